@@ -60,7 +60,7 @@ async def test_credit_that_follows_the_outcome_agrees_with_the_decisive_turn():
     )
     assert result.trajectories == 12
     assert result.turns == 36
-    assert result.played == 12 * 2 * 3 == seen[-1][0] == seen[-1][1]
+    assert result.continuations == 12 * 2 * 3 == seen[-1][0] == seen[-1][1]
     assert result.diverged == 0
     for name in ("rloo", "return_to_go"):
         agreed = result.agreements[name]
