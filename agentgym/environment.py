@@ -190,7 +190,7 @@ class Environment:
 
     @property
     def unwrapped(self) -> Environment:
-        """The environment itself; of one that stands in front of another, that other one."""
+        """The environment itself; for a wrapper, the environment that it wraps."""
         return self
 
     @property
@@ -224,7 +224,7 @@ class Environment:
             return await run(tool, call)
 
     async def _run_metered(self, tool: Tool, call: Call) -> Result:
-        """As `_run`, with what the call used of sandboxes."""
+        """As `_run_call`, with what the call used of sandboxes."""
         with metered() as meter:
             result = await self._run_call(tool, call)
         return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result

@@ -18,7 +18,7 @@ AgentGymError
 |   `-- LimitUnenforceable  this machine cannot enforce a limit that the spec asks for
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
-|   `-- ReplayDiverged      the world answers a repeated turn otherwise than it did (RuntimeError)
+|   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
 |-- LedgerError             the record on disk cannot be read or written (OSError)
 |-- RecipeError             a recipe with a wrong key or value (ValueError)
 |-- EvaluationError         numbers or records that cannot be measured or compared (ValueError)
@@ -107,7 +107,7 @@ class ContextFull(PolicyError):
 
 
 class ReplayDiverged(PolicyError):
-    """A saved trajectory cannot be continued: its world answers the same turns otherwise than it did."""
+    """A saved trajectory cannot be continued: its environment answers the same turns differently."""
 
 
 class LedgerError(AgentGymError, OSError):

@@ -89,11 +89,18 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the durations, where that was asked for: of the tests that ran, and of others as they were."""
+    """Write the durations, where that was asked for: of the tests that ran, and of other existing ones as they were."""
     if session.config.getoption("--record-durations") and not hasattr(session.config, "workerinput"):
         seconds = {**json.loads(DURATIONS.read_text()), **seconds_of_this_run}
-        slow = {function: round(s, 1) for function, s in sorted(seconds.items()) if s >= SLOW_S}
+        slow = {function: round(s, 1) for function, s in sorted(seconds.items()) if s >= SLOW_S and exists(function)}
         DURATIONS.write_text(json.dumps(slow, indent=1) + "\n")
+
+
+def exists(function: str) -> bool:
+    """Whether a test function is still in its file."""
+    file, _, name = function.partition("::")
+    path = DURATIONS.parents[1] / file
+    return path.is_file() and f"def {name.rpartition('::')[2]}(" in path.read_text()
 
 
 @cache

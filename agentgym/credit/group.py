@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.credit.options import did_you_mean
 from agentgym.credit.recorded_signals import recorded_signals
 from agentgym.credit.signals import (
     Array,
@@ -311,11 +311,8 @@ SIGNALS: Mapping[str, Signal] = {
 def _require_known(given: Mapping[str, Any]) -> None:
     for name in given:
         if name not in SIGNALS:
-            close = get_close_matches(name, SIGNALS, n=1)
             raise CreditError(
-                f"A group carries no signal {name!r}."
-                + (f" Did you mean {close[0]!r}?" if close else "")
-                + f" Signals are {', '.join(SIGNALS)}."
+                f"A group carries no signal {name!r}.{did_you_mean(name, SIGNALS)} Signals are {', '.join(SIGNALS)}."
             )
 
 

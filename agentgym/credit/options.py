@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, Literal
@@ -42,11 +42,9 @@ def check_options(
     accepted = defaults_of(function)
     for name in options:
         if name not in accepted:
-            close = get_close_matches(name, accepted, n=1)
             raise CreditError(
-                f"The {kind} {owner!r} has no option {name!r}."
-                + (f" Did you mean {close[0]!r}?" if close else "")
-                + f" It accepts {', '.join(accepted) or 'none'}."
+                f"The {kind} {owner!r} has no option {name!r}.{did_you_mean(name, accepted)} "
+                f"It accepts {', '.join(accepted) or 'none'}."
             )
     from pydantic import ValidationError  # costs 0.2 s to import, so only if an option is set
 
@@ -56,6 +54,12 @@ def check_options(
         problem = error.errors()[0]
         name, expected = str(problem["loc"][0]), problem["msg"].removeprefix("Input should be ")
         raise CreditError(f"The option {name!r} of {owner!r} is {options[name]!r}: expected {expected}.") from error
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence with the most similar known name, after a space; empty if none is similar."""
+    close = get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 @cache

@@ -6,12 +6,11 @@ from typing import Literal
 
 import numpy as np
 
-from agentgym.credit.estimators.return_to_go import subtract_index_baseline
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Scale
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, standardised
+from agentgym.credit.statistics import centred, standardised, subtract_index_baseline
 
 
 def forward_fill(numbers: Array) -> Array:
@@ -52,7 +51,6 @@ def shaped_advantages(
 def add_turn_credit(
     group: Group,
     phi: Array,
-    *,
     credit: Literal["added", "returned"],
     credit_weight: float,
     scale: Scale,

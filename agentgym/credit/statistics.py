@@ -75,6 +75,19 @@ def normalise_columns(scores: Array, mask: Bools, *, baseline: Baseline, scale: 
     return np.where(mask, np.nan_to_num(centred(scores, baseline, mask)), 0.0)
 
 
+def subtract_index_baseline(turn_returns: Array, returns: Array, reached: Bools, baseline: Baseline) -> Array:
+    """[N, T] turn returns minus the baseline of their turn index; 0 where `reached` is False.
+
+    At an index that a single trajectory reached, the baseline is that of the episode returns.
+
+    Args:
+        turn_returns: [N, T]. `returns`: [N], of whole episodes. `reached`: [N, T], False where padding.
+    """
+    reached_by_one = reached.sum(axis=0) == 1
+    above_returns = turn_returns - baseline_of(returns, baseline)[:, None]
+    return np.where(reached, np.where(reached_by_one, above_returns, centred(turn_returns, baseline, reached)), 0.0)
+
+
 def _above_least(scores: Array, mask: Bools | None) -> tuple[Array, Array, Bools]:
     """The lowest score of each column, how far each row in `mask` is above it (0 for the rest), and `mask`."""
     if mask is None:

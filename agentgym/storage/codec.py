@@ -104,15 +104,17 @@ def trajectory_from_json(data: dict[str, Any]) -> Trajectory:
 def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
     """A turn without its tokens. What has its default value is left out: most turns are short."""
     row: dict[str, Any] = {
-        "index": turn.index, "content": _content(turn.message.content, keep),
+        "index": turn.index,
+        "content": _content(turn.message.content, keep),
         "calls": [[c.name, c.arguments, c.id, c.error] for c in turn.calls],
         "results": [
             [_content(r.content, keep), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
             + ([dict(r.usage)] if r.usage else [])
             for r in turn.results
         ],
-        "generate_s": turn.generate_s, "tools_s": turn.tools_s,
-    }  # fmt: skip
+        "generate_s": turn.generate_s,
+        "tools_s": turn.tools_s,
+    }
     if turn.message.calls is not turn.calls and turn.message.calls != tuple(turn.calls):
         row["said_calls"] = [[c.name, c.arguments, c.id, c.error] for c in turn.message.calls]
     if turn.replies:
@@ -137,33 +139,52 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
 def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
     """The turn that `turn_to_json` wrote, without tokens."""
     calls = tuple(Call(*fields) for fields in row["calls"])
-    said = tuple(Call(*fields) for fields in row["said_calls"]) if "said_calls" in row else calls
+    message_calls = tuple(Call(*fields) for fields in row["said_calls"]) if "said_calls" in row else calls
     get = row.get
     return Turn(
-        row["index"], Message("assistant", _as_content(row["content"], fetch), said), calls,
+        row["index"],
+        Message("assistant", _as_content(row["content"], fetch), message_calls),
+        calls,
         tuple(Result(_as_content(c, fetch), ResultStatus(status), *rest) for c, status, *rest in row["results"]),
         replies=tuple(message_from_json(m, fetch) for m in get("replies", ())),
-        policy_version=get("policy_version", 0), rewards=get("rewards", {}), state_key=get("state_key"),
-        value=get("value"), potential=get("potential"), finish_reason=get("finish_reason", "stop"),
-        generate_s=row["generate_s"], tools_s=row["tools_s"], usage=get("usage", {}),
-    )  # fmt: skip
+        policy_version=get("policy_version", 0),
+        rewards=get("rewards", {}),
+        state_key=get("state_key"),
+        value=get("value"),
+        potential=get("potential"),
+        finish_reason=get("finish_reason", "stop"),
+        generate_s=row["generate_s"],
+        tools_s=row["tools_s"],
+        usage=get("usage", {}),
+    )
 
 
 def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, Any]:
     """Everything of a trajectory but prompt ids and turns."""
     task = trajectory.task
     return {
-        "id": trajectory.id, "sample": trajectory.sample, "seed": trajectory.seed,
+        "id": trajectory.id,
+        "sample": trajectory.sample,
+        "seed": trajectory.seed,
         "task": {
-            "id": task.id, "environment": task.environment, "prompt": task.prompt,
-            "messages": [message_to_json(m, keep) for m in task.messages], "parameters": dict(task.parameters),
-            "truth": task.truth, "split": task.split, "tags": list(task.tags), "difficulty": task.difficulty,
+            "id": task.id,
+            "environment": task.environment,
+            "prompt": task.prompt,
+            "messages": [message_to_json(m, keep) for m in task.messages],
+            "parameters": dict(task.parameters),
+            "truth": task.truth,
+            "split": task.split,
+            "tags": list(task.tags),
+            "difficulty": task.difficulty,
         },
         "opening": [message_to_json(m, keep) for m in trajectory.opening],
-        "outcome": trajectory.outcome, "stop_reason": trajectory.stop_reason, "error": trajectory.error,
-        "weights": dict(trajectory.weights), "provenance": provenance_to_json(trajectory.provenance),
+        "outcome": trajectory.outcome,
+        "stop_reason": trajectory.stop_reason,
+        "error": trajectory.error,
+        "weights": dict(trajectory.weights),
+        "provenance": provenance_to_json(trajectory.provenance),
         "duration_s": trajectory.duration_s,
-    }  # fmt: skip
+    }
 
 
 def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajectory:
@@ -173,11 +194,18 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
     task["tags"] = tuple(task["tags"])
     stop = data["stop_reason"]
     return Trajectory(
-        data["id"], Task(**task), data["sample"], data["seed"],
+        data["id"],
+        Task(**task),
+        data["sample"],
+        data["seed"],
         tuple(message_from_json(m, fetch) for m in data["opening"]),
-        outcome=data["outcome"], stop_reason=None if stop is None else StopReason(stop), error=data["error"],
-        weights=data["weights"], provenance=provenance_from_json(data["provenance"]), duration_s=data["duration_s"],
-    )  # fmt: skip
+        outcome=data["outcome"],
+        stop_reason=None if stop is None else StopReason(stop),
+        error=data["error"],
+        weights=data["weights"],
+        provenance=provenance_from_json(data["provenance"]),
+        duration_s=data["duration_s"],
+    )
 
 
 def provenance_to_json(provenance: Provenance) -> dict[str, Any]:

@@ -16,10 +16,19 @@ from agentgym.trajectory import Trajectory, Turn
 Level = Literal["call", "turn", "end"]
 
 LEVELS: dict[str, Level] = {
-    "malformed": "call", "unknown_tool": "call", "wrong_arguments": "call", "tool_error": "call", "timeout": "call",
-    "over_budget": "call", "repeated": "call", "void": "turn", "wrong_answer": "end", "refused": "end",
-    "no_answer": "end", "failed": "end",
-}  # fmt: skip
+    "malformed": "call",
+    "unknown_tool": "call",
+    "wrong_arguments": "call",
+    "tool_error": "call",
+    "timeout": "call",
+    "over_budget": "call",
+    "repeated": "call",
+    "void": "turn",
+    "wrong_answer": "end",
+    "refused": "end",
+    "no_answer": "end",
+    "failed": "end",
+}
 """Every kind with what it is counted per, in the order that tables show."""
 
 _DECLINES = re.compile(
@@ -31,21 +40,21 @@ _DECLINES = re.compile(
 
 def turn_failures(turns: Sequence[Turn]) -> list[list[str]]:
     """Of each turn, the kinds that occurred in it; one that occurred twice stands there twice."""
-    seen: dict[str, tuple[object, ...]] = {}
-    found = []
+    last_answers: dict[str, tuple[object, ...]] = {}
+    kinds_by_turn = []
     for turn in turns:
         kinds = [result.status.value for result in turn.results if not result.ok]
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.status not in (ResultStatus.OK, ResultStatus.TOOL_ERROR):
                 continue  # what never ran is told by its own kind
             key, answer = _written(call), (result.content, result.status)
-            kinds += ["repeated"] if seen.get(key) == answer else []
-            seen[key] = answer
+            kinds += ["repeated"] if last_answers.get(key) == answer else []
+            last_answers[key] = answer
         spoke = not turn.calls and turn.message.content and turn.finish_reason != "length"
         if turn.void and not spoke:
             kinds.append("void")
-        found.append(kinds)
-    return found
+        kinds_by_turn.append(kinds)
+    return kinds_by_turn
 
 
 def failures_of(trajectory: Trajectory) -> Counter[str]:

@@ -26,7 +26,7 @@ FILTERS = {
 }
 """Kinds of episodes a list can be narrowed to, each with what it means to SQLite."""
 _PHASE = "rtrim(rtrim(run, '0123456789'), '-')"
-_KEPT, _MADE = f"main.{summary.TABLE}", f"made.{summary.TABLE}"
+_WRITTEN_TABLE, _MEMORY_TABLE = f"main.{summary.TABLE}", f"made.{summary.TABLE}"
 MOST_WORDS = 200
 """Of one kind to choose from, as tags: a task set may give every task its own."""
 SORTS = ("episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop")
@@ -43,7 +43,7 @@ class LedgerReader:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
-        self._places: list[str] = []  # tables that hold summaries
+        self._tables: list[str] = []  # tables that hold summaries
         self._written = False  # whether the ledger itself is one of them
         self._made_up_to = 0  # the last key that `summarise` has seen
         self._unreadable = 0  # episodes it passed over
@@ -71,8 +71,8 @@ class LedgerReader:
         """
         deadline = time.monotonic() + budget_s
         with self._reading() as connection:
-            written = f" AND key NOT IN (SELECT episode FROM {_KEPT})" if self._written else ""
-            have = sum(self._count(connection, place) for place in self._places) + self._unreadable
+            written = f" AND key NOT IN (SELECT episode FROM {_WRITTEN_TABLE})" if self._written else ""
+            have = sum(self._count(connection, table) for table in self._tables) + self._unreadable
             while have < self._count(connection, "main.episode"):  # else there is nothing to look for
                 rows = connection.execute(
                     "SELECT key, id, turns, head, prompt_ids FROM main.episode "
@@ -81,9 +81,9 @@ class LedgerReader:
                 ).fetchall()
                 if not rows:
                     return 0
-                made = [found for row in rows if (found := self._summary(connection, *row))]
-                self._unreadable += len(rows) - len(made)
-                connection.executemany(summary.WRITE.format(where="made."), made)
+                new_rows = [summary_row for row in rows if (summary_row := self._summary(connection, *row))]
+                self._unreadable += len(rows) - len(new_rows)
+                connection.executemany(summary.WRITE.format(where="made."), new_rows)
                 self._made_up_to = rows[-1][0]
                 if time.monotonic() > deadline:
                     query = f"SELECT count(*) FROM episode WHERE key > ? AND turns IS NOT NULL{written}"
@@ -97,9 +97,14 @@ class LedgerReader:
             return int(connection.execute(f"SELECT count(*) FROM known{clause}", values).fetchone()[0])
 
     def select(
-        self, where: Mapping[str, str] | None = None, *, sort: str = "episode", descending: bool = False,
-        offset: int = 0, limit: int = 100,
-    ) -> list[dict[str, Any]]:  # fmt: skip
+        self,
+        where: Mapping[str, str] | None = None,
+        *,
+        sort: str = "episode",
+        descending: bool = False,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> list[dict[str, Any]]:
         """Summaries of episodes as dicts by column (see agentgym.storage.summary).
 
         Args:
@@ -116,8 +121,9 @@ class LedgerReader:
         with self._reading() as connection:
             rows = connection.execute(
                 f"SELECT {columns} FROM listed{clause} ORDER BY {sort} {way} NULLS LAST, episode {way} "
-                "LIMIT ? OFFSET ?", (*values, limit, offset),
-            ).fetchall()  # fmt: skip
+                "LIMIT ? OFFSET ?",
+                (*values, limit, offset),
+            ).fetchall()
         return [dict(zip(summary.COLUMNS, row, strict=True)) for row in rows]
 
     def facets(self, where: Mapping[str, str] | None = None) -> dict[str, dict[str, int]]:
@@ -131,11 +137,11 @@ class LedgerReader:
         sums = ", ".join(f"coalesce(sum({test}), 0)" for test in FILTERS.values())
         with self._reading() as connection:
             version = connection.execute("PRAGMA data_version").fetchone()[0]  # changes with every commit of others
-            asked = (version, self._made_up_to, clause, *values)
-            if self._facets[0] != asked:  # else it is the next page of a list
+            request = (version, self._made_up_to, clause, *values)
+            if self._facets[0] != request:  # else it is the next page of a list
                 only = connection.execute(f"SELECT {sums} FROM known{clause}", values).fetchone()
                 self._facets = (
-                    asked,
+                    request,
                     {
                         "only": dict(zip(FILTERS, only, strict=True)),
                         "failure": self._within(connection, "failures", clause, values),
@@ -150,14 +156,15 @@ class LedgerReader:
         A phase is a run without its step: `train` of `train-000012`.
         """
         with self._reading() as connection:
-            (made, last), found = self._phases
-            if made != self._made_up_to:  # older ones came in between
-                last, found = 0, {}
+            (counted_up_to, last), counts = self._phases
+            if counted_up_to != self._made_up_to:  # older ones came in between
+                last, counts = 0, {}
             rows = connection.execute(
                 f"SELECT {_PHASE}, count(*), max(episode) FROM known WHERE episode > ? "
-                "GROUP BY 1 ORDER BY min(episode)", (last,),
-            ).fetchall()  # fmt: skip
-            counted = dict(Counter(found) + Counter({phase: count for phase, count, _ in rows}))
+                "GROUP BY 1 ORDER BY min(episode)",
+                (last,),
+            ).fetchall()
+            counted = dict(Counter(counts) + Counter({phase: count for phase, count, _ in rows}))
             self._phases = (self._made_up_to, max([last, *(key for _, _, key in rows)])), counted
             return counted
 
@@ -173,13 +180,13 @@ class LedgerReader:
         self, connection: sqlite3.Connection, column: str, clause: str, values: Sequence[str]
     ) -> dict[str, int]:
         """How many episodes hold each word of a column of JSON lists or objects, the most frequent words first."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         known = f"{clause} AND" if clause else " WHERE"
         for text, count in connection.execute(
             f"SELECT {column}, count(*) FROM known{known} {column} IS NOT NULL GROUP BY 1", values
         ):
-            found.update(dict.fromkeys(json.loads(text), count))
-        return dict(found.most_common(MOST_WORDS))
+            counts.update(dict.fromkeys(json.loads(text), count))
+        return dict(counts.most_common(MOST_WORDS))
 
     def _count(self, connection: sqlite3.Connection, table: str) -> int:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
@@ -187,14 +194,14 @@ class LedgerReader:
     def _open(self) -> sqlite3.Connection:
         if not self.path.is_file():
             raise LedgerError(f"There is no ledger {self.path}.")
-        place = self.path.resolve().as_uri()
+        uri = self.path.resolve().as_uri()
         try:
             try:
-                return self._connected(f"{place}?mode=ro")
+                return self._connected(f"{uri}?mode=ro")
             except sqlite3.OperationalError:  # a folder where SQLite may not put its shared memory
                 if self.path.with_name(self.path.name + "-wal").exists():
                     raise  # somebody else may be writing it: the file alone would not be the whole
-                return self._connected(f"{place}?mode=ro&immutable=1")
+                return self._connected(f"{uri}?mode=ro&immutable=1")
         except sqlite3.Error as error:
             raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error
 
@@ -220,14 +227,14 @@ class LedgerReader:
         `known`: all summaries; one table where they are in one, which is quicker to scan. `listed`: with the turns so
         far of what is unfinished.
         """
-        places = [_KEPT] if self._written or self._has_summaries() else []
-        places += [_MADE] if self._made_up_to or not places else []
-        if places == self._places:
+        tables = [_WRITTEN_TABLE] if self._written or self._has_summaries() else []
+        tables += [_MEMORY_TABLE] if self._made_up_to or not tables else []
+        if tables == self._tables:
             return
-        self._places, self._written = places, _KEPT in places
+        self._tables, self._written = tables, _WRITTEN_TABLE in tables
         for view in ("listed", "known"):
             connection.execute(f"DROP VIEW IF EXISTS temp.{view}")
-        both = " UNION ALL ".join(f"SELECT * FROM {place}" for place in places)
+        both = " UNION ALL ".join(f"SELECT * FROM {table}" for table in tables)
         connection.execute(f"CREATE TEMP VIEW known AS {both}")
         so_far = "CASE WHEN stop IS NULL THEN (SELECT count(*) FROM main.turn WHERE turn.episode = known.episode) "
         columns = ", ".join(f"{so_far}ELSE turns END AS turns" if c == "turns" else c for c in summary.COLUMNS)
@@ -257,11 +264,14 @@ def _where(choice: Mapping[str, str]) -> tuple[str, list[str]]:
             tests.append(f"({FILTERS[value]})")
             continue
         test = {
-            "phase": f"{_PHASE} = ?", "run": "run = ?", "task": "task = ?", "stop": "coalesce(stop, '') = ?",
+            "phase": f"{_PHASE} = ?",
+            "run": "run = ?",
+            "task": "task = ?",
+            "stop": "coalesce(stop, '') = ?",
             "text": "instr(lower(id), lower(?)) > 0",
             "failure": "json_extract(failures, '$.' || json_quote(?)) > 0",
             "tag": "EXISTS (SELECT 1 FROM json_each(tags) WHERE value = ?)",
-        }.get(name)  # fmt: skip
+        }.get(name)
         if test is None:
             raise LedgerError(
                 f"Episodes cannot be chosen by {name!r}. There are: only, phase, run, task, stop, text, failure, tag."

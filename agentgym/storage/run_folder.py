@@ -36,9 +36,9 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise LedgerError(f"{self.path} is a file, not a run folder. Name a folder, for example runs/quickstart.")
         if self.path.is_dir() and not self.is_run(self.path) and any(self.path.iterdir()):
-            found = ", ".join(sorted(item.name for item in self.path.iterdir())[:5])
+            entries = ", ".join(sorted(item.name for item in self.path.iterdir())[:5])
             raise LedgerError(
-                f"{self.path} is not a run folder: it holds {found}, and none of {', '.join(_SIGNS)}. "
+                f"{self.path} is not a run folder: it holds {entries}, and none of {', '.join(_SIGNS)}. "
                 "Name an empty or a new folder."
             )
 
@@ -88,9 +88,9 @@ class RunFolder:
 
     def forget(self, phases: Collection[str], after_step: int) -> None:
         """Drop the metrics of these phases beyond a step: a run that goes on from there logs them again."""
-        kept = [r for r in self.metrics() if r.get("phase") not in phases or r.get("step", 0) <= after_step]
+        rows = [r for r in self.metrics() if r.get("phase") not in phases or r.get("step", 0) <= after_step]
         partial = self.metrics_file.with_suffix(".partial")
-        partial.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         partial.replace(self.metrics_file)
 
     def write_json(self, name: str, data: Any) -> Path:

@@ -33,9 +33,24 @@ CREATE TABLE IF NOT EXISTS {{where}}{TABLE} (
 );
 """
 COLUMNS = (
-    "episode", "id", "run", "task", "tags", "sample", "environment", "split", "stop", "success", "reward", "turns",
-    "calls", "calls_ok", "tokens", "duration_s", "failures",
-)  # fmt: skip
+    "episode",
+    "id",
+    "run",
+    "task",
+    "tags",
+    "sample",
+    "environment",
+    "split",
+    "stop",
+    "success",
+    "reward",
+    "turns",
+    "calls",
+    "calls_ok",
+    "tokens",
+    "duration_s",
+    "failures",
+)
 WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * len(COLUMNS))})"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import tomllib
 import warnings
 from difflib import get_close_matches
@@ -14,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, estimator
-from agentgym.deprecation import AgentGymDeprecationWarning, renamed_keys, warn_renamed
+from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.failures import Treatment
 from agentgym.reward import Reward
@@ -22,16 +21,9 @@ from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
 from agentgym.training.failure_masks import check_treatments
+from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
 from agentgym.training.section import Count, Rate, Seconds, Section, Share
-
-RENAMED_KEYS: dict[str, dict[str, str]] = {
-    "episode": {"max_tokens": "max_episode_tokens", "turn_tokens": "max_turn_tokens"},
-    "warm_start": {"novice": "imperfect_oracle"},
-    "train.signals": {"trunks": "root_episodes"},
-    "evaluate": {"samples": "group_size"},
-}
-"""By section: keys of earlier versions, which still work and warn, and their present names."""
 
 
 class TasksSection(Section):
@@ -276,9 +268,9 @@ class Recipe(Section):
             raise RecipeError(f"Cannot read the recipe {path}: {error.strerror}.") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise RecipeError(f"{path} is not valid TOML: {error}.") from error
-        data = _with_current_keys(data, str(path))
+        data = with_current_keys(data, str(path))
         for override in overrides:
-            _override(data, override)
+            override_key(data, override)
         return cls.parse(data, str(path))
 
     @classmethod
@@ -295,7 +287,7 @@ class Recipe(Section):
     def parse(cls, data: dict[str, Any], where: str = "recipe") -> Recipe:
         """Check recipe data: keys, values, and that every name in it is registered. Raises: RecipeError."""
         try:
-            recipe = cls.model_validate(_with_current_keys(data, where))
+            recipe = cls.model_validate(with_current_keys(data, where))
         except ValidationError as error:
             raise RecipeError(_explain(error, where)) from error
         recipe._check_names(where)
@@ -330,47 +322,6 @@ class Recipe(Section):
                     registry.load(kind, name)
                 except UnknownNameError as error:
                     raise RecipeError(f"{where}: {key} = {name!r}. {error}") from error
-
-
-def _override(data: dict[str, Any], text: str) -> None:
-    """Apply `a.b=value`; a value that is not valid TOML is taken as plain text."""
-    key, equals, value = text.partition("=")
-    if not equals or not key.strip():
-        raise RecipeError(f"--set {text!r}: write key=value, for example train.steps=10.")
-    try:
-        parsed = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        parsed = value.strip()
-    *path, last = key.strip().split(".")
-    section = data
-    for part in path:
-        section = section.setdefault(part, {})
-        if not isinstance(section, dict):
-            raise RecipeError(f"--set {text!r}: {part!r} is a value, not a section.")
-    section_name = ".".join(path)
-    if last in (renames := RENAMED_KEYS.get(section_name, {})):
-        warn_renamed(f"{last} in [{section_name}]", renames[last], stacklevel=2)
-    section[renames.get(last, last)] = parsed
-
-
-def _with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """A copy of recipe data in which renamed keys have their present names; each old key gives a warning.
-
-    Raises: RecipeError if a section has a key under both its names.
-    """
-    current = copy.deepcopy(data)
-    for path, renames in RENAMED_KEYS.items():
-        *parents, last = path.split(".")
-        section: Any = current
-        for name in parents:
-            section = section.get(name) if isinstance(section, dict) else None
-        if not isinstance(section, dict) or not isinstance(section.get(last), dict):
-            continue
-        try:
-            section[last] = renamed_keys(section[last], renames, where=f"[{path}]", stacklevel=3)
-        except ValueError as error:
-            raise RecipeError(f"{where}: {error}") from error
-    return current
 
 
 def _explain(error: ValidationError, where: str) -> str:

@@ -1,4 +1,4 @@
-"""Branches and replays: the turns before a fork come again exactly, and a world that has changed is found out."""
+"""Branches and replays: the turns before a fork come again exactly, and an environment that has changed is noticed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def manager(script: Any, environment: Any = CounterWithState, *, exact: bool = T
 
 
 async def branches(script: Any, fork: Fork, group_size: int = 1, **options: Any) -> list[Trajectory]:
-    return [found async for found in manager(script, **options).branch([fork], group_size)]
+    return [branch async for branch in manager(script, **options).branch([fork], group_size)]
 
 
 async def test_a_branch_repeats_its_prefix_token_by_token_and_then_goes_its_own_way():
@@ -50,10 +50,10 @@ async def test_every_fork_of_a_trajectory_can_be_continued_by_the_same_script():
 
 async def test_samples_of_a_fork_have_ids_and_sample_numbers_of_their_own():
     record = await play(counting(2), environment=CounterWithState)
-    found = await branches(counting(2), Fork(record, 1), group_size=3)
-    assert len({one.id for one in found}) == 3
-    assert {one.sample for one in found} == {0, 1, 2}
-    assert all(one.seed == record.seed for one in found)
+    trajectories = await branches(counting(2), Fork(record, 1), group_size=3)
+    assert len({branch.id for branch in trajectories}) == 3
+    assert {branch.sample for branch in trajectories} == {0, 1, 2}
+    assert all(branch.seed == record.seed for branch in trajectories)
 
 
 async def test_a_policy_without_tokens_can_go_on_from_a_record_that_has_them():
@@ -87,10 +87,10 @@ class Counting(CounterWithState):
 async def test_a_branch_goes_on_from_a_checkpoint_without_running_a_call_again(turn: int):
     """Counting to 4 takes five turns. The branch repeats `turn` of them; its additions are the other ones."""
     task = Task("t", "test/counter-v1", "Count.", parameters={"target": 4}, truth=4)
-    wanted: Any = {("t", 0, turn): None, ("t", 0, 99): None}
-    [record] = await manager(counting(4), Counting).collect([task], checkpoints=wanted)
-    assert wanted["t", 0, 99] is None
-    checkpoint = wanted["t", 0, turn]
+    checkpoints: Any = {("t", 0, turn): None, ("t", 0, 99): None}
+    [record] = await manager(counting(4), Counting).collect([task], checkpoints=checkpoints)
+    assert checkpoints["t", 0, 99] is None
+    checkpoint = checkpoints["t", 0, turn]
     assert checkpoint.data == {"value": turn}
     Counting.additions = 0
     (other,) = await branches(counting(4), Fork(record, turn, checkpoint), environment=Counting)
@@ -107,7 +107,7 @@ async def test_a_branch_goes_on_from_a_checkpoint_without_running_a_call_again(t
 
 
 async def test_a_branch_from_a_wrong_checkpoint_is_found_out():
-    """The world is put back to another state than the one the record has at the fork."""
+    """The environment is put back to another state than the one the record has at the fork."""
     record = await play(counting(3), environment=CounterWithState, target=3)
     (other,) = await branches(counting(3), Fork(record, 2, Checkpoint({"value": 7})))
     assert not other.valid
@@ -118,10 +118,10 @@ async def test_calls_over_the_budget_of_the_record_are_over_that_of_the_branch()
     """Of two calls at once only one was run; the next turn's call must not get the answer meant for the second."""
     task = Task("t", "test/counter-v1", "Count.", parameters={"target": 1}, truth=1)
     script = [Message("assistant", "", (Call("add"), Call("refuse"))), say("submit"), say("submit")]
-    wanted: Any = {("t", 0, 1): None}
-    made = manager(script, Counting, budgets=Budgets(max_calls=1))
-    [record] = await made.collect([task], checkpoints=wanted)
-    fork = Fork(record, 1, wanted["t", 0, 1])
+    checkpoints: Any = {("t", 0, 1): None}
+    manager_of_one_call = manager(script, Counting, budgets=Budgets(max_calls=1))
+    [record] = await manager_of_one_call.collect([task], checkpoints=checkpoints)
+    fork = Fork(record, 1, checkpoints["t", 0, 1])
     (other,) = await branches(script, fork, environment=Counting, budgets=Budgets(max_calls=1))
     assert [[r.status for r in t.results] for t in other.turns] == [[r.status for r in t.results] for t in record.turns]
 
@@ -138,12 +138,12 @@ class Restless(Counter):
         return f"{Restless.runs}"
 
 
-async def test_a_world_that_answers_otherwise_makes_the_branch_fail_before_anything_is_sampled():
+async def test_an_environment_that_answers_otherwise_makes_the_branch_fail_before_anything_is_sampled():
     record = await play(counting(2), environment=Restless)
-    asked: list[int] = []
+    conversation_lengths: list[int] = []
 
     def script(messages: Any) -> Any:
-        asked.append(len(messages))
+        conversation_lengths.append(len(messages))
         return say("submit")
 
     (other,) = await branches(script, Fork(record, 2), environment=Restless)
@@ -151,7 +151,7 @@ async def test_a_world_that_answers_otherwise_makes_the_branch_fail_before_anyth
     assert other.stop_reason is StopReason.INFRA_ERROR
     assert "ReplayDiverged" in (other.error or "")
     assert "Turn 0 differs in its result" in (other.error or "")
-    assert not asked
+    assert not conversation_lengths
 
 
 class Drifting(Counter):
@@ -174,7 +174,7 @@ async def test_a_hidden_state_that_differs_makes_the_branch_fail_too():
     assert "state" in (other.error or "")
 
 
-async def test_a_replay_of_a_world_that_holds_still_finds_nothing():
+async def test_a_replay_of_an_environment_that_holds_still_finds_nothing():
     record = await play(counting(3), environment=CounterWithState, target=3)
     assert await manager([], exact=False).replay(record) is None
 
@@ -187,9 +187,9 @@ async def test_a_replay_of_an_episode_that_a_budget_ended_finds_nothing():
 
 async def test_a_replay_names_the_first_turn_that_differs():
     record = await play(counting(2), environment=Restless)
-    found = await manager([], environment=Restless, exact=False).replay(record)
-    assert found is not None
-    assert (found.turn, found.what) == (0, "result")
+    divergence = await manager([], environment=Restless, exact=False).replay(record)
+    assert divergence is not None
+    assert (divergence.turn, divergence.what) == (0, "result")
 
 
 class Stubborn(Counter):
@@ -203,9 +203,9 @@ class Stubborn(Counter):
 
 async def test_a_replay_says_when_the_episode_no_longer_ends():
     record = await play(counting(1), environment=Counter, target=1)
-    found = await manager([], environment=Stubborn, exact=False).replay(record)
-    assert found is not None
-    assert found.what == "ending"
+    divergence = await manager([], environment=Stubborn, exact=False).replay(record)
+    assert divergence is not None
+    assert divergence.what == "ending"
 
 
 class Greeting(Environment):
@@ -225,9 +225,9 @@ class Greeting(Environment):
 
 async def test_a_replay_notices_another_opening():
     record = await play([say("submit")], environment=Greeting)
-    found = await manager([], environment=Greeting, exact=False).replay(record)
-    assert found is not None
-    assert (found.turn, found.what) == (-1, "opening")
+    divergence = await manager([], environment=Greeting, exact=False).replay(record)
+    assert divergence is not None
+    assert (divergence.turn, divergence.what) == (-1, "opening")
 
 
 async def test_a_fork_lies_within_its_trajectory():
@@ -239,8 +239,8 @@ async def test_a_fork_lies_within_its_trajectory():
 async def test_branches_share_the_labels_of_the_turns_they_repeat():
     record = await play(counting(2), environment=CounterWithState)
     (other,) = await branches([None, say("submit")], Fork(record, 1))
-    (again,) = await branches(counting(2), Fork(other, 1))
-    labels = tree_labels([record, other, again])
+    (branch_of_branch,) = await branches(counting(2), Fork(other, 1))
+    labels = tree_labels([record, other, branch_of_branch])
     assert labels[0][0] == labels[1][0] == labels[2][0]
     assert len({labels[0][1], labels[1][1], labels[2][1]}) == 3
     group = Group.from_arrays(outcomes=[1, 0, 1], branches=labels)
@@ -252,6 +252,6 @@ async def test_branches_of_many_forks_run_beside_each_other_and_each_ends():
     records = [await play(counting(n), environment=CounterWithState, target=n) for n in (1, 2, 3)]
     forks = [Fork(record, 1) for record in records]
     playing = manager(lambda messages: say("submit"), concurrency=2)
-    found = [one async for one in playing.branch(forks, group_size=4)]
-    assert len(found) == 12
-    assert all(one.valid for one in found)
+    trajectories = [branch async for branch in playing.branch(forks, group_size=4)]
+    assert len(trajectories) == 12
+    assert all(branch.valid for branch in trajectories)

@@ -134,11 +134,11 @@ async def test_a_message_without_a_call_answers_where_nobody_replies():
 class Talkative(Counter):
     """Somebody answers twice, then walks away."""
 
-    said = 0
+    messages_heard = 0
 
     async def respond(self, message):
-        self.said += 1
-        if self.said == 3:
+        self.messages_heard += 1
+        if self.messages_heard == 3:
             self.end_episode()
             return [Message("user", "Goodbye.")]
         return [Message("user", f"You said {message.text!r}.")]
@@ -153,7 +153,7 @@ async def test_somebody_may_answer_and_the_dialogue_counts_as_no_void_turn():
     assert observed == "You said 'a'."
 
 
-async def test_the_world_can_end_the_episode_from_a_tool():
+async def test_the_environment_can_end_the_episode_from_a_tool():
     class Cliff(Counter):
         @tool(inline=True)
         def jump(self) -> str:
@@ -323,4 +323,4 @@ async def test_a_progress_that_is_no_number_is_the_environments_fault_and_named(
     trajectory = await play(counting(2), environment=Boundless, budgets=Budgets(infra_retries=0))
     assert not trajectory.valid
     assert "Boundless.potential() gave inf" in trajectory.error
-    assert "asking for the progress before turn 0" in trajectory.error
+    assert "reading the potential before turn 0" in trajectory.error

@@ -26,13 +26,13 @@ class Ranked(Reward):
     """Success by sample, and in the group each episode's share of the successes."""
 
     def __init__(self):
-        self.asked = []
+        self.asked_for = []
 
     def outcome(self, episode):
         return {"success": float(episode.sample % 2)}
 
     async def group(self, episodes):
-        self.asked.append([episode.id for episode in episodes])
+        self.asked_for.append([episode.id for episode in episodes])
         total = sum(episode.outcome["success"] for episode in episodes)
         return [{"share": episode.outcome["success"] / max(total, 1.0)} for episode in episodes]
 
@@ -43,44 +43,44 @@ def manager(reward, **options):
 
 async def test_a_group_is_judged_once_with_its_episodes_in_order_of_their_samples():
     reward = Ranked()
-    found = await manager(reward, concurrency=3).collect([task("a"), task("b")], group_size=4)
-    assert [t.outcome for t in found] == [{"success": s, "share": s / 2} for s in (0.0, 1.0, 0.0, 1.0)] * 2
-    assert sorted(reward.asked) == [[f"run/{name}#{sample}" for sample in range(4)] for name in "ab"]
+    trajectories = await manager(reward, concurrency=3).collect([task("a"), task("b")], group_size=4)
+    assert [t.outcome for t in trajectories] == [{"success": s, "share": s / 2} for s in (0.0, 1.0, 0.0, 1.0)] * 2
+    assert sorted(reward.asked_for) == [[f"run/{name}#{sample}" for sample in range(4)] for name in "ab"]
 
 
 async def test_a_task_that_comes_again_is_another_group():
     reward = Ranked()
     await manager(reward).collect([task("a"), task("a")], group_size=2)
-    assert sorted(reward.asked) == [["run/a#0", "run/a#1"], ["run/a#2", "run/a#3"]]
+    assert sorted(reward.asked_for) == [["run/a#0", "run/a#1"], ["run/a#2", "run/a#3"]]
 
 
 async def test_an_episode_that_failed_is_not_seen_and_the_others_are_judged():
     class Flaky(Counter):
         async def reset(self, task, *, seed):
-            if made.pop(0):
+            if outcomes_of_making.pop(0):
                 raise OSError("no disk")
             return await super().reset(task, seed=seed)
 
-    made = [False, True, False, False]
+    outcomes_of_making = [False, True, False, False]
     reward = Ranked()
     options = {"environment": Flaky, "concurrency": 1, "budgets": Budgets(infra_retries=0)}
-    found = await manager(reward, **options).collect([task("a")], group_size=4)
-    assert [t.valid for t in found] == [True, False, True, True]
-    assert reward.asked == [["run/a#0", "run/a#2", "run/a#3"]]
-    assert "share" not in found[1].outcome
+    trajectories = await manager(reward, **options).collect([task("a")], group_size=4)
+    assert [t.valid for t in trajectories] == [True, False, True, True]
+    assert reward.asked_for == [["run/a#0", "run/a#2", "run/a#3"]]
+    assert "share" not in trajectories[1].outcome
 
 
 async def test_a_group_that_cannot_be_judged_fails_as_a_whole_after_its_retries():
     class Down(Ranked):
         def group(self, episodes):
-            self.asked.append(1)
+            self.asked_for.append(1)
             raise JudgeError("the server is down")
 
     reward = Down()
-    found = await manager(reward, budgets=Budgets(infra_retries=2)).collect([task("a")], group_size=2)
-    assert len(reward.asked) == 3
-    assert {t.stop_reason for t in found} == {StopReason.INFRA_ERROR}
-    assert all("the server is down" in t.error and "judging the group" in t.error for t in found)
+    trajectories = await manager(reward, budgets=Budgets(infra_retries=2)).collect([task("a")], group_size=2)
+    assert len(reward.asked_for) == 3
+    assert {t.stop_reason for t in trajectories} == {StopReason.INFRA_ERROR}
+    assert all("the server is down" in t.error and "judging the group" in t.error for t in trajectories)
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ async def test_a_group_answer_of_another_shape_is_named(answer, says):
         def group(self, episodes):
             return answer
 
-    found = await manager(Wrong()).collect([task("a")], group_size=2)
-    assert says in found[0].error
+    trajectories = await manager(Wrong()).collect([task("a")], group_size=2)
+    assert says in trajectories[0].error
 
 
 async def test_a_declared_reward_judges_groups_too_and_other_environments_are_not_held_back():
@@ -135,17 +135,17 @@ async def test_a_run_that_broke_off_before_a_group_was_judged_judges_it_on_resum
     rewritten(tmp_path / "ledger.sqlite")
     ledger, reward = Ledger(tmp_path / "ledger.sqlite"), Ranked()
     silent = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=reward, environment=Counter), ledger=ledger)
-    found = await silent.collect([task("a")], group_size=2)
-    assert [t.outcome for t in found] == [{"success": 0.0, "share": 0.0}, {"success": 1.0, "share": 1.0}]
-    again = Ranked()
-    reread = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=again, environment=Counter), ledger=ledger)
+    trajectories = await silent.collect([task("a")], group_size=2)
+    assert [t.outcome for t in trajectories] == [{"success": 0.0, "share": 0.0}, {"success": 1.0, "share": 1.0}]
+    second_reward = Ranked()
+    reread = EpisodeManager(ScriptedPolicy([]), RolloutConfig(reward=second_reward, environment=Counter), ledger=ledger)
     assert [t.outcome["share"] for t in await reread.collect([task("a")], group_size=2)] == [0.0, 1.0]
-    assert again.asked == []  # judged and kept
+    assert second_reward.asked_for == []  # judged and kept
     rewards = ledger._connection.execute(f"SELECT reward FROM {TABLE} ORDER BY id").fetchall()
     assert rewards == [(0.0,), (2.0,)]  # what lists are made of knows it too
-    other = replace(found[0], id="run/nobody#0")
+    other = replace(trajectories[0], id="run/nobody#0")
     with pytest.raises(LedgerError, match="1 of these episodes are not finished"):
-        ledger.amend([found[1], other])
+        ledger.amend([trajectories[1], other])
     ledger.close()
 
 
@@ -164,9 +164,9 @@ class Later(Reward):
 
 async def test_turns_are_judged_in_hindsight_and_the_ledger_keeps_it(tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    (played,) = await manager(Later(), ledger=ledger).collect([task("a")])
-    assert [turn.rewards for turn in played.turns] == [{"step": 1.0, "late": 2}, {"step": 1.0, "late": 1}]
-    assert [turn.rewards for turn in ledger.load(played.id).turns] == [turn.rewards for turn in played.turns]
+    (trajectory,) = await manager(Later(), ledger=ledger).collect([task("a")])
+    assert [turn.rewards for turn in trajectory.turns] == [{"step": 1.0, "late": 2}, {"step": 1.0, "late": 1}]
+    assert [turn.rewards for turn in ledger.load(trajectory.id).turns] == [turn.rewards for turn in trajectory.turns]
     ledger.close()
 
 

@@ -25,11 +25,11 @@ def failing(times: int, base: type[Counter] = Counter, error: Exception | None =
 
     class Failing(base):  # type: ignore[misc, valid-type]
         left = times
-        made = closed = 0
+        opened = closed = 0
 
         def __init__(self) -> None:
             super().__init__()
-            Failing.made += 1
+            Failing.opened += 1
 
         @tool
         async def add(self, amount: int = 1) -> str:
@@ -48,37 +48,37 @@ def failing(times: int, base: type[Counter] = Counter, error: Exception | None =
 
 
 async def test_a_dead_sandbox_is_retried_from_the_checkpoint_and_nothing_is_said_twice():
-    world = failing(1, CounterWithState)
+    environment = failing(1, CounterWithState)
     policy = Counting(counting(3))
-    trajectory = await play(policy, target=3, environment=world)
+    trajectory = await play(policy, target=3, environment=environment)
     assert trajectory.outcome == {"success": 1.0}
     assert [turn.results[0].content for turn in trajectory.turns] == ["1", "2", "3", "submitted 3"]
-    assert policy.asked == 4  # turn 1 was not sampled again
-    assert world.made == world.closed == 2
+    assert policy.requests == 4  # turn 1 was not sampled again
+    assert environment.opened == environment.closed == 2
     assert trajectory.provenance.retries == ["SandboxDied: the machine ended (while running the tool 'add' in turn 1)"]
 
 
 class Counting(ScriptedPolicy):
     """A script that counts how often it was asked."""
 
-    asked = 0
+    requests = 0
 
     def __init__(self, script):
         super().__init__(script, ByteRenderer())
 
     async def generate(self, request):
-        self.asked += 1
+        self.requests += 1
         return await super().generate(request)
 
 
 async def test_without_a_checkpoint_the_episode_starts_over():
-    world = failing(1)
+    environment = failing(1)
     policy = Counting(counting(3))
-    trajectory = await play(policy, target=3, environment=world)
+    trajectory = await play(policy, target=3, environment=environment)
     assert trajectory.outcome == {"success": 1.0}
     assert len(trajectory.turns) == 4
-    assert policy.asked == 2 + 4
-    assert world.made == world.closed == 2
+    assert policy.requests == 2 + 4
+    assert environment.opened == environment.closed == 2
     ids = list(trajectory.arrays().ids)
     assert ids[: len(trajectory.prompt_ids)] == trajectory.prompt_ids
 
@@ -135,7 +135,7 @@ async def test_a_tool_that_raises_what_ends_programs_fails_its_episode_alone(cod
     assert trajectory.stop_reason is StopReason.INFRA_ERROR
 
 
-async def test_a_policy_that_fails_once_is_asked_again_and_the_world_is_untouched():
+async def test_a_policy_that_fails_once_is_asked_again_and_the_environment_is_untouched():
     class Flaky(ScriptedPolicy):
         failures = 1
 
@@ -145,10 +145,10 @@ async def test_a_policy_that_fails_once_is_asked_again_and_the_world_is_untouche
                 raise PolicyError("the server answered 503")
             return await super().generate(request)
 
-    world = failing(0)
-    trajectory = await play(Flaky(counting(2)), environment=world)
+    environment = failing(0)
+    trajectory = await play(Flaky(counting(2)), environment=environment)
     assert trajectory.outcome == {"success": 1.0}
-    assert world.made == 1
+    assert environment.opened == 1
 
 
 @pytest.mark.parametrize(
@@ -177,7 +177,7 @@ class Judge(Reward):
     """Fails to judge the outcome, or a turn, so many times; or returns what is no reward."""
 
     def __init__(self, *, outcome_failures=0, turn_failures=0, value=1.0):
-        self.outcome_failures, self.turn_failures, self.value, self.asked = outcome_failures, turn_failures, value, 0
+        self.outcome_failures, self.turn_failures, self.value, self.requests = outcome_failures, turn_failures, value, 0
 
     async def turn(self, turn, episode):
         if self.turn_failures:
@@ -186,7 +186,7 @@ class Judge(Reward):
         return {}
 
     def outcome(self, episode):
-        self.asked += 1
+        self.requests += 1
         if self.outcome_failures:
             self.outcome_failures -= 1
             raise JudgeError("the judge is asleep")
@@ -195,10 +195,10 @@ class Judge(Reward):
 
 @pytest.mark.parametrize("reward", [Judge(outcome_failures=1), Judge(turn_failures=1)])
 async def test_a_judge_that_fails_once_is_asked_again_and_the_episode_is_not_replayed(reward):
-    world = failing(0)
-    trajectory = await play(counting(2), environment=world, reward=reward)
+    environment = failing(0)
+    trajectory = await play(counting(2), environment=environment, reward=reward)
     assert trajectory.outcome == {"success": 1.0}
-    assert world.made == 1
+    assert environment.opened == 1
 
 
 async def test_a_judge_that_cannot_judge_fails_the_episode_and_never_scores_0():
@@ -215,7 +215,7 @@ async def test_a_reward_that_is_no_number_fails_the_episode_at_once(value):
     trajectory = await play(counting(2), reward=reward)
     assert trajectory.stop_reason is StopReason.INFRA_ERROR
     assert trajectory.error.startswith(f"RewardError: Judge returned {value!r} for the component 'success'")
-    assert reward.asked == 1
+    assert reward.requests == 1
 
 
 async def test_an_environment_that_cannot_reset_or_be_made_fails_the_episode():
@@ -226,14 +226,14 @@ async def test_an_environment_that_cannot_reset_or_be_made_fails_the_episode():
     def unmakeable():
         raise RuntimeError("no machine")
 
-    for world, doing in ((NoReset, "resetting the environment"), (unmakeable, "making the environment")):
-        trajectory = await play(counting(2), environment=world)
+    for environment, doing in ((NoReset, "resetting the environment"), (unmakeable, "making the environment")):
+        trajectory = await play(counting(2), environment=environment)
         assert trajectory.stop_reason is StopReason.INFRA_ERROR
         assert trajectory.error.endswith(f"(while {doing})")
         assert trajectory.turns == []
 
 
-async def test_a_world_that_fails_to_close_leaves_the_result_standing_and_a_note():
+async def test_an_environment_that_fails_to_close_leaves_the_result_standing_and_a_note():
     class Stuck(Counter):
         async def close(self):
             raise OSError("busy")
@@ -254,7 +254,7 @@ def test_a_judge_that_hangs_fails_the_episode_in_the_time_of_an_episode():
     assert clock.now == pytest.approx(30)
 
 
-def test_a_world_that_is_never_ready_is_infrastructure_and_not_the_agents_time():
+def test_an_environment_that_is_never_ready_is_infrastructure_and_not_the_agents_time():
     class Never(Counter):
         async def reset(self, task, *, seed):
             await asyncio.sleep(1e9)
@@ -264,7 +264,7 @@ def test_a_world_that_is_never_ready_is_infrastructure_and_not_the_agents_time()
     assert trajectory.error == "TimeoutError: not ready after 30 s (while resetting the environment)"
 
 
-def test_a_world_that_never_closes_is_given_up_and_noted():
+def test_an_environment_that_never_closes_is_given_up_and_noted():
     class Stuck(Counter):
         async def close(self):
             await asyncio.sleep(1e9)

@@ -32,9 +32,9 @@ def run(folder: Path) -> list[str]:
             RolloutConfig(environment=lambda: Noting(folder), reward=TargetReached(), concurrency=20),
             ledger=ledger,
         )
-        found = [t.id async for t in manager.run([task(f"t{n}", target=4) for n in range(EPISODES)])]
+        episode_ids = [t.id async for t in manager.run([task(f"t{n}", target=4) for n in range(EPISODES)])]
         ledger.close()
-        return found
+        return episode_ids
 
     return asyncio.run(play())
 
@@ -71,30 +71,31 @@ def test_after_sigkill_every_episode_is_finished_exactly_once_and_none_is_lost(t
     assert 0 < len(finished) < EPISODES, "the kill came too early or too late to prove anything"
     begun_before = begun.read_text().split()
 
-    found = run(tmp_path)
-    assert sorted(found) == sorted(f"run/t{n}#0" for n in range(EPISODES))
+    episode_ids = run(tmp_path)
+    assert sorted(episode_ids) == sorted(f"run/t{n}#0" for n in range(EPISODES))
     begun_after = begun.read_text().split()[len(begun_before) :]
     assert sorted(begun_after) == sorted(f"t{n}" for n in range(EPISODES) if f"run/t{n}#0" not in finished)
 
     ledger = Ledger(tmp_path / "ledger.sqlite")
     loaded = list(ledger.trajectories())
     ledger.close()
-    assert sorted(t.id for t in loaded) == sorted(found)
+    assert sorted(t.id for t in loaded) == sorted(episode_ids)
     assert all(t.outcome == {"success": 1.0} and len(t.turns) == 5 for t in loaded)
 
 
 def test_sigint_ends_the_run_and_what_was_finished_is_kept(tmp_path):
     child = subprocess.Popen(
-        [sys.executable, __file__, str(tmp_path)], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        [sys.executable, __file__, str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
         stderr=subprocess.PIPE,
-    )  # fmt: skip
+    )
     begun = tmp_path / "begun"
     while child.poll() is None and not (begun.exists() and len(begun.read_text().split()) >= 60):
         time.sleep(0.005)
     child.send_signal(signal.SIGINT)
-    said = child.communicate()[1].decode()
-    assert "KeyboardInterrupt" in said
-    assert "never awaited" not in said
+    error_output = child.communicate()[1].decode()
+    assert "KeyboardInterrupt" in error_output
+    assert "never awaited" not in error_output
     ledger = Ledger(tmp_path / "ledger.sqlite")
     assert 0 < len(ledger.finished("run")) < EPISODES
     assert all(len(t.turns) == 5 for t in ledger.trajectories())

@@ -25,12 +25,15 @@ def policy(parts):
     model, renderer = parts
     tokenizer = renderer.tokenizer
     return TransformersPolicy(
-        model, renderer, lockstep=True, pad_token_id=tokenizer.pad_token_id,
+        model,
+        renderer,
+        lockstep=True,
+        pad_token_id=tokenizer.pad_token_id,
         eos_token_ids=[renderer.end_of_turn_id, tokenizer.eos_token_id],
-    )  # fmt: skip
+    )
 
 
-async def played(parts):
+async def play_all(parts):
     player = policy(parts)
     budgets = Budgets(max_turns=3, max_turn_tokens=12, max_void_turns=3)
     config = RolloutConfig(environment=Counter, reward=TargetReached(), concurrency=3, budgets=budgets)
@@ -42,17 +45,17 @@ async def played(parts):
 
 
 async def test_a_model_that_writes_garbage_is_scored_and_played_the_same_twice(parts):
-    first, second = await played(parts), await played(parts)
+    first, second = await play_all(parts), await play_all(parts)
     assert all(trajectory.valid and trajectory.outcome == {"success": 0.0} for trajectory in first)
     assert len({tuple(t.arrays().ids) for t in first}) == 8  # every episode has noise of its own
-    for one, other in zip(first, second, strict=True):
-        assert one.arrays().ids.tolist() == other.arrays().ids.tolist()
-        assert one.arrays().logprobs.tolist() == other.arrays().logprobs.tolist()
+    for first_trajectory, second_trajectory in zip(first, second, strict=True):
+        assert first_trajectory.arrays().ids.tolist() == second_trajectory.arrays().ids.tolist()
+        assert first_trajectory.arrays().logprobs.tolist() == second_trajectory.arrays().logprobs.tolist()
 
 
 async def test_the_models_own_scores_agree_with_the_recorded_log_probabilities(parts):
     player = policy(parts)
-    for trajectory in (await played(parts))[:2]:
+    for trajectory in (await play_all(parts))[:2]:
         arrays = trajectory.arrays()
         start = len(trajectory.prompt_ids)
         for turn, (begin, end) in zip(trajectory.turns, trajectory.turn_spans(), strict=True):

@@ -22,12 +22,12 @@ from agentgym.tools import tool
 class Census(Counter):
     """A slow counter that knows how many of its kind are alive."""
 
-    alive = most = made = 0
+    alive = most = created = 0
 
     def __init__(self) -> None:
         super().__init__(latency_s=1.0)
         kind = type(self)
-        kind.made += 1
+        kind.created += 1
         kind.alive += 1
         kind.most = max(kind.most, kind.alive)
 
@@ -44,7 +44,7 @@ def census() -> type[Census]:
 SLOW = [say("slow_add"), say("slow_add"), say("submit")]
 
 
-class Told(ScriptedPolicy):
+class Announced(ScriptedPolicy):
     """Remembers who is live."""
 
     def __init__(self, script):
@@ -71,11 +71,11 @@ async def test_collect_returns_groups_in_the_order_of_the_tasks_whatever_finishe
     manager = EpisodeManager(
         lambda task: ScriptedPolicy(counting(task.truth)), RolloutConfig(environment=Uneven, reward=TargetReached())
     )
-    found = await manager.collect(tasks, group_size=2)
-    assert [t.id for t in found] == [f"run/t{n}#{sample}" for n in range(4) for sample in range(2)]
-    assert all(t.outcome == {"success": 1.0} for t in found)
-    assert len({t.seed for t in found[:2]}) == 1  # a group meets one world
-    assert len({t.seed for t in found}) == 4
+    trajectories = await manager.collect(tasks, group_size=2)
+    assert [t.id for t in trajectories] == [f"run/t{n}#{sample}" for n in range(4) for sample in range(2)]
+    assert all(t.outcome == {"success": 1.0} for t in trajectories)
+    assert len({t.seed for t in trajectories[:2]}) == 1  # a group meets one world
+    assert len({t.seed for t in trajectories}) == 4
 
 
 def test_episodes_are_yielded_when_they_end_and_no_batch_waits_for_its_slowest():
@@ -99,8 +99,8 @@ def test_episodes_are_yielded_when_they_end_and_no_batch_waits_for_its_slowest()
 def test_no_more_environments_exist_at_once_than_the_concurrency(census):
     manager = EpisodeManager(ScriptedPolicy(SLOW), RolloutConfig(environment=census, concurrency=7))
     clock = FakeClock()
-    found = clock.run(manager.collect([task(f"t{n}") for n in range(70)]))
-    assert len(found) == census.made == 70
+    trajectories = clock.run(manager.collect([task(f"t{n}") for n in range(70)]))
+    assert len(trajectories) == census.created == 70
     assert census.most == 7
     assert census.alive == 0
     assert clock.now == pytest.approx(70 / 7 * 2.0)  # ten waves of two slow calls: nobody waits without need
@@ -118,21 +118,21 @@ def test_tasks_are_taken_only_when_there_is_room(census):
         manager = EpisodeManager(ScriptedPolicy(SLOW), RolloutConfig(environment=census, concurrency=5))
         async with aclosing(manager.run(endless())) as running:
             async for _ in running:
-                if census.made > 20:
+                if census.created > 20:
                     break
 
     FakeClock().run(playing())
-    assert len(taken) <= census.made + 1
+    assert len(taken) <= census.created + 1
     assert census.alive == 0
 
 
 def test_a_slow_reader_holds_back_the_players():
-    made = []
+    created = []
 
     class Seen(Counter):
         def __init__(self):
             super().__init__()
-            made.append(1)
+            created.append(1)
 
     async def reading():
         manager = EpisodeManager(
@@ -142,7 +142,7 @@ def test_a_slow_reader_holds_back_the_players():
         async for _ in manager.run([task(f"t{n}") for n in range(100)]):
             await asyncio.sleep(10)
             count += 1
-            most = max(most, len(made) - count)
+            most = max(most, len(created) - count)
         return count, most
 
     count, most = FakeClock().run(reading())
@@ -151,10 +151,10 @@ def test_a_slow_reader_holds_back_the_players():
 
 
 def test_the_policy_is_told_of_every_beginning_and_end_and_of_the_first_ones_before_any_begins():
-    policy = Told(SLOW)
+    policy = Announced(SLOW)
     started_when_asked = []
 
-    class Asking(Told):
+    class Asking(Announced):
         async def generate(self, request):
             started_when_asked.append(len(self.started))
             return await super().generate(request)
@@ -173,7 +173,7 @@ def test_the_policy_is_told_of_every_beginning_and_end_and_of_the_first_ones_bef
 
 @pytest.mark.parametrize("after_s", [0.0, 0.5, 1.5])
 def test_cancelling_closes_every_environment_ends_every_episode_and_leaves_no_task(census, after_s):
-    policy = Told(SLOW)
+    policy = Announced(SLOW)
 
     async def cancelled():
         manager = EpisodeManager(policy, RolloutConfig(environment=census, concurrency=10))
@@ -220,7 +220,7 @@ async def test_a_failing_task_source_stops_the_run_and_leaves_nothing(census):
         yield task("b")
         raise OSError("the file ended in the middle")
 
-    policy = Told(SLOW)
+    policy = Announced(SLOW)
     with pytest.raises(OSError, match="in the middle"):
         await EpisodeManager(policy, RolloutConfig(environment=census, concurrency=4)).collect(broken())
     assert (census.alive, policy.live) == (0, set())
@@ -228,8 +228,8 @@ async def test_a_failing_task_source_stops_the_run_and_leaves_nothing(census):
 
 async def test_a_task_that_comes_twice_gets_new_sample_numbers():
     manager = EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment=Counter))
-    found = await manager.collect([task("a"), task("b"), task("a")], group_size=2)
-    assert [t.id for t in found] == [f"run/{i}" for i in ("a#0", "a#1", "b#0", "b#1", "a#2", "a#3")]
+    trajectories = await manager.collect([task("a"), task("b"), task("a")], group_size=2)
+    assert [t.id for t in trajectories] == [f"run/{i}" for i in ("a#0", "a#1", "b#0", "b#1", "a#2", "a#3")]
 
 
 async def test_one_failed_episode_does_not_disturb_the_others():
@@ -240,8 +240,8 @@ async def test_one_failed_episode_does_not_disturb_the_others():
             return await super().reset(task, seed=seed)
 
     manager = EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment=Sometimes, reward=TargetReached()))
-    found = await manager.collect([task(f"t{n}") for n in range(6)])
-    assert [t.valid for t in found] == [n != 3 for n in range(6)]
+    trajectories = await manager.collect([task(f"t{n}") for n in range(6)])
+    assert [t.valid for t in trajectories] == [n != 3 for n in range(6)]
 
 
 async def test_the_environment_is_the_tasks_own_unless_one_is_given_and_its_declared_reward_judges():
@@ -251,15 +251,17 @@ async def test_the_environment_is_the_tasks_own_unless_one_is_given_and_its_decl
     register("test/declared-v1", Declared)
     register("test_target_reached", TargetReached, kind="rewards")
     own = Task("own", "test/declared-v1", "Count.", truth=2)
-    found = await EpisodeManager(ScriptedPolicy(counting(2))).collect([own])
-    assert found[0].outcome == {"success": 1.0}
-    found = await EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment="test/declared-v1")).collect(
+    trajectories = await EpisodeManager(ScriptedPolicy(counting(2))).collect([own])
+    assert trajectories[0].outcome == {"success": 1.0}
+    trajectories = await EpisodeManager(
+        ScriptedPolicy(counting(2)), RolloutConfig(environment="test/declared-v1")
+    ).collect([task()])
+    assert trajectories[0].outcome == {"success": 1.0}
+    trajectories = await EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment=Counter)).collect(
         [task()]
     )
-    assert found[0].outcome == {"success": 1.0}
-    found = await EpisodeManager(ScriptedPolicy(counting(2)), RolloutConfig(environment=Counter)).collect([task()])
-    assert found[0].outcome == {}
-    assert found[0].valid
+    assert trajectories[0].outcome == {}
+    assert trajectories[0].valid
 
 
 async def test_environment_options_reach_the_constructor():
@@ -299,8 +301,10 @@ async def test_an_instance_may_have_tools_of_its_own():
 
             self.tools = More.tools
 
-    found = await EpisodeManager(ScriptedPolicy([say("leave")]), RolloutConfig(environment=Extra)).collect([task()])
-    assert found[0].turns[0].results[0].content == "left"
+    trajectories = await EpisodeManager(ScriptedPolicy([say("leave")]), RolloutConfig(environment=Extra)).collect(
+        [task()]
+    )
+    assert trajectories[0].turns[0].results[0].content == "left"
 
 
 def test_nonsense_settings_are_refused_when_they_are_given():

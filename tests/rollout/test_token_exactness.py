@@ -95,7 +95,7 @@ async def test_a_message_that_is_cut_is_closed_outside_the_loss(renderer):
 async def test_a_scripted_demonstration_has_the_tokens_that_a_model_would_have_written(renderer):
     from agentgym.policy import ScriptedPolicy
 
-    shown = await play(ScriptedPolicy([say("add"), say("submit")], renderer), target=1)
-    for turn in shown.turns:
+    demonstration = await play(ScriptedPolicy([say("add"), say("submit")], renderer), target=1)
+    for turn in demonstration.turns:
         assert renderer.parse(turn.token_ids).calls[0].name == turn.calls[0].name
         assert turn.token_ids[-1] == renderer.end_of_turn_id

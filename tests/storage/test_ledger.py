@@ -34,10 +34,10 @@ def manager(ledger, script=None, **options):
 
 
 async def test_what_is_loaded_equals_what_was_played(ledger):
-    found = await manager(ledger).collect([task("a"), task("b")], group_size=2)
-    assert [ledger.load(t.id) for t in found] == found
-    assert sorted(t.id for t in ledger.trajectories()) == sorted(t.id for t in found)
-    assert ledger.finished("run") == {t.id for t in found}
+    trajectories = await manager(ledger).collect([task("a"), task("b")], group_size=2)
+    assert [ledger.load(t.id) for t in trajectories] == trajectories
+    assert sorted(t.id for t in ledger.trajectories()) == sorted(t.id for t in trajectories)
+    assert ledger.finished("run") == {t.id for t in trajectories}
 
 
 texts = st.text(max_size=20) | st.sampled_from(["\ud800", "\x00", "</tool>", '"', "\u2028"])
@@ -58,16 +58,24 @@ ids = st.lists(st.integers(0, 2**31 - 1), max_size=5)
 
 @st.composite
 def turns(draw, index=0):
-    said = tuple(draw(st.lists(calls, max_size=2)))
+    calls_of_message = tuple(draw(st.lists(calls, max_size=2)))
     own = draw(ids)
     return Turn(
-        index, Message("assistant", draw(content), said), said, tuple(draw(st.lists(results, max_size=2))),
-        own, draw(st.lists(floats, min_size=len(own), max_size=len(own))), draw(ids),
-        tuple(draw(st.lists(messages, max_size=2))), draw(st.integers(0, 9)),
-        draw(st.dictionaries(texts, floats, max_size=2)), draw(st.none() | texts), draw(st.none() | floats),
-        draw(st.none() | floats), draw(st.sampled_from(["stop", "length"])), draw(floats), draw(floats),
+        index,
+        Message("assistant", draw(content), calls_of_message),
+        calls_of_message,
+        tuple(draw(st.lists(results, max_size=2))),
+        own,
+        draw(st.lists(floats, min_size=len(own), max_size=len(own))),
+        draw(ids),
+        tuple(draw(st.lists(messages, max_size=2))),
+        draw(st.integers(0, 9)),
+        draw(st.dictionaries(texts, floats, max_size=2)),
+        *draw(st.tuples(st.none() | texts, st.none() | floats, st.none() | floats)),
+        draw(st.sampled_from(["stop", "length"])),
+        *draw(st.tuples(floats, floats)),
         draw(st.dictionaries(texts, floats, max_size=1)),
-    )  # fmt: skip
+    )
 
 
 @given(turn=turns())
@@ -81,10 +89,10 @@ def test_every_turn_comes_back_equal_bit_by_bit(turn):
 @given(turn=turns(), weights=st.dictionaries(texts, floats, max_size=2))
 @settings(max_examples=30, deadline=None)
 def test_json_of_a_trajectory_reads_back_equal(turn, weights):
-    trajectory = Trajectory(
-        "r/t#0", task(), 0, 7, (Message("user", "hi"),), [1, 2], [turn], {"success": 0.5}, StopReason.ANSWERED,
-        None, weights, Provenance(policy="p", branch=ForkPoint("r/o#0", 1), extra={"own": [1]}), 1.5,
-    )  # fmt: skip
+    trajectory = Trajectory("r/t#0", task(), seed=7, prompt_ids=[1, 2], turns=[turn], weights=weights)
+    trajectory.opening, trajectory.outcome = (Message("user", "hi"),), {"success": 0.5}
+    trajectory.stop_reason, trajectory.duration_s = StopReason.ANSWERED, 1.5
+    trajectory.provenance = Provenance(policy="p", branch=ForkPoint("r/o#0", 1), extra={"own": [1]})
     assert trajectory_from_json(trajectory_to_json(trajectory)) == trajectory
 
 
@@ -95,21 +103,21 @@ def test_log_probabilities_of_any_size_keep_every_bit():
 
 
 async def test_finished_episodes_are_handed_over_and_not_played_again(ledger, tmp_path):
-    asked = []
+    requested = []
 
     class Asking(ScriptedPolicy):
         async def generate(self, request):
-            asked.append(request.episode)
+            requested.append(request.episode)
             return await super().generate(request)
 
     first = await manager(ledger).collect([task("a"), task("b")])
-    again = EpisodeManager(
+    reopened = EpisodeManager(
         Asking(counting(2)), RolloutConfig(environment=Counter, reward=TargetReached()), ledger=ledger
     )
-    found = await again.collect([task("a"), task("new"), task("b")])
-    assert set(asked) == {"run/new#0"}
-    assert [found[0], found[2]] == first
-    assert found[1].id == "run/new#0"
+    trajectories = await reopened.collect([task("a"), task("new"), task("b")])
+    assert set(requested) == {"run/new#0"}
+    assert [trajectories[0], trajectories[2]] == first
+    assert trajectories[1].id == "run/new#0"
 
 
 def test_an_interrupted_episode_is_played_from_scratch_and_keeps_no_old_turn(tmp_path):
@@ -123,26 +131,26 @@ def test_an_interrupted_episode_is_played_from_scratch_and_keeps_no_old_turn(tmp
         await asyncio.sleep(5.5)
         playing.cancel()
         await asyncio.gather(playing, return_exceptions=True)
-        kept = ledger.load("run/a#0")
+        interrupted_record = ledger.load("run/a#0")
         ledger.close()
-        return kept
+        return interrupted_record
 
-    kept = FakeClock().run(interrupted())
-    assert len(kept.turns) == 5
-    assert kept.stop_reason is None
-    assert not kept.valid
+    interrupted_record = FakeClock().run(interrupted())
+    assert len(interrupted_record.turns) == 5
+    assert interrupted_record.stop_reason is None
+    assert not interrupted_record.valid
 
     async def resumed():
         ledger = Ledger(path)
         assert ledger.finished("run") == set()
         assert list(ledger.trajectories()) == []
-        found = await manager(ledger).collect([task("a")])
+        trajectories = await manager(ledger).collect([task("a")])
         loaded = ledger.load("run/a#0")
         ledger.close()
-        return found[0], loaded
+        return trajectories[0], loaded
 
-    found, loaded = asyncio.run(resumed())
-    assert found == loaded
+    trajectory, loaded = asyncio.run(resumed())
+    assert trajectory == loaded
     assert len(loaded.turns) == 3
 
 
@@ -182,9 +190,9 @@ async def test_an_episode_that_starts_over_keeps_nothing_of_its_first_attempt(le
             return []
 
     script = [say("add"), say("add"), Message("assistant", "done")]
-    found = await manager(ledger, script, environment=Dying).collect([task()])
-    assert found[0].stop_reason is StopReason.ANSWERED
-    assert ledger.load(found[0].id) == found[0]
+    trajectories = await manager(ledger, script, environment=Dying).collect([task()])
+    assert trajectories[0].stop_reason is StopReason.ANSWERED
+    assert ledger.load(trajectories[0].id) == trajectories[0]
 
     class NoSecondReset(Counter):
         resets = 0
@@ -198,10 +206,10 @@ async def test_an_episode_that_starts_over_keeps_nothing_of_its_first_attempt(le
         async def respond(self, message):
             raise SandboxDied("gone")
 
-    found = await manager(ledger, script, environment=NoSecondReset, label="other").collect([task()])
-    assert found[0].stop_reason is StopReason.INFRA_ERROR
-    assert ledger.load(found[0].id) == found[0]
-    assert found[0].turns == []
+    trajectories = await manager(ledger, script, environment=NoSecondReset, label="other").collect([task()])
+    assert trajectories[0].stop_reason is StopReason.INFRA_ERROR
+    assert ledger.load(trajectories[0].id) == trajectories[0]
+    assert trajectories[0].turns == []
 
 
 def test_an_episode_that_ends_by_time_is_kept_without_the_observation_nobody_read(tmp_path):
@@ -213,16 +221,16 @@ def test_an_episode_that_ends_by_time_is_kept_without_the_observation_nobody_rea
                 await asyncio.sleep(1000 * request.turn)
                 return await super().generate(request)
 
-        found = await EpisodeManager(
+        trajectories = await EpisodeManager(
             Thinking(counting(3), ByteRenderer()), RolloutConfig(environment=Counter), ledger=ledger
         ).collect([task()])
-        loaded = ledger.load(found[0].id)
+        loaded = ledger.load(trajectories[0].id)
         ledger.close()
-        return found[0], loaded
+        return trajectories[0], loaded
 
-    played, loaded = FakeClock().run(playing())
-    assert played.stop_reason is StopReason.TIME
-    assert played == loaded
+    trajectory, loaded = FakeClock().run(playing())
+    assert trajectory.stop_reason is StopReason.TIME
+    assert trajectory == loaded
     assert loaded.turns[-1].observation_ids == []
 
 
@@ -303,10 +311,10 @@ def test_a_path_that_cannot_be_made_is_an_error_with_advice(tmp_path):
 
 
 async def test_missing_turns_are_never_read_back_as_a_whole_episode(ledger):
-    found = await manager(ledger).collect([task()])
+    trajectories = await manager(ledger).collect([task()])
     ledger._connection.execute("DELETE FROM turn WHERE number = 1")
     with pytest.raises(LedgerError, match="should have 3 turns, but 2 are there"):
-        ledger.load(found[0].id)
+        ledger.load(trajectories[0].id)
 
 
 async def test_a_full_disk_stops_the_run_names_the_file_and_keeps_what_was_finished(tmp_path):
@@ -319,14 +327,14 @@ async def test_a_full_disk_stops_the_run_names_the_file_and_keeps_what_was_finis
         await manager(ledger, label="after").collect([task(f"t{n}") for n in range(200)])
     ledger.close()
 
-    again = Ledger(path)
-    assert again.finished("before") == {"before/a#0"}
-    assert again.load("before/a#0") == first[0]
-    done = again.finished("after")
-    assert all(len(again.load(episode).turns) == 3 for episode in done)
-    found = await manager(again, label="after").collect([task(f"t{n}") for n in range(200)])
-    assert len(found) == len(again.finished("after")) == 200
-    again.close()
+    reopened = Ledger(path)
+    assert reopened.finished("before") == {"before/a#0"}
+    assert reopened.load("before/a#0") == first[0]
+    done = reopened.finished("after")
+    assert all(len(reopened.load(episode).turns) == 3 for episode in done)
+    trajectories = await manager(reopened, label="after").collect([task(f"t{n}") for n in range(200)])
+    assert len(trajectories) == len(reopened.finished("after")) == 200
+    reopened.close()
 
 
 async def test_a_ledger_that_another_process_writes_is_an_error_that_says_so(ledger, monkeypatch):
@@ -372,16 +380,16 @@ async def test_a_failed_episode_is_kept_with_its_error(ledger):
         async def reset(self, task, *, seed):
             raise RuntimeError("no world")
 
-    found = await play(counting(2), environment=Broken, ledger=ledger)
-    assert ledger.load(found.id) == found
-    assert found.error == "RuntimeError: no world (while resetting the environment)"
+    trajectory = await play(counting(2), environment=Broken, ledger=ledger)
+    assert ledger.load(trajectory.id) == trajectory
+    assert trajectory.error == "RuntimeError: no world (while resetting the environment)"
 
 
 @pytest.mark.parametrize("name", ["a/b#1", "ünï", "x" * 5000, "%_'\"", "nul \x00"])
 async def test_any_task_id_is_kept(ledger, name):
-    found = await manager(ledger).collect([task(name)])
-    assert ledger.finished("run") == {found[0].id}
-    assert ledger.load(found[0].id) == found[0]
+    trajectories = await manager(ledger).collect([task(name)])
+    assert ledger.finished("run") == {trajectories[0].id}
+    assert ledger.load(trajectories[0].id) == trajectories[0]
 
 
 async def test_what_cannot_be_stored_is_an_error_and_nobody_waits_for_ever(ledger):

@@ -56,7 +56,7 @@ def test_it_is_read_without_being_changed(run_folder):
 
 
 def test_its_finished_episodes_replay(run_folder):
-    assert "4 episodes" in run_command("replay", run_folder)
+    assert "4 episodes" in run_command("episodes", "replay", run_folder)
 
 
 def test_a_run_that_broke_off_is_resumed_and_its_finished_episodes_are_not_played_again(run_folder):

@@ -33,19 +33,19 @@ class Screen(Environment):
         return SCREEN
 
 
-async def played(path):
+async def play(path):
     ledger = Ledger(path)
     looks = [Message("assistant", "", (Call("look"),))] * 4 + [Message("assistant", "done")]
     manager = EpisodeManager(ScriptedPolicy(looks), RolloutConfig(environment=Screen), ledger=ledger)
     task = Task("t", "acme/screen-v1", messages=(Message("user", (TextPart("look"), SCREEN)),))
-    found = await manager.collect([task], group_size=3)
-    return ledger, found
+    trajectories = await manager.collect([task], group_size=3)
+    return ledger, trajectories
 
 
 async def test_an_image_shown_many_times_is_stored_once(tmp_path):
-    ledger, found = await played(tmp_path / "ledger.sqlite")
-    assert [ledger.load(t.id) for t in found] == found
-    assert found[0].turns[3].results[0].message().images == (SCREEN,)
+    ledger, trajectories = await play(tmp_path / "ledger.sqlite")
+    assert [ledger.load(t.id) for t in trajectories] == trajectories
+    assert trajectories[0].turns[3].results[0].message().images == (SCREEN,)
     ledger.close()
     connection = sqlite3.connect(tmp_path / "ledger.sqlite")
     rows = connection.execute("SELECT digest, length(data) FROM image ORDER BY 2").fetchall()
@@ -54,15 +54,15 @@ async def test_an_image_shown_many_times_is_stored_once(tmp_path):
     connection.close()
     assert not any(SCREEN.data[:100] in head for head in heads)
     reader = LedgerReader(tmp_path / "ledger.sqlite")
-    assert reader.load(found[1].id) == found[1]
+    assert reader.load(trajectories[1].id) == trajectories[1]
     reader.close()
 
 
 async def test_an_amended_episode_still_stores_its_images_once(tmp_path):
-    ledger, found = await played(tmp_path / "ledger.sqlite")
-    found[0].outcome["late"] = 1.0
-    ledger.amend([found[0]])
-    assert ledger.load(found[0].id) == found[0]
+    ledger, trajectories = await play(tmp_path / "ledger.sqlite")
+    trajectories[0].outcome["late"] = 1.0
+    ledger.amend([trajectories[0]])
+    assert ledger.load(trajectories[0].id) == trajectories[0]
     ledger.close()
     with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
         heads = [row[0] for row in connection.execute("SELECT head FROM episode")]
@@ -72,12 +72,12 @@ async def test_an_amended_episode_still_stores_its_images_once(tmp_path):
 
 
 async def test_a_missing_image_is_told_by_its_digest(tmp_path):
-    ledger, found = await played(tmp_path / "ledger.sqlite")
+    ledger, trajectories = await play(tmp_path / "ledger.sqlite")
     with sqlite3.connect(tmp_path / "ledger.sqlite") as connection:
         connection.execute("DELETE FROM image WHERE digest = ?", (SCREEN.digest,))
     connection.close()
     with pytest.raises(LedgerError, match=SCREEN.digest):
-        ledger.load(found[0].id)
+        ledger.load(trajectories[0].id)
     ledger.close()
 
 

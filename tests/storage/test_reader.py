@@ -25,9 +25,10 @@ TAGS = {"good": ("easy", '",', "easy"), "bad": ("hard",), "cut": ()}
 async def play(path, runs=("train-000000", "train-000001", "held-out"), group_size=2):
     """Three tasks a run: one solved, one answered wrongly after a refusal, one cut after five turns."""
     scripts = {
-        "good": counting(2), "bad": [say("refuse"), say("nothing"), say("submit")],
+        "good": counting(2),
+        "bad": [say("refuse"), say("nothing"), say("submit")],
         "cut": [say(("add", {"amount": 0}))] * 9,
-    }  # fmt: skip
+    }
     ledger = Ledger(path)
     try:
         for run in runs:
@@ -45,15 +46,15 @@ async def play(path, runs=("train-000000", "train-000001", "held-out"), group_si
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
-    found = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
-    asyncio.run(play(found))
-    return found
+    ledger_path = tmp_path_factory.mktemp("ledger") / "ledger.sqlite"
+    asyncio.run(play(ledger_path))
+    return ledger_path
 
 
 @pytest.fixture
 def reader(path):
-    with contextlib.closing(LedgerReader(path)) as found:
-        yield found
+    with contextlib.closing(LedgerReader(path)) as reader:
+        yield reader
 
 
 def older(path, copy):
@@ -72,26 +73,41 @@ def test_a_summary_says_what_the_record_says(reader, path):
     bad = reader.select({"task": "bad"})[0]
     assert bad["failures"] == '{"tool_error": 1, "unknown_tool": 1, "wrong_answer": 1}'
     assert (bad["run"], bad["stop"], bad["success"], bad["turns"], bad["calls"], bad["calls_ok"]) == (
-        "train-000000", "answered", 0.0, 3, 3, 1,
-    )  # fmt: skip
+        "train-000000",
+        "answered",
+        0.0,
+        3,
+        3,
+        1,
+    )
 
 
 def test_filters_are_the_kinds_they_are_named_after(reader):
     by_only = {only: {row["task"] for row in reader.select({"only": only})} for only in reader.facets()["only"]}
     assert by_only == {
-        "solved": {"good"}, "unsolved": {"bad", "cut"}, "truncated": {"cut"}, "failed": set(), "running": set(),
-    }  # fmt: skip
+        "solved": {"good"},
+        "unsolved": {"bad", "cut"},
+        "truncated": {"cut"},
+        "failed": set(),
+        "running": set(),
+    }
     assert reader.facets()["only"] == {"solved": 6, "unsolved": 12, "truncated": 6, "failed": 0, "running": 0}
     assert reader.facets({"phase": "train"})["failure"] == {
-        "tool_error": 4, "unknown_tool": 4, "wrong_answer": 4, "repeated": 4, "no_answer": 4,
-    }  # fmt: skip
+        "tool_error": 4,
+        "unknown_tool": 4,
+        "wrong_answer": 4,
+        "repeated": 4,
+        "no_answer": 4,
+    }
     assert reader.count({"failure": "tool_error", "run": "held-out"}) == 2
     assert {row["task"] for row in reader.select({"failure": "repeated"})} == {"cut"}
-    for tag, found in (("easy", {"good"}), ('",', {"good"}), ("hard", {"bad"}), (",", set()), ("eas", set())):
-        assert {row["task"] for row in reader.select({"tag": tag})} == found
+    for tag, expected_tasks in (("easy", {"good"}), ('",', {"good"}), ("hard", {"bad"}), (",", set()), ("eas", set())):
+        assert {row["task"] for row in reader.select({"tag": tag})} == expected_tasks
     assert reader.facets({"only": "solved", "tag": "hard"}) == {
-        "only": dict.fromkeys(reader.facets()["only"], 0), "failure": {}, "tag": {"easy": 6, '",': 6},
-    }  # fmt: skip
+        "only": dict.fromkeys(reader.facets()["only"], 0),
+        "failure": {},
+        "tag": {"easy": 6, '",': 6},
+    }
     assert reader.count({"text": "TRAIN-000001/B"}) == 2
     assert reader.count({"text": "%"}) == 0  # a letter like any other
     assert reader.phases() == {"train": 12, "held-out": 6}
@@ -105,9 +121,11 @@ def test_no_filter_is_ever_part_of_a_statement(reader, value):
 
 def test_what_there_is_not_is_an_error_that_names_what_there_is(reader):
     for call in (
-        lambda: reader.select({"only": "mine"}), lambda: reader.select({"colour": "red"}),
-        lambda: reader.select(sort="head"), lambda: reader.load("train-000000/nobody#0"),
-    ):  # fmt: skip
+        lambda: reader.select({"only": "mine"}),
+        lambda: reader.select({"colour": "red"}),
+        lambda: reader.select(sort="head"),
+        lambda: reader.load("train-000000/nobody#0"),
+    ):
         with pytest.raises(LedgerError, match=r"There are|holds no episode"):
             call()
 
@@ -115,10 +133,10 @@ def test_what_there_is_not_is_an_error_that_names_what_there_is(reader):
 def test_orders_are_complete_and_stable_whichever_page_is_asked(reader):
     for sort in ("episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop"):
         for descending in (False, True):
-            whole = [row["id"] for row in reader.select(sort=sort, descending=descending)]
+            all_ids = [row["id"] for row in reader.select(sort=sort, descending=descending)]
             pages = [reader.select(sort=sort, descending=descending, offset=at, limit=5) for at in range(0, 18, 5)]
-            assert [row["id"] for page in pages for row in page] == whole
-            assert len(set(whole)) == 18
+            assert [row["id"] for page in pages for row in page] == all_ids
+            assert len(set(all_ids)) == 18
 
 
 def test_a_ledger_of_an_earlier_agentgym_is_listed_bit_by_bit_and_stays_as_it_is(path, tmp_path):

@@ -16,7 +16,7 @@ from agentgym import Combined, Gate, load_task_set
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
-from agentgym.training.recipe import RENAMED_KEYS
+from agentgym.training.recipe_keys import RENAMED_KEYS
 
 ROOT = Path(__file__).parents[2]
 GOOD = """

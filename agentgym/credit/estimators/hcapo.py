@@ -5,12 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from agentgym.credit.contract import define_estimator
-from agentgym.credit.estimators.return_to_go import subtract_index_baseline
 from agentgym.credit.group import Group
 from agentgym.credit.options import Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, divide_by_std, stable_std, standardised
+from agentgym.credit.statistics import centred, divide_by_std, stable_std, standardised, subtract_index_baseline
 from agentgym.errors import CreditError
 
 

@@ -31,7 +31,7 @@ def leave_one_turn_out(
     outcome_weight: PositiveWeight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.with_own_credit`.
+    """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.add_turn_credit`.
 
     Not claimed to be unbiased: a replay without turn k also depends on the later turns. Of two turns, either of which
     would be enough, both get 0; `shapley` divides the credit between them.
@@ -55,12 +55,4 @@ def leave_one_turn_out(
                 f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}: give the "
                 f"return with all {count} turns played and with each one left out."
             ) from error
-    return add_turn_credit(
-        group,
-        phi,
-        credit=credit,
-        credit_weight=credit_weight,
-        scale=scale,
-        outcome_weight=outcome_weight,
-        turn_weight=turn_weight,
-    )
+    return add_turn_credit(group, phi, credit, credit_weight, scale, outcome_weight, turn_weight)

@@ -1,4 +1,4 @@
-"""Return-to-go: the return from each turn on, minus the same of the other trajectories there. The default."""
+"""Return-to-go: the return from each turn on, minus the mean of the other trajectories at that turn. The default."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go
-from agentgym.credit.signals import Array, Bools
+from agentgym.credit.signals import Array
 from agentgym.credit.statistics import (
     SMALLEST_RELATIVE_STD,
     SMALLEST_STD,
-    baseline_of,
-    centred,
     divide_by_std,
     stable_std,
+    subtract_index_baseline,
 )
 
 
@@ -62,27 +61,18 @@ def return_to_go(
     """
     turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
     returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
-    above = subtract_index_baseline(turn_returns, returns, group.turn_mask, baseline)
+    advantages = subtract_index_baseline(turn_returns, returns, group.turn_mask, baseline)
     if scale == "none":
-        return above
-    return divide_by_std(
-        above,
-        _pooled_std(subtract_index_baseline(turn_returns, returns, group.turn_mask, "mean"), turn_returns, group, ddof),
-    )
+        return advantages
+    deviations = subtract_index_baseline(turn_returns, returns, group.turn_mask, "mean")
+    return divide_by_std(advantages, _pooled_std(deviations, turn_returns, group, ddof))
 
 
-def subtract_index_baseline(turn_returns: Array, returns: Array, reached: Bools, baseline: Baseline) -> Array:
-    """[N, T] turn returns minus the baseline of their index; where only one trajectory is, of the episode returns."""
-    only_one = reached.sum(axis=0) == 1
-    above_returns = turn_returns - baseline_of(returns, baseline)[:, None]
-    return np.where(reached, np.where(only_one, above_returns, centred(turn_returns, baseline, reached)), 0.0)
-
-
-def _pooled_std(above_mean: Array, turn_returns: Array, group: Group, ddof: int) -> Array:
+def _pooled_std(deviations: Array, turn_returns: Array, group: Group, ddof: int) -> Array:
     """[1] one standard deviation for the group: mean square over each trajectory's turns, then over trajectories."""
     if group.turns.max() == 1:
         return stable_std(turn_returns, ddof=ddof)  # one turn each: exactly the number that `grpo` divides by
-    square: Array = (above_mean**2).sum(axis=1) / group.turns
+    square: Array = (deviations**2).sum(axis=1) / group.turns
     std = np.sqrt(square.sum() / (group.size - ddof))
     largest = np.abs(np.where(group.turn_mask, turn_returns, 0.0)).max()
     return np.array([std if std > max(SMALLEST_STD, SMALLEST_RELATIVE_STD * largest) else 0.0])

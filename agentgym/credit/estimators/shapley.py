@@ -31,7 +31,7 @@ def shapley(
     outcome_weight: PositiveWeight = 1.0,
     turn_weight: Weight = 1.0,
 ) -> Array:
-    """phi_k the Shapley value of turn k, joined to the outcome as in `shaping.with_own_credit`.
+    """phi_k the Shapley value of turn k, joined to the outcome as in `shaping.add_turn_credit`.
 
     Exact if the values of all 2^K coalitions are given, otherwise estimated from those that are: see
     `counterfactual.shapley_of_known`. `counterfactual.sampled_shapley_values` chooses coalitions at random.
@@ -49,12 +49,4 @@ def shapley(
             phi[i, :count] = shapley_of_known(known[i], int(count))
         except CreditError as error:
             raise CreditError(f"counterfactuals of the {i}th valid trajectory: {error}") from error
-    return add_turn_credit(
-        group,
-        phi,
-        credit=credit,
-        credit_weight=credit_weight,
-        scale=scale,
-        outcome_weight=outcome_weight,
-        turn_weight=turn_weight,
-    )
+    return add_turn_credit(group, phi, credit, credit_weight, scale, outcome_weight, turn_weight)

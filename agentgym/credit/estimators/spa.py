@@ -9,11 +9,11 @@ from typing import Any, Literal
 import numpy as np
 
 from agentgym.credit.contract import BiasClass, define_estimator
-from agentgym.credit.estimators.return_to_go import subtract_index_baseline
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Decay, PositiveWeight, Weight
 from agentgym.credit.returns import episode_returns, returns_to_go, rewards_or_zero
 from agentgym.credit.signals import Array
+from agentgym.credit.statistics import subtract_index_baseline
 
 GROUNDED = 0.5  # what the paper gives a turn whose action could be executed
 
