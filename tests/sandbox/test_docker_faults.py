@@ -157,8 +157,8 @@ def test_a_process_that_never_closes_its_backend_leaves_nothing():
 async def test_containers_of_dead_owners_are_removed_and_others_left_alone(backend):
     """A host killed between create and start leaves a container that no guest can end."""
     here = Owner.this_process()
-    dead = Owner(2**22, 1, here.place)  # past the highest number there can be
-    recycled = Owner(here.pid, here.started - 1, here.place)  # our number, but another process's start
+    dead = Owner(2**22, 1, here.namespace)  # past the highest number there can be
+    recycled = Owner(here.pid, here.started - 1, here.namespace)  # our number, but another process's start
     names = {
         "dead": _created(dead.labels),
         "recycled": _created(recycled.labels),

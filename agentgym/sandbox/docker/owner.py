@@ -19,12 +19,12 @@ _FOLDER = re.compile(FOLDER_PREFIX + r"(\d+)-(\d+)-([0-9a-f]{8})-")
 class Owner:
     """A process by its pid and start time, in clock ticks since boot.
 
-    `place`: the machine and pid namespace that the pid belongs to.
+    `namespace`: the host and pid namespace that the pid belongs to.
     """
 
     pid: int
     started: int
-    place: str
+    namespace: str
 
     @classmethod
     def this_process(cls) -> Owner:
@@ -48,11 +48,11 @@ class Owner:
 
     @property
     def labels(self) -> dict[str, str]:
-        return {LABEL: f"{self.pid}:{self.started}", PLACE_LABEL: self.place}
+        return {LABEL: f"{self.pid}:{self.started}", PLACE_LABEL: self.namespace}
 
     @property
     def folder_prefix(self) -> str:
-        return f"{FOLDER_PREFIX}{self.pid}-{self.started}-{_digest(self.place)}-"
+        return f"{FOLDER_PREFIX}{self.pid}-{self.started}-{_digest(self.namespace)}-"
 
     @property
     def alive(self) -> bool:
@@ -75,5 +75,5 @@ def _here() -> str:
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 
 
-def _digest(place: str) -> str:
-    return hashlib.sha256(place.encode()).hexdigest()[:8]
+def _digest(namespace: str) -> str:
+    return hashlib.sha256(namespace.encode()).hexdigest()[:8]

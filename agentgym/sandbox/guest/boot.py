@@ -44,8 +44,8 @@ def confine(
     """
     yield syscall("dup3", spawner, _WATCHED, os.O_CLOEXEC)
     yield from joining
-    for place, (folder, path) in enumerate(memory, _MEMORY):
-        yield from syscalls.open_as(place, path, os.O_RDONLY, folder)
+    for number, (folder, path) in enumerate(memory, _MEMORY):
+        yield from syscalls.open_as(number, path, os.O_RDONLY, folder)
     yield from mounts.open_layers(spec["layers"], _LAYERS)  # still as the spawner's user: no other may enter the store
     yield from syscalls.become_user(AGENT_ID)
     if spec["cgroups"]:
@@ -58,10 +58,10 @@ def confine(
     yield syscall("chdir", "/work")
     yield from _limit(spec)
     yield from _drop_privileges()
-    kept = {CONTROL: RECEIVED, SPAWNER: _WATCHED, **dict(zip(MEMORY, range(_MEMORY, _MEMORY + len(memory))))}  # noqa: B905
+    descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, **dict(zip(MEMORY, range(_MEMORY, _MEMORY + len(memory))))}  # noqa: B905
     if spec["layers"]:
-        kept[CHANGES] = _CHANGES
-    yield from _keep_descriptors(kept)
+        descriptors[CHANGES] = _CHANGES
+    yield from _keep_descriptors(descriptors)
     yield syscall("write", CONTROL, greeting, len(greeting))
     yield syscalls.poll_readable(SPAWNER, 0)
 
@@ -103,13 +103,13 @@ def _drop_privileges() -> Iterator[Syscall]:
     yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program()))
 
 
-def _keep_descriptors(kept: dict[int, int]) -> Iterator[Syscall]:
+def _keep_descriptors(wanted_descriptors: dict[int, int]) -> Iterator[Syscall]:
     """Keep these descriptors (by the number they get) and close all others."""
-    for place, descriptor in kept.items():
-        yield syscall("dup3", descriptor, place, os.O_CLOEXEC)
+    for number, descriptor in wanted_descriptors.items():
+        yield syscall("dup3", descriptor, number, os.O_CLOEXEC)
     for standard in (0, 2):
         yield syscall("dup3", 1, standard, 0)  # /dev/null
-    yield from syscalls.close_others(kept)
+    yield from syscalls.close_others(wanted_descriptors)
 
 
 def _mount_kernel_files() -> Iterator[Syscall]:

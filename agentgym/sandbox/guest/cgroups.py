@@ -93,14 +93,14 @@ class Cgroups:
         places = dict.fromkeys([f"{mount_point}/{inside}".rstrip("/"), mount_point])
         failure: OSError | None = None
         for make_room in (False, True) if version == 2 else (False,):
-            for place in places:
+            for folder in places:
                 names = controllers
                 if version == 2:
-                    names = [name for name in controllers if name in _read(f"{place}/cgroup.controllers").split()]
+                    names = [name for name in controllers if name in _read(f"{folder}/cgroup.controllers").split()]
                 if not names:
                     continue
                 try:
-                    home, parent = self._create_parent_group(place, version, names, make_room=make_room)
+                    home, parent = self._create_parent_group(folder, version, names, make_room=make_room)
                 except OSError as error:
                     failure = error
                     continue
@@ -110,9 +110,9 @@ class Cgroups:
             raise failure
         return ()
 
-    def _create_parent_group(self, place: str, version: int, names: list[str], *, make_room: bool) -> tuple[int, int]:
+    def _create_parent_group(self, folder: str, version: int, names: list[str], *, make_room: bool) -> tuple[int, int]:
         """Create this spawner's group in one place. Returns: descriptors of the place and of the group."""
-        home = os.open(place, os.O_RDONLY | os.O_DIRECTORY)
+        home = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         switch_on = " ".join(f"+{name}" for name in names)
         try:
             if make_room:

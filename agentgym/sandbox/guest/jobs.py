@@ -148,7 +148,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
                 environment,
                 setsid=True,
                 setsigdef=(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT),
-                file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, place) for place, descriptor in enumerate(standard)],
+                file_actions=[(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(standard)],
             )
         finally:
             if cwd is not None:

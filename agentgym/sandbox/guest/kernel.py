@@ -211,8 +211,10 @@ def keep_capabilities() -> None:
     header, sets = struct.pack("II", 0x20080522, 0), ctypes.create_string_buffer(24)
     _check(_libc.syscall(_CAPGET, header, sets), "capget")
     effective, permitted, _, effective_high, permitted_high, _ = struct.unpack("6I", sets.raw)
-    kept = struct.pack("6I", effective, permitted, permitted, effective_high, permitted_high, permitted_high)
-    _check(_libc.syscall(_CAPSET, header, kept), "capset")
+    capability_words = struct.pack(
+        "6I", effective, permitted, permitted, effective_high, permitted_high, permitted_high
+    )
+    _check(_libc.syscall(_CAPSET, header, capability_words), "capset")
     for capability in range(_LAST_CAPABILITY + 1):
         if (permitted | permitted_high << 32) >> capability & 1:
             _check(

@@ -28,8 +28,8 @@ def open_layers(keys: list[str], lowest: int) -> Iterator[Syscall]:
 
     Needs the spawner's user id, and nothing mounted over `LAYER_STORE`.
     """
-    for place, key in enumerate(keys, lowest):
-        yield from syscalls.open_as(place, f"{LAYER_STORE}/{key}", _FOLDER_FLAGS)
+    for number, key in enumerate(keys, lowest):
+        yield from syscalls.open_as(number, f"{LAYER_STORE}/{key}", _FOLDER_FLAGS)
 
 
 def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Syscall]:

@@ -73,10 +73,10 @@ def write(path: str, text: str, folder: int = _HERE) -> list[Syscall]:
     ]
 
 
-def close_others(kept: Iterable[int]) -> Iterator[Syscall]:
+def close_others(open_descriptors: Iterable[int]) -> Iterator[Syscall]:
     """Close every descriptor but 0 to 2 and these."""
     lowest = 3
-    for descriptor in [*sorted(kept), 1 << 31]:
+    for descriptor in [*sorted(open_descriptors), 1 << 31]:
         if descriptor > lowest:
             yield syscall("close_range", lowest, descriptor - 1, 0)
         lowest = descriptor + 1
@@ -135,8 +135,8 @@ def drop_privileges(filter_program: int, keep: Sequence[int] = ()) -> list[Sysca
     Args:
         filter_program: address of the seccomp filter, from `kernel.filter_at`.
     """
-    kept = sum(1 << capability for capability in keep)
-    header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", kept, kept, 0, 0, 0, 0)
+    capability_mask = sum(1 << capability for capability in keep)
+    header, sets = struct.pack("II", 0x20080522, 0), struct.pack("IIIIII", capability_mask, capability_mask, 0, 0, 0, 0)
     return [
         syscall(
             "prctl", kernel.PR_CAP_AMBIENT, kernel.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0, ignored_errno=errno.EINVAL

@@ -10,7 +10,7 @@ from agentgym.testing.backends.testbed import Target, reported
 
 async def fork_bomb(target: Target) -> None:
     """Forks 300 times, and as a shell function that doubles itself: no more processes than the limit, none left."""
-    made = await target.report("""
+    report = await target.report("""
         import time
         made = 0
         for _ in range(300):
@@ -21,7 +21,7 @@ async def fork_bomb(target: Target) -> None:
             made += 1
         report(made)
     """)
-    check_not(made > target.spec.processes, f"{made} processes were started; the limit is {target.spec.processes}")
+    check_not(report > target.spec.processes, f"{report} processes were started; the limit is {target.spec.processes}")
     result = await target.sandbox.exec(["sh", "-c", "bomb() { bomb | bomb & }; bomb; sleep 5"], timeout_s=0.7)
     check_not(result.ok, "a fork bomb in the shell came to a good end")
     await target.idle("after the fork bomb")
@@ -29,7 +29,7 @@ async def fork_bomb(target: Target) -> None:
 
 async def thread_bomb(target: Target) -> None:
     """Starts 300 threads: they count against the limit on processes."""
-    made = await target.report("""
+    report = await target.report("""
         import threading
         made, stop = 0, threading.Event()
         try:
@@ -38,7 +38,7 @@ async def thread_bomb(target: Target) -> None:
         except RuntimeError: pass
         stop.set(); report(made)
     """)
-    check_not(made > target.spec.processes, f"{made} threads were started; the limit is {target.spec.processes}")
+    check_not(report > target.spec.processes, f"{report} threads were started; the limit is {target.spec.processes}")
 
 
 async def full_process_table(target: Target) -> None:
@@ -109,8 +109,8 @@ async def memory_in_files_without_a_name(target: Target) -> None:
         except (OSError, AttributeError): pass
         report(written)
     """
-    found = reported(await target.python(code, size=size))
-    check_not(found is not None and found["value"] > target.spec.memory_mib * 1.2, f"memory files held {found} MiB")
+    report = reported(await target.python(code, size=size))
+    check_not(report is not None and report["value"] > target.spec.memory_mib * 1.2, f"memory files held {report} MiB")
 
 
 async def objects_that_outlive_their_process(target: Target) -> None:
@@ -129,8 +129,8 @@ async def objects_that_outlive_their_process(target: Target) -> None:
     """
     await target.report(code, create=True)
     other = target.beside()
-    check_not(bool(found := await other.report(code, create=False)), f"another sandbox finds {found}")
-    check_not(bool(found := await target.report(code, create=False)), f"a later call finds {found}")
+    check_not(bool(remains := await other.report(code, create=False)), f"another sandbox finds {remains}")
+    check_not(bool(remains := await target.report(code, create=False)), f"a later call finds {remains}")
 
 
 async def disk_filler(target: Target) -> None:
@@ -155,7 +155,7 @@ async def disk_filler(target: Target) -> None:
 
 async def inode_filler(target: Target) -> None:
     """Makes twice as many files as it may, empty ones, in every writable folder."""
-    made = await target.report(
+    report = await target.report(
         """
         made = 0
         for folder in ("/work", "/tmp", "/dev/shm"):
@@ -167,7 +167,7 @@ async def inode_filler(target: Target) -> None:
         """,
         most=target.spec.inodes * 2,
     )
-    check_not(made > target.spec.inodes, f"{made} files were made; the limit is {target.spec.inodes}")
+    check_not(report > target.spec.inodes, f"{report} files were made; the limit is {target.spec.inodes}")
 
 
 async def open_files_filler(target: Target) -> None:

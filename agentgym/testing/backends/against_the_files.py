@@ -184,7 +184,7 @@ async def races_between_check_and_use(target: Target) -> None:
 
 async def hostile_names(target: Target) -> None:
     """Names with line breaks, terminal escapes and bytes that are no text, and ten thousand of them."""
-    made = await target.report("""
+    report = await target.report("""
         made = 0
         for name in (b"\\n", b"\\x1b]0;x\\x07", b"\\xff\\xfe", b"a\\tb", b" ", b"-", b"%s%n", b"'\\"`$(x)",
                      b"\\xe2\\x80\\xae"):
@@ -196,7 +196,7 @@ async def hostile_names(target: Target) -> None:
         report(made)
     """)
     names = await target.sandbox.list()
-    check_equal((len(names), all(isinstance(name, str) for name in names)), (made, True), "names listed")
+    check_equal((len(names), all(isinstance(name, str) for name in names)), (report, True), "names listed")
     many = await target.sandbox.list("/tmp/many")
     check_equal(len(many) > 100 and many == sorted(many), True, "many long names listed in order")
 

@@ -21,14 +21,14 @@ _FORGING = """
 """
 
 
-async def _guest_in_sight(target: Target) -> None:
+async def _check_guest_is_visible(target: Target) -> None:
     if not await target.report("report(os.getpid() != 1 and os.path.exists('/proc/1'))"):
         raise NotApplicable("process 1 of the sandbox cannot be seen from within")
 
 
 async def signals_to_the_guest(target: Target) -> None:
     """Sends process 1 every signal, alone and through its group, and stops it: it goes on answering."""
-    await _guest_in_sight(target)
+    await _check_guest_is_visible(target)
     await target.python("""
         for number in range(1, 65):
             for send in (os.kill, os.killpg):
@@ -43,7 +43,7 @@ async def signals_to_the_guest(target: Target) -> None:
 
 async def tracing_the_guest(target: Target) -> None:
     """Attaches to process 1, reads and writes its memory, looks into its folder in /proc."""
-    await _guest_in_sight(target)
+    await _check_guest_is_visible(target)
     through = await target.through("""
         import ctypes
         libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +67,7 @@ async def tracing_the_guest(target: Target) -> None:
 
 async def starving_the_guest_by_its_limits(target: Target) -> None:
     """Lowers the limits, priority and scheduling class of process 1, or of everybody: it would never answer."""
-    await _guest_in_sight(target)
+    await _check_guest_is_visible(target)
     through = await target.through("""
         import ctypes, resource
         libc = ctypes.CDLL(None, use_errno=True)
@@ -91,7 +91,7 @@ async def starving_the_guest_by_its_limits(target: Target) -> None:
 
 async def descriptors_of_the_guest(target: Target) -> None:
     """Lists, opens and takes over the descriptors of process 1, and looks for inherited ones of its own."""
-    await _guest_in_sight(target)
+    await _check_guest_is_visible(target)
     through = await target.through("""
         import ctypes, stat
         libc = ctypes.CDLL(None, use_errno=True)

@@ -31,7 +31,7 @@ _PRIVATE = (
 
 async def secrets_in_environments_and_arguments(target: Target) -> None:
     """Looks for a word of the host's in every environment and command line that can be seen."""
-    found = await target.report(
+    secrets = await target.report(
         """
         import glob
         found = []
@@ -44,15 +44,15 @@ async def secrets_in_environments_and_arguments(target: Target) -> None:
         """,
         word=target.host.word,
     )
-    check_not(bool(found), f"the word shows in {', '.join(found)}")
+    check_not(bool(secrets), f"the word shows in {', '.join(secrets)}")
 
 
 async def what_an_earlier_sandbox_was_told(target: Target) -> None:
     """Searches its memory for an environment variable of a sandbox made before it, while that lives and afterwards."""
     word = secrets.token_hex(16)
     many = tuple((f"AGENTGYM_CHECK_{number}", word) for number in range(64))  # not all written over by a shorter spec
-    told = replace(target.spec, environment=(*target.spec.environment, *many))
-    async with target.another(told) as earlier:
+    spec = replace(target.spec, environment=(*target.spec.environment, *many))
+    async with target.another(spec) as earlier:
         check_not(not await _in_memory(target, earlier, word), "it does not even find its own: nothing is proved")
         async with target.another() as later:
             check_not(await _in_memory(target, later, word), "the memory of the next sandbox holds it")
@@ -64,7 +64,7 @@ async def what_an_earlier_sandbox_was_told(target: Target) -> None:
 
 async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
     """Whether a process of the sandbox has the word in its memory. What it is given to look for is not the word."""
-    found = await replace(target, sandbox=sandbox).report(
+    secrets = await replace(target, sandbox=sandbox).report(
         """
         import re
         found = 0
@@ -78,12 +78,12 @@ async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
         """,
         pattern=f"[{word[0]}]{word[1:]}",
     )
-    return bool(found)
+    return bool(secrets)
 
 
 async def files_of_the_host(target: Target) -> None:
     """Reads a file that is open to everybody on the host, and looks for the host's homes, keys, logs and passwords."""
-    found = await target.report(
+    files = await target.report(
         """
         found = []
         for path in (file, *(f"/proc/{one}/root{file}" for one in ("1", "self", "thread-self", "2")),
@@ -101,7 +101,7 @@ async def files_of_the_host(target: Target) -> None:
         file=str(target.host.file),
         private={path: marks for path in _PRIVATE if (marks := _marks(path))},
     )
-    check_not(bool(found), f"the host's own: {', '.join(found)}")
+    check_not(bool(files), f"the host's own: {', '.join(files)}")
 
 
 def _marks(path: str) -> list[int]:
@@ -115,7 +115,7 @@ def _marks(path: str) -> list[int]:
 
 async def tasks_and_their_truth(target: Target) -> None:
     """Imports agentgym, and looks for its packages: they hold the answers to the tasks."""
-    found = await target.report("""
+    files = await target.report("""
         import glob, sys
         found = []
         for name in ("agentgym", "agentgym.tasks"):
@@ -126,7 +126,7 @@ async def tasks_and_their_truth(target: Target) -> None:
             found += glob.glob(folder + "/agentgym*") + glob.glob(folder + "/*/site-packages/agentgym*")
         report(found)
     """)
-    check_not(bool(found), f"found {', '.join(found)}")
+    check_not(bool(files), f"found {', '.join(files)}")
 
 
 async def processes_of_the_host(target: Target) -> None:

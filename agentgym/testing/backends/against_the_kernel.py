@@ -78,7 +78,7 @@ async def new_namespaces(target: Target) -> None:
 
 async def privileges(target: Target) -> None:
     """Looks for a capability, a way to become root, and a kernel that would grant new privileges."""
-    found = await target.report("""
+    report = await target.report("""
         fields = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
         held = {name: fields[name].strip() for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
                 if name in fields and int(fields[name], 16)}
@@ -92,12 +92,12 @@ async def privileges(target: Target) -> None:
             held[name] = "allowed"
         report(held)
     """)
-    check_not(bool(found), f"it holds {found}")
+    check_not(bool(report), f"it holds {report}")
 
 
 async def setuid_programs(target: Target) -> None:
     """Makes a setuid copy of a program, gives it capabilities, and runs every setuid program of the image."""
-    found = await target.report("""
+    programs = await target.report("""
         import ctypes, glob, shutil, stat, subprocess
         libc, held = ctypes.CDLL(None, use_errno=True), []
         shutil.copy("/bin/sh", "/work/mine"); os.chmod("/work/mine", 0o6755)
@@ -117,7 +117,7 @@ async def setuid_programs(target: Target) -> None:
                     ran.kill(); ran.wait()
         report(held)
     """)
-    check_not(bool(found), f"privileges by {', '.join(found)}")
+    check_not(bool(programs), f"privileges by {', '.join(programs)}")
 
 
 async def device_nodes(target: Target) -> None:
@@ -228,13 +228,13 @@ async def another_architectures_calls(target: Target) -> None:
             found = [name for name, one in (("32-bit unshare", new_user), ("x32 unshare", x32)) if run(one) == b"0"]
         report(found)
     """
-    found = await target.report(code)
-    check_not(bool(found), f"allowed: {', '.join(found)}")
+    report = await target.report(code)
+    check_not(bool(report), f"allowed: {', '.join(report)}")
 
 
 async def typing_into_a_terminal(target: Target) -> None:
     """Pushes characters into its controlling terminal's input, as if somebody had typed them."""
-    found = await target.report("""
+    report = await target.report("""
         import fcntl, os, pty, termios
         pid, leader = pty.fork()
         if pid == 0:
@@ -245,7 +245,7 @@ async def typing_into_a_terminal(target: Target) -> None:
             os._exit(done)
         report(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     """)
-    check_equal(found, 7, "exit code of the typist (8: it could type)")
+    check_equal(report, 7, "exit code of the typist (8: it could type)")
 
 
 async def crash_files(target: Target) -> None:

@@ -23,11 +23,11 @@ async def _answered(
 ) -> None:
     """Each answer, given to a call of its own, must end the sandbox."""
     for answer in answers:
-        async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
-            one.guest.sendall(answer)
-            error = await check_raises(SandboxDied, call(one.sandbox), f"{what} answered by {answer!r:.80}")
+        async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+            guest.link.sendall(answer)
+            error = await check_raises(SandboxDied, call(guest.sandbox), f"{what} answered by {answer!r:.80}")
             check_equal(len(str(error)) < 2000, True, "the error is bounded")
-            await check_raises(SandboxDied, one.sandbox.exec(["true"]), "the next call to a sandbox that lied")
+            await check_raises(SandboxDied, guest.sandbox.exec(["true"]), "the next call to a sandbox that lied")
 
 
 def _python(sandbox: Sandbox) -> Awaitable[object]:
@@ -67,7 +67,7 @@ async def replies_that_lie(target: Target) -> None:
         {"peak": 2**70},
         {"disk": {}},
     ]
-    answers = [encode({**HONEST, **one}) for one in wrong]
+    answers = [encode({**HONEST, **fields}) for fields in wrong]
     answers += [encode({key: value for key, value in HONEST.items() if key != left}) for left in ("exit", "out", "cpu")]
     answers.append(encode(HONEST, b"x" * 200_000))
     await _answered(target, answers, _python, "a call")
@@ -75,12 +75,12 @@ async def replies_that_lie(target: Target) -> None:
 
 async def replies_that_nobody_asked_for(target: Target) -> None:
     """Answers to other calls, to none, and twice to the same."""
-    answers = [encode({**HONEST, "id": one}) for one in (7, "1", [1], None, -1, 2**70, True)]
+    answers = [encode({**HONEST, "id": number}) for number in (7, "1", [1], None, -1, 2**70, True)]
     await _answered(target, answers[:-1], _python, "a call")
-    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
-        one.guest.sendall(encode(HONEST) + encode(HONEST))
-        await one.sandbox.run_python("pass")
-        await check_raises(SandboxDied, one.sandbox.run_python("pass"), "the call after an answer that came twice")
+    async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+        guest.link.sendall(encode(HONEST) + encode(HONEST))
+        await guest.sandbox.run_python("pass")
+        await check_raises(SandboxDied, guest.sandbox.run_python("pass"), "the call after an answer that came twice")
 
 
 async def files_that_lie(target: Target) -> None:
@@ -97,30 +97,30 @@ async def files_that_lie(target: Target) -> None:
         lambda sandbox: sandbox.read("f", max_bytes=5),
         "a read",
     )
-    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
-        one.guest.sendall(encode({"id": 1, "error": "os", "errno": 2, "text": "x" * 60_000}))
-        error = await check_raises(FileNotFoundError, one.sandbox.read("f"), "a read with a long error")
+    async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+        guest.link.sendall(encode({"id": 1, "error": "os", "errno": 2, "text": "x" * 60_000}))
+        error = await check_raises(FileNotFoundError, guest.sandbox.read("f"), "a read with a long error")
         check_equal(len(str(error)) < 1000, True, "the error is bounded")
 
 
 async def a_guest_that_stalls(target: Target) -> None:
     """Never answers, answers a byte at a time, answers half: the host's own deadline ends it."""
 
-    async def trickle(one: FakeGuest) -> None:
+    async def trickle(guest: FakeGuest) -> None:
         for byte in encode(HONEST)[:-1]:
             try:
-                one.guest.send(bytes([byte]))
+                guest.link.send(bytes([byte]))
             except OSError:
                 return
             await asyncio.sleep(0.05)
 
     async def stall(how: str) -> None:
-        async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
+        async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
             if how == "half":
-                one.guest.sendall(encode(HONEST)[:20])
-            trickling = asyncio.create_task(trickle(one)) if how == "trickle" else None
+                guest.link.sendall(encode(HONEST)[:20])
+            trickling = asyncio.create_task(trickle(guest)) if how == "trickle" else None
             await check_raises(
-                SandboxDied, one.sandbox.run_python("pass", timeout_s=0.1), f"a guest that stalls ({how})"
+                SandboxDied, guest.sandbox.run_python("pass", timeout_s=0.1), f"a guest that stalls ({how})"
             )
             if trickling:
                 trickling.cancel()
@@ -132,26 +132,26 @@ async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
     """The reply breaks off after every part of it, with other calls under way: all of them get SandboxDied."""
     frame = encode({**HONEST, "out": 3}, b"abc")
     for cut in (0, 1, 7, 8, 20, len(frame) - 4, len(frame) - 1):
-        async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
-            calls = [asyncio.create_task(one.sandbox.run_python("pass")) for _ in range(3)]
+        async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+            calls = [asyncio.create_task(guest.sandbox.run_python("pass")) for _ in range(3)]
             await asyncio.sleep(0)
-            one.guest.sendall(frame[:cut])
+            guest.link.sendall(frame[:cut])
             await asyncio.sleep(0.005)
-            one.guest.close()
+            guest.link.close()
             for call in calls:
                 await check_raises(SandboxDied, call, f"a call whose reply broke off after {cut} bytes")
 
 
 async def a_guest_that_floods(target: Target) -> None:
     """Sends without end what nobody asked for: the host stops reading at the first frame."""
-    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
-        one.guest.setblocking(False)
-        calling = asyncio.create_task(one.sandbox.run_python("pass"))
+    async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+        guest.link.setblocking(False)
+        calling = asyncio.create_task(guest.sandbox.run_python("pass"))
         await asyncio.sleep(0)
         sent, frame = 0, encode({"id": 999, "text": "x" * 60_000})
         while not calling.done() and sent < 200 * 2**20:
             try:
-                sent += one.guest.send(frame)
+                sent += guest.link.send(frame)
             except BlockingIOError:
                 await asyncio.sleep(0)
             except OSError:
@@ -162,10 +162,10 @@ async def a_guest_that_floods(target: Target) -> None:
 
 async def a_snapshot_that_lies(target: Target) -> None:
     """The guest does not stream its files and says that it could not: an error of ours, and no empty snapshot."""
-    async with fake_guest(target) as one, asyncio.timeout(_PATIENCE_S):
-        one.guest.sendall(encode({**HONEST, "exit": 1, "out": 0}, b"no"))
+    async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+        guest.link.sendall(encode({**HONEST, "exit": 1, "out": 0}, b"no"))
         try:
-            got = await one.sandbox.snapshot()
+            got = await guest.sandbox.snapshot()
         except Exception as error:  # the kind must be one of ours
             if not isinstance(error, RuntimeError | OSError):
                 raise Breach(f"a snapshot that failed raised {type(error).__name__}: {error}") from error

@@ -209,11 +209,11 @@ async def talking_to_another_sandbox(target: Target) -> None:
 
 def _addresses_here() -> set[str]:
     """IPv4 addresses of this host, as far as it says."""
-    found: set[str] = set()
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
-        one.connect(("192.0.2.1", 9))  # sends nothing: only a route is looked up
-        found.add(one.getsockname()[0])
-    return found
+    addresses: set[str] = set()
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe_socket:
+        probe_socket.connect(("192.0.2.1", 9))  # sends nothing: only a route is looked up
+        addresses.add(probe_socket.getsockname()[0])
+    return addresses
 
 
 CHECKS = checks_of(

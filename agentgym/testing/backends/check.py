@@ -76,8 +76,10 @@ def checks_of(
 ) -> tuple[BackendCheck, ...]:
     """Cases of one theme; a pair names what the check needs."""
     return tuple(
-        BackendCheck(one[1], kind, theme, one[0]) if isinstance(one, tuple) else BackendCheck(one, kind, theme)
-        for one in listed
+        BackendCheck(listed_check[1], kind, theme, listed_check[0])
+        if isinstance(listed_check, tuple)
+        else BackendCheck(listed_check, kind, theme)
+        for listed_check in listed
     )
 
 
@@ -101,5 +103,5 @@ async def check_raises(
         got = await awaitable
     except kind as error:
         return error
-    names = " or ".join(one.__name__ for one in (kind if isinstance(kind, tuple) else (kind,)))
+    names = " or ".join(error_class.__name__ for error_class in (kind if isinstance(kind, tuple) else (kind,)))
     raise Breach(f"{what} returned {got!r:.100}; {names} was expected")

@@ -33,10 +33,10 @@ HONEST = {
 
 @dataclass
 class FakeGuest:
-    """`sandbox`: what the host calls. `guest`: the socket that is read by nobody but the check."""
+    """`sandbox`: what the host calls. `link`: the other end of its socket, held by the check."""
 
     sandbox: GuestSandbox
-    guest: socket.socket
+    link: socket.socket
 
 
 @contextlib.asynccontextmanager

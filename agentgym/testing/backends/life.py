@@ -87,9 +87,9 @@ async def a_cancelled_creation_leaves_nothing(target: Target) -> None:
         creating: asyncio.Task[Sandbox] = asyncio.create_task(target.backend.create(target.spec))
         await asyncio.sleep(pause)
         creating.cancel()
-        for made in await asyncio.gather(creating, return_exceptions=True):
-            if not isinstance(made, BaseException):
-                await made.close()
+        for created in await asyncio.gather(creating, return_exceptions=True):
+            if not isinstance(created, BaseException):
+                await created.close()
     check_equal(await growth(target.backend, before), {}, "left by creations that were cancelled")
 
 

@@ -55,11 +55,13 @@ async def running_lists_a_sandbox_until_it_is_closed(target: Target) -> None:
     async with target.another() as sandbox:
         await sandbox.exec(["true"])
         check_equal((await settled(target.backend))["sandboxes"], before + 1, "sandboxes listed with one more")
-        own = [one for one in await target.backend.running() if one.owner == os.getpid()]
-        check_equal(len({one.id for one in own}), len(own), "ids that are listed once")
-        for one in own:
-            check_equal(one.orphaned, False, "a sandbox whose owner lives is an orphan")
-            check_equal((bool(one.backend), one.age_s >= 0, one.memory_mib >= 0), (True, True, True), "it is described")
+        own = [entry for entry in await target.backend.running() if entry.owner == os.getpid()]
+        check_equal(len({entry.id for entry in own}), len(own), "ids that are listed once")
+        for entry in own:
+            check_equal(entry.orphaned, False, "a sandbox whose owner lives is an orphan")
+            check_equal(
+                (bool(entry.backend), entry.age_s >= 0, entry.memory_mib >= 0), (True, True, True), "it is described"
+            )
     check_equal((await settled(target.backend))["sandboxes"], before, "sandboxes listed after one was closed")
 
 

@@ -68,7 +68,7 @@ async def sets_have_the_same_order_in_every_sandbox(target: Target) -> None:
     """A replayed episode sees what the first one saw: the hash seed is fixed; random numbers are not."""
     code = "print(list({'alpha', 'beta', 'gamma', 'delta', 'epsilon'}))"
     async with target.another() as other:
-        orders = {(await one.run_python(code)).stdout for one in (target.sandbox, other)}
+        orders = {(await each.run_python(code)).stdout for each in (target.sandbox, other)}
         orders.add((await other.exec(["python3", "-c", code])).stdout)
     check_equal(len(orders), 1, "orders of one set")
     code = "import random, uuid; print(random.random(), uuid.uuid4())"

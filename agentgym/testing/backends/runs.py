@@ -95,20 +95,20 @@ async def run_checks(
 
 
 async def _judged(testbed: TestBed, check: BackendCheck, left_out: str) -> CheckVerdict:
-    told = (check.name, check.kind, check.theme, check.sentence)
+    about = (check.name, check.kind, check.theme, check.sentence)
     if left_out:
-        return CheckVerdict(*told, "left out", left_out)
+        return CheckVerdict(*about, "left out", left_out)
     started = time.monotonic()
     try:
         await testbed.make(check)
     except NotApplicable as reason:
-        return CheckVerdict(*told, "left out", str(reason), time.monotonic() - started)
+        return CheckVerdict(*about, "left out", str(reason), time.monotonic() - started)
     except Breach as breach:
-        return CheckVerdict(*told, "failed", short(breach, 600), time.monotonic() - started)
+        return CheckVerdict(*about, "failed", short(breach, 600), time.monotonic() - started)
     except Exception as error:  # noqa: BLE001  a run must survive whatever it checks
         finding = f"raised {type(error).__name__}: {short(error, 500)}"
-        return CheckVerdict(*told, "failed", finding, time.monotonic() - started)
-    return CheckVerdict(*told, "passed", "", time.monotonic() - started)
+        return CheckVerdict(*about, "failed", finding, time.monotonic() - started)
+    return CheckVerdict(*about, "passed", "", time.monotonic() - started)
 
 
 def checks(capabilities: Capabilities, *, attacks: bool = True, spec: SandboxSpec = SPEC) -> dict[str, Check]:

@@ -51,10 +51,10 @@ async def a_removed_file_stays_removed(target: Target) -> None:
     await target.sandbox.exec(["sh", "-c", "mkdir d e; touch d/a d/b f; echo 1 > g"])
     async with target.another(snapshot=await target.sandbox.snapshot()) as second:
         await second.exec(["sh", "-c", "rm -r d/a f e; mkdir f; rm g; ln -s f g; mv d d2; touch e"])
-        wanted = b"d2/\nd2/b\ne\nf/\ng@\n"
+        expected = b"d2/\nd2/b\ne\nf/\ng@\n"
         async with target.another(snapshot=await second.snapshot()) as third:
             result = await third.exec(["sh", "-c", "ls -dF * d2/*"])
-            check_equal(sorted(result.stdout.split()), sorted(wanted.split()), "names after two generations")
+            check_equal(sorted(result.stdout.split()), sorted(expected.split()), "names after two generations")
 
 
 async def a_reset_goes_back_to_the_snapshot(target: Target) -> None:
@@ -72,11 +72,11 @@ async def forks_are_apart(target: Target) -> None:
     snapshot = await target.sandbox.snapshot()
 
     async def fork(number: int) -> bytes:
-        async with target.another(snapshot=snapshot) as one:
-            before = await one.read("f")
-            await one.write("f", b"%d" % number)
+        async with target.another(snapshot=snapshot) as forked:
+            before = await forked.read("f")
+            await forked.write("f", b"%d" % number)
             await asyncio.sleep(0.05)
-            return before + await one.read("f")
+            return before + await forked.read("f")
 
     check_equal(await asyncio.gather(*map(fork, range(4))), [b"common%d" % number for number in range(4)], "the forks")
     check_equal(await target.sandbox.read("f"), b"common", "the origin")

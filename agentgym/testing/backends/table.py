@@ -26,16 +26,18 @@ class TableColumn:
 
     @property
     def failed(self) -> list[CheckVerdict]:
-        return [one for one in self.verdicts if one.outcome == "failed"]
+        return [verdict for verdict in self.verdicts if verdict.outcome == "failed"]
 
 
 def markdown(columns: Sequence[TableColumn]) -> str:
     """The table, a row for each attack under its theme; below it, why something was not tried or did not hold."""
-    rows = {one.name: one for column in columns for one in column.verdicts}
-    by_name = [{one.name: one for one in column.verdicts} for column in columns]
+    rows = {v.name: v for column in columns for v in column.verdicts}
+    by_name = [{v.name: v for v in column.verdicts} for column in columns]
     reasons: dict[str, int] = {}
     lines = [
-        "| attack | what is tried, and what must hold | " + " | ".join(_cell(one.label) for one in columns) + " |",
+        "| attack | what is tried, and what must hold | "
+        + " | ".join(_cell(column.label) for column in columns)
+        + " |",
         "|---|---|" + "---|" * len(columns),
     ]
     theme = ""
@@ -45,15 +47,13 @@ def markdown(columns: Sequence[TableColumn]) -> str:
             lines.append(f"| **{_cell(theme)}** | |" + " |" * len(columns))
         cells = []
         for verdicts in by_name:
-            found = verdicts.get(name)
+            verdict = verdicts.get(name)
             note = ""
-            if found is not None and found.finding:
-                note = f" [{reasons.setdefault(found.finding, len(reasons) + 1)}]"
-            cells.append(WORDS[found.outcome] + note if found else "not run")
+            if verdict is not None and verdict.finding:
+                note = f" [{reasons.setdefault(verdict.finding, len(reasons) + 1)}]"
+            cells.append(WORDS[verdict.outcome] + note if verdict else "not run")
         lines.append(f"| {name.replace('_', ' ')} | {_cell(row.sentence)} | " + " | ".join(cells) + " |")
-    totals = [
-        f"{sum(one.outcome == 'passed' for one in column.verdicts)} of {len(column.verdicts)}" for column in columns
-    ]
+    totals = [f"{sum(v.outcome == 'passed' for v in column.verdicts)} of {len(column.verdicts)}" for column in columns]
     lines.append(f"| **held** | of {len(rows)} attacks | " + " | ".join(totals) + " |")
     notes = [f"[{number}] {_cell(reason)}  " for reason, number in reasons.items()]
     return "\n".join([*lines, "", *notes]).rstrip() + "\n"
@@ -71,17 +71,17 @@ def spliced(document: str, block: str) -> str:
 def rows_of(document: str) -> list[tuple[str, str]]:
     """Name and sentence of each attack in a document's table."""
     block = document.partition(BEGIN)[2].partition(END)[0]
-    found = []
+    rows = []
     for line in block.splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
         if line.startswith("| ") and len(cells) > 2 and not cells[0].startswith(("**", "attack", "---")):
-            found.append((cells[0].replace(" ", "_"), cells[1]))
-    return found
+            rows.append((cells[0].replace(" ", "_"), cells[1]))
+    return rows
 
 
 def save(columns: Iterable[TableColumn], path: Path) -> None:
     """Write runs as JSON, to be put beside others later."""
-    path.write_text(json.dumps({"columns": [asdict(one) for one in columns]}, indent=1) + "\n", encoding="utf-8")
+    path.write_text(json.dumps({"columns": [asdict(column) for column in columns]}, indent=1) + "\n", encoding="utf-8")
 
 
 def load(path: Path) -> list[TableColumn]:
@@ -89,8 +89,10 @@ def load(path: Path) -> list[TableColumn]:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return [
-            TableColumn(one["label"], one["level"], tuple(CheckVerdict(**verdict) for verdict in one["verdicts"]))
-            for one in record["columns"]
+            TableColumn(
+                column["label"], column["level"], tuple(CheckVerdict(**verdict) for verdict in column["verdicts"])
+            )
+            for column in record["columns"]
         ]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EvaluationError(f"{path} holds no attacks that were run: {type(error).__name__}: {error}.") from error

@@ -91,12 +91,12 @@ async def footprint(backend: Backend) -> dict[str, int]:
 
     A pool keeps sandboxes ready on purpose, and as many as it sees fit: they are counted off.
     """
-    own = sum(one.owner == os.getpid() for one in await backend.running())
+    own = sum(entry.owner == os.getpid() for entry in await backend.running())
     counts = {"sandboxes": own, "mounts": _text("/proc/self/mountinfo").count("\n")}
     stats = getattr(backend, "stats", None)
     if stats is not None:
-        kept = stats()
-        return {**counts, "sandboxes": own - kept.ready - kept.changing}
+        pool_stats = stats()
+        return {**counts, "sandboxes": own - pool_stats.ready - pool_stats.changing}
     return {**counts, "processes": _descendants(os.getpid()), "descriptors": len(os.listdir("/proc/self/fd"))}
 
 
@@ -136,10 +136,10 @@ class Target:
     async def report(self, code: str, **values: Any) -> Any:
         """Run Python that hands its finding to `report`. Raises: Breach if it found nothing: then nothing is proved."""
         result = await self.python(code, **values)
-        found = reported(result)
-        if found is None:
+        report = reported(result)
+        if report is None:
             raise Breach(f"the check's own code failed, nothing is proved: {result.exit_code} {result.stderr[-500:]!r}")
-        return found["value"]
+        return report["value"]
 
     async def through(self, code: str, **values: Any) -> list[str]:
         """Run Python that notes by `attempt` what it got through with. Returns: that."""
@@ -275,8 +275,8 @@ def _descendants(pid: int) -> int:
             state, _, rest = _text(f"/proc/{name}/stat").rpartition(") ")[2].partition(" ")
             if rest and state not in "ZX":
                 children.setdefault(int(rest.split(" ", 1)[0]), []).append(int(name))
-    found, front = 0, children.get(pid, [])
+    total, front = 0, children.get(pid, [])
     while front:
-        found += len(front)
-        front = [below for one in front for below in children.get(one, ())]
-    return found
+        total += len(front)
+        front = [below for parent in front for below in children.get(parent, ())]
+    return total
