@@ -190,7 +190,7 @@ class Environment:
 
     @property
     def unwrapped(self) -> Environment:
-        """The environment itself; of one that stands in front of another, that other one."""
+        """The environment itself; for a wrapper, the environment that it wraps."""
         return self
 
     @property

@@ -1,4 +1,4 @@
-"""What agents and environments say to each other: messages, calls, results, stop reasons."""
+"""What agents and environments exchange: messages, calls, results, stop reasons."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class StopReason(StrEnum):
     """Why an episode ended. `terminated`, `truncated` and `failed` follow from it and are never merged."""
 
     ANSWERED = "answered"  # a final tool was called, or the agent spoke and nobody answers
-    ENVIRONMENT = "environment"  # the world ended the episode
+    ENVIRONMENT = "environment"  # the environment ended the episode
     MAX_TURNS = "max_turns"
     MAX_TOKENS = "max_tokens"
     MAX_CALLS = "max_calls"

@@ -15,7 +15,7 @@ from agentgym.errors import SandboxUnavailable
 if TYPE_CHECKING:
     from agentgym.testing.backends.table import TableColumn
 
-_SHOWN = {"passed": ("held", "green"), "failed": ("NOT HELD", "bold red"), "left out": ("not tried", "yellow")}
+_VERDICT_STYLES = {"passed": ("held", "green"), "failed": ("NOT HELD", "bold red"), "left out": ("not tried", "yellow")}
 
 
 def attack(
@@ -114,7 +114,7 @@ def _show(columns: list[TableColumn]) -> None:
             if verdict.theme != theme:
                 theme = verdict.theme
                 table.add_row(Text(theme, style="bold"), "")
-            table.add_row(Text(*_SHOWN[verdict.outcome]), Text(verdict.name.replace("_", " ")))
+            table.add_row(Text(*_VERDICT_STYLES[verdict.outcome]), Text(verdict.name.replace("_", " ")))
             if verdict.outcome == "failed":
                 table.add_row("", Text(verdict.finding, style="red"))
         console.print(table)

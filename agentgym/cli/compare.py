@@ -73,7 +73,7 @@ def power(
     group_size: Annotated[int, typer.Option(min=1, help="Episodes of each task, for each agent.")] = 1,
     agreement: Annotated[float, typer.Option(help="How alike the two find tasks hard, 0 to 1.")] = 0.5,
     spread: Annotated[float, typer.Option(help="How unequal tasks are, 0 to 1.")] = 0.5,
-    wanted: Annotated[float, typer.Option("--power", help="The chance to see it.")] = 0.8,
+    target_power: Annotated[float, typer.Option("--power", help="The chance to see it.")] = 0.8,
     tasks: Annotated[int | None, typer.Option(min=1, help="The chance with this many tasks instead.")] = None,
     record: Annotated[
         Path | None, typer.Option("--from", metavar="FILE.json", help="Take rate and spread from this evaluation.")
@@ -97,8 +97,8 @@ def power(
         chance = power_of(tasks, gain / 100, **options)
         out().print(f"{tasks} {claim} with a chance of {chance:.0%}.", soft_wrap=True)
         return
-    needed = tasks_needed(gain / 100, power=wanted, **options)
-    out().print(f"{needed:,} {claim} with a chance of {wanted:.0%}.", soft_wrap=True)
+    needed = tasks_needed(gain / 100, power=target_power, **options)
+    out().print(f"{needed:,} {claim} with a chance of {target_power:.0%}.", soft_wrap=True)
 
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:

@@ -49,9 +49,9 @@ def show_our_warnings() -> None:
     """
     show_others, printed = warnings.showwarning, set[str]()
 
-    def show(message: Warning | str, category: type[Warning], *place: Any, **options: Any) -> None:
+    def show(message: Warning | str, category: type[Warning], *location: Any, **options: Any) -> None:
         if not category.__module__.startswith("agentgym."):
-            show_others(message, category, *place, **options)
+            show_others(message, category, *location, **options)
         elif str(message) not in printed:
             printed.add(str(message))
             err().print(Text.assemble(("Warning: ", "bold yellow"), (str(message), "yellow")), soft_wrap=True)

@@ -39,15 +39,15 @@ def names_in(document: str, name: str) -> list[str]:
     return [line.split("|")[1].strip(" `") for line in lines if line.startswith("| `")]
 
 
-def bias_block(found: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> str:
+def bias_block(measured: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> str:
     """One row an estimator: what it declares, and its error for groups of 2, 3 and 4 on each problem."""
-    first = next(iter(found.values()), ("", ()))[1]
+    first = next(iter(measured.values()), ("", ()))[1]
     problems = list(dict.fromkeys(row.problem for row in first))
     rows = []
-    for name, (declared, measured) in found.items():
+    for name, (declared, biases) in measured.items():
         cells = []
         for problem in problems:
-            errors = [row.error for row in measured if row.problem == problem]
+            errors = [row.error for row in biases if row.problem == problem]
             cells.append(", ".join(f"{error:.2f}" for error in errors) if any(errors) else "**0**")
         rows.append([f"`{name}`", declared, *cells])
     return _table(["estimator", "declared", *(problem.replace("_", " ") for problem in problems)], rows)

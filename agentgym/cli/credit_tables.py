@@ -17,16 +17,16 @@ from agentgym.evaluation.credit_audit import Audit
 BIAS_STYLE = {"unbiased": "green", "direction": "cyan", "biased": "yellow", "heuristic": "magenta"}
 
 
-def bias_table(found: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> RenderableType:
+def bias_table(measured: Mapping[str, tuple[str, Sequence[GradientBias]]]) -> RenderableType:
     """One line an estimator: declared class, then the error on each problem for each group size."""
-    first = next(iter(found.values()), ("", ()))[1]
+    first = next(iter(measured.values()), ("", ()))[1]
     problems = list(dict.fromkeys(row.problem for row in first))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("Estimator")
     table.add_column("Declared", no_wrap=True)
     for problem in problems:
         table.add_column(problem.replace("_", " "), justify="right")
-    for name, (declared, rows) in found.items():
+    for name, (declared, rows) in measured.items():
         cells = []
         for problem in problems:
             errors = [row.error for row in rows if row.problem == problem]
@@ -77,12 +77,12 @@ def audit_table(audit: Audit) -> RenderableType:
     table.add_column("Estimator", no_wrap=True)
     for head in ("Same sign", "Rank", "No gradient", "Singletons"):
         table.add_column(head, justify="right", no_wrap=True)
-    for name, found in audit.agreements.items():
+    for name, agreement in audit.agreements.items():
         facts = audit.facts[name]
         table.add_row(
             name,
-            f"{_percent(found.sign)} ({_percent(found.sign_low)} to {_percent(found.sign_high)})",
-            f"{_number(found.rank)} ({_number(found.rank_low)} to {_number(found.rank_high)})",
+            f"{_percent(agreement.sign)} ({_percent(agreement.sign_low)} to {_percent(agreement.sign_high)})",
+            f"{_number(agreement.rank)} ({_number(agreement.rank_low)} to {_number(agreement.rank_high)})",
             _percent(facts.zero_gradient),
             _percent(facts.singletons),
         )
@@ -92,7 +92,7 @@ def audit_table(audit: Audit) -> RenderableType:
         lines.append(Text(f"{name}, variance of the advantage by turn  {spread}", style="dim"))
     lines.append(
         Text(
-            f"{audit.turns} turns of {audit.trajectories} trajectories, {audit.played} episodes played on, "
+            f"{audit.turns} turns of {audit.trajectories} trajectories, {audit.continuations} episodes played on, "
             f"{audit.diverged} of them set aside because their world answered otherwise. The counterfactual credit of "
             f"a turn has a standard error of about {audit.noise:.2f}: no estimator can agree with it wholly.",
             style="dim",

@@ -57,10 +57,10 @@ def _write(kind: str, target: Path, ledger: Ledger, evaluation: Evaluation | Non
     if evaluation is None:
         return write_parquet(ledger.trajectories(prefix), target, tokens=tokens)
     ids = (f"{evaluation.run}/{row.task}#{i}" for row in evaluation.rows for i in range(len(row.success)))
-    played = (ledger.load(name) for name in ids)
+    trajectories = (ledger.load(name) for name in ids)
     if kind == "parquet":
-        return write_parquet(played, target, task_set=evaluation.task_set, tokens=tokens)
-    log = inspect_log(evaluation, played)
+        return write_parquet(trajectories, target, task_set=evaluation.task_set, tokens=tokens)
+    log = inspect_log(evaluation, trajectories)
     partial = target.with_name(target.name + ".partial")
     partial.parent.mkdir(parents=True, exist_ok=True)
     partial.write_text(json.dumps(log, ensure_ascii=True), encoding="utf-8")

@@ -46,17 +46,17 @@ class HumanPolicy(Policy):
         self, tools: Mapping[str, Tool], console: Console, read: Callable[[str], str | None] | None = None
     ) -> None:
         self.tools, self._console, self._read = tools, console, read or read_line
-        self._shown = 0
+        self._messages_printed = 0
         self.left = self.interrupted = False
 
     async def generate(self, request: Request) -> Reply:
         """What the person says next. Reading blocks the event loop: there is nothing else to do."""
-        for message in request.messages[self._shown :]:
+        for message in request.messages[self._messages_printed :]:
             if message.role == "tool":
                 self._console.print(Text("  ->"), result_text(Result(message.content, ResultStatus.OK)))
             elif message.role != "assistant":
                 self._console.print(message_panel(message))
-        self._shown = len(request.messages)
+        self._messages_printed = len(request.messages)
         if request.turn == 0:
             self.show_tools()
         return Reply(self._ask())

@@ -148,9 +148,9 @@ def _show(findings: dict[str, dict[str, Any]], ok: bool) -> None:
             console.print(Text.assemble((name, "bold"), "  ", ("not available", "red")))
             console.print(Padding(Text(finding["reason"]), (0, 0, 1, 2)), soft_wrap=False)
             continue
-        lacking = finding["lacking"]
+        missing = finding["lacking"]
         summary = (
-            ("every limit is enforced", "green") if not lacking else (f"not enforced: {', '.join(lacking)}", "yellow")
+            ("every limit is enforced", "green") if not missing else (f"not enforced: {', '.join(missing)}", "yellow")
         )
         console.print(Text.assemble((name, "bold"), f"  level {finding['level']}, ", summary))
         table = Table(box=None, pad_edge=False, header_style="bold")
@@ -161,8 +161,8 @@ def _show(findings: dict[str, dict[str, Any]], ok: bool) -> None:
         snapshots = ("yes", "green") if finding["snapshots"] else ("no", "yellow")
         table.add_row("snapshots", Text(*snapshots), "files of a sandbox, kept and restored")
         console.print(Padding(table, (0, 0, 0, 2)))
-        for reason in dict.fromkeys(finding["limits"][limit]["reason"] for limit in lacking):
-            names = ", ".join(limit for limit in lacking if finding["limits"][limit]["reason"] == reason)
+        for reason in dict.fromkeys(finding["limits"][limit]["reason"] for limit in missing):
+            names = ", ".join(limit for limit in missing if finding["limits"][limit]["reason"] == reason)
             console.print(Padding(Text.assemble((names, "bold"), f": {reason}"), (0, 0, 0, 2)), soft_wrap=False)
         console.print()
     if ok:

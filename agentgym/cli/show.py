@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agentgym.storage.run_folder import RunFolder
 
 MOST_LISTED = 50
-SHOWN = ("loss", "success", "reward", "calls_ok", "turns", "failed")
+CURVES = ("loss", "success", "reward", "calls_ok", "turns", "failed")
 
 
 def show(
@@ -57,13 +57,13 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.text import format_evaluation, format_gains
 
-    facts = [contents.setting("tasks", "set"), contents.setting("train", "estimator"), contents.path]
+    facts = [contents.recipe_value("tasks", "set"), contents.recipe_value("train", "estimator"), contents.path]
     console.print(f"[bold]{contents.name}[/]  " + "  ".join(str(fact) for fact in facts if fact))
     if contents.metrics:
         table = Table(box=None, pad_edge=False, header_style="bold")
         table.add_column("Phase", no_wrap=True)
         table.add_column("Step", justify="right")
-        names = [name for name in SHOWN if any(name in row for rows in contents.metrics.values() for row in rows)]
+        names = [name for name in CURVES if any(name in row for rows in contents.metrics.values() for row in rows)]
         for name in names:
             table.add_column(name, justify="right")
         for phase, rows in contents.metrics.items():
@@ -75,7 +75,7 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
         console.print(format_evaluation(evaluation), markup=False)
     before, after = contents.pair()
     if before and after:
-        console.print(format_gains(before, after, first=contents.setting("evaluate", "stratum")), markup=False)
+        console.print(format_gains(before, after, first=contents.recipe_value("evaluate", "stratum")), markup=False)
     if not contents.metrics and not contents.evaluations and (contents.path / "ledger.sqlite").is_file():
         ledger = _ledger(folder)
         try:

@@ -72,9 +72,9 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
     return Group(*lines, Text(), table, *_failures(failures), *examples)
 
 
-def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
+def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
     """What came out of some episodes: success, turns, how they stopped, what went wrong."""
-    valid = [t for t in played if t.valid]
+    valid = [t for t in trajectories if t.valid]
     by_task: dict[str, list[float]] = {}
     for t in valid:
         if t.success is not None:
@@ -82,7 +82,8 @@ def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column()
-    table.add_row("episodes", f"{len(played)}, of which {len(played) - len(valid)} failed with their infrastructure")
+    failed = len(trajectories) - len(valid)
+    table.add_row("episodes", f"{len(trajectories)}, of which {failed} failed with their infrastructure")
     estimate = success_rate(list(by_task.values()))
     table.add_row("success", estimate.percent() + (f" over {estimate.n} tasks" if estimate.n else ""))
     if valid:
@@ -94,14 +95,14 @@ def episodes_table(played: Sequence[Trajectory]) -> RenderableType:
         tokens = sum(len(turn.token_ids) for t in valid for turn in t.turns)
         if tokens:
             table.add_row("tokens", f"{tokens:,} written by the agent")
-    if took := format_usage(combine_usage([t.usage() for t in played])):
+    if took := format_usage(combine_usage([t.usage() for t in trajectories])):
         table.add_row("took", ", ".join(took))
-    stops = Counter(t.stop_reason.value for t in played if t.stop_reason)
+    stops = Counter(t.stop_reason.value for t in trajectories if t.stop_reason)
     table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))
     failures: Counter[str] = Counter()
-    for t in played:
+    for t in trajectories:
         failures.update(failures_of(t))
-    errors = Counter(t.error for t in played if t.error)
+    errors = Counter(t.error for t in trajectories if t.error)
     why = [Text(f"  {count} x {visible(error)}", style="red") for error, count in errors.most_common(3)]
     return Group(table, *_failures(failures), *why)
 

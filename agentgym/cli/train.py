@@ -29,20 +29,20 @@ def train(
     from agentgym.training import Recipe
 
     chosen = Recipe.load(recipe, settings or [])  # every key and name is checked before torch is even imported
-    hint = _again(recipe, settings or [], folder, modules or [])
+    hint = _resume_command(recipe, settings or [], folder, modules or [])
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
         from agentgym.training import train as execute
 
         execute(chosen, folder=folder, resume=resume, console=out())
 
 
-def _again(recipe: Path, settings: list[str], folder: Path | None, modules: list[str]) -> str:
+def _resume_command(recipe: Path, overrides: list[str], folder: Path | None, modules: list[str]) -> str:
     """The command that resumes."""
     from shlex import join
 
     words = ["agentgym", "train", str(recipe)]
-    for setting in settings:
-        words += ["--set", setting]
+    for override in overrides:
+        words += ["--set", override]
     for module in modules:
         words += ["--import", module]
     return join(words + (["--out", str(folder)] if folder else []) + ["--resume"])

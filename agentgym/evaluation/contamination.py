@@ -48,8 +48,8 @@ class Contamination:
     Attributes:
         overlaps: at most one for each held-out task, the most similar; `same` first.
         train, held_out: how many tasks were compared.
-        told_apart_by_seed: held-out tasks that share words and truth with training tasks, where a seed or the like may
-            be what makes their world: of these nothing can be said from their text.
+        told_apart_by_seed: held-out tasks that share words and truth with training tasks, where a seed or the
+            like may make their environments differ: their text cannot tell whether they leak.
     """
 
     overlaps: Sequence[Overlap]
@@ -60,7 +60,7 @@ class Contamination:
     @property
     def leaked(self) -> int:
         """Held-out tasks that are in training word for word."""
-        return sum(one.kind == "same" for one in self.overlaps)
+        return sum(overlap.kind == "same" for overlap in self.overlaps)
 
     def __str__(self) -> str:
         near = len(self.overlaps) - self.leaked
@@ -85,23 +85,23 @@ def contamination(train: Sequence[Task], held_out: Sequence[Task], *, threshold:
         known.setdefault((*ours[index], repr(task.truth)), index)
     openings = {tuple(message.text for message in task.opening()) for task in train}
     telling = len(openings) * 10 > len(train) * 9  # else a world may be made by its number, under words of many
-    found: dict[int, Overlap] = {}
+    overlaps: dict[int, Overlap] = {}
     unsure: set[int] = set()
     for index, task in enumerate(held_out):
         if (twin := known.get((*theirs[index], repr(task.truth)))) is None:
             continue
         if telling or _numbers(task) == _numbers(train[twin]):
-            found[index] = Overlap("same", train[twin].id, task.id, 1.0)
+            overlaps[index] = Overlap("same", train[twin].id, task.id, 1.0)
         else:
             unsure.add(index)
     left, right = _telling(ours, theirs)
     for i, j in _candidates(left, right):
-        if j in unsure or (j in found and found[j].kind == "same"):
+        if j in unsure or (j in overlaps and overlaps[j].kind == "same"):
             continue
         similarity = len(left[i] & right[j]) / len(left[i] | right[j])
-        if similarity >= threshold and (j not in found or similarity > found[j].similarity):
-            found[j] = Overlap("near", train[i].id, held_out[j].id, similarity)
-    ordered = sorted(found.values(), key=lambda one: (one.kind != "same", -one.similarity, one.held_out))
+        if similarity >= threshold and (j not in overlaps or similarity > overlaps[j].similarity):
+            overlaps[j] = Overlap("near", train[i].id, held_out[j].id, similarity)
+    ordered = sorted(overlaps.values(), key=lambda o: (o.kind != "same", -o.similarity, o.held_out))
     return Contamination(ordered, len(train), len(held_out), len(unsure))
 
 
@@ -128,16 +128,16 @@ def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str
     Source: Brown et al. 2020, arXiv:2005.14165, appendix C (13 words).
     """
     texts = [words_of(task) for task in held_out]
-    wanted: dict[tuple[str, ...], str] = {}
+    first_words: dict[tuple[str, ...], str] = {}
     usual = max(2, len(held_out) // 50)
     lengths = {min(n, len(words)) for words in texts if len(words) * 2 >= n}
     for length in lengths:
         runs = [set(_runs(words, length)) if min(n, len(words)) == length else set() for words in texts]
-        often = Counter(run for found in runs for run in found)
-        for task, found in zip(held_out, runs, strict=True):
-            for run in found:
+        often = Counter(run for task_runs in runs for run in task_runs)
+        for task, task_runs in zip(held_out, runs, strict=True):
+            for run in task_runs:
                 if often[run] <= usual:
-                    wanted.setdefault(run, task.id)
+                    first_words.setdefault(run, task.id)
     hits: dict[str, str] = {}
     canaries = count = 0
     for line in lines:
@@ -146,7 +146,7 @@ def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str
         words = _words(line)
         for length in lengths:
             for run in _runs(words, length):
-                if (name := wanted.get(run)) is not None:
+                if (name := first_words.get(run)) is not None:
                     hits.setdefault(name, " ".join(run))
     return CorpusHits(hits, canaries, len(held_out), count)
 
@@ -189,12 +189,12 @@ def _telling(
         for side in (ours, theirs)
     ]
     often = np.zeros(len(numbers) + 1, np.int64)
-    for one in sets[0]:
-        often[list(one)] += 1
+    for grams in sets[0]:
+        often[list(grams)] += 1
     usual = max(5, len(ours) // 50)
-    kept = [[frozenset(n for n in one if often[n] <= usual) for one in side] for side in sets]
+    rare = [[frozenset(n for n in grams if often[n] <= usual) for grams in side] for side in sets]
     empty: frozenset[int] = frozenset()
-    left, right = ([one if len(one) >= FEWEST_TELLING else empty for one in side] for side in kept)
+    left, right = ([grams if len(grams) >= FEWEST_TELLING else empty for grams in side] for side in rare)
     return left, right
 
 

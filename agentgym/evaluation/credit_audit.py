@@ -22,8 +22,8 @@ class Audit:
 
     Attributes:
         agreements, facts: by name of the estimator.
-        trajectories, turns: how many were compared. `played`, `diverged`: continuations, and those of them whose
-            world did not answer as it had.
+        trajectories, turns: how many were compared.
+        continuations, diverged: how many were played, and in how many of them the environment did not answer as before.
         noise: mean standard error of the counterfactual credit of one turn, in reward units: where it is as large
             as the credit itself, agreement says little.
     """
@@ -32,7 +32,7 @@ class Audit:
     facts: dict[str, GroupStatistics]
     trajectories: int
     turns: int
-    played: int
+    continuations: int
     diverged: int
     noise: float
 
@@ -56,7 +56,7 @@ class Sample:
         chosen = (self.groups[g][i] for g, i in self.places)
         return [Fork(trajectory, turn) for trajectory in chosen for turn in range(1, len(trajectory.turns))]
 
-    def compared(self, played: Iterable[Trajectory], *, seed: int = 0) -> Audit:
+    def compared(self, continuations: Iterable[Trajectory], *, seed: int = 0) -> Audit:
         """Compare with episodes played on from the forks.
 
         Args:
@@ -65,7 +65,7 @@ class Sample:
         """
         returns: dict[tuple[str, int], list[float]] = {}
         ended, diverged = 0, 0
-        for other in played:
+        for other in continuations:
             ended += 1
             fork = other.provenance.branch
             if other.valid and fork is not None:
@@ -73,29 +73,32 @@ class Sample:
             else:
                 diverged += 1
         truth: list[Array] = []
-        kept: list[tuple[int, int]] = []
+        positions: list[tuple[int, int]] = []
         errors: list[float] = []
         for g, i in self.places:
             trajectory = self.groups[g][i]
-            found = [returns.get((trajectory.id, turn), []) for turn in range(1, len(trajectory.turns))]
-            if not all(found):  # its world would not be replayed
+            later = [returns.get((trajectory.id, turn), []) for turn in range(1, len(trajectory.turns))]
+            if not all(later):  # its environment could not be replayed
                 continue
             start = [t.return_from() for t in self.groups[g] if t.valid]
-            values = np.array([np.mean(start), *(np.mean(one) for one in found), trajectory.outcome_reward])
+            values = np.array([np.mean(start), *(np.mean(values_at) for values_at in later), trajectory.outcome_reward])
             truth.append(counterfactual_credit(trajectory.turn_rewards(), values))
-            kept.append((g, i))
-            errors += [_standard_error(one) for one in (start, *found)]
-        if not kept:
+            positions.append((g, i))
+            errors += [_standard_error(values_at) for values_at in (start, *later)]
+        if not positions:
             raise EvaluationError(
                 "No trajectory of the sample could be played on: every replay differed from its record, or failed. "
                 "Environments with clocks or outside services cannot be audited so."
             )
         built = [Group.from_trajectories(group) for group in self.groups]
         return Audit(
-            {n: agreement([given[g][i] for g, i in kept], truth, seed=seed) for n, given in self.advantages.items()},
+            {
+                n: agreement([given[g][i] for g, i in positions], truth, seed=seed)
+                for n, given in self.advantages.items()
+            },
             {name: group_statistics(built, given) for name, given in self.advantages.items()},
-            len(kept),
-            sum(len(one) for one in truth),
+            len(positions),
+            sum(len(values_at) for values_at in truth),
             ended,
             diverged,
             float(np.mean(errors)),
@@ -120,7 +123,7 @@ def draw(
     places = [(g, i) for g, group in enumerate(usable_groups) for i, t in enumerate(group) if t.valid]
     order = np.random.default_rng(seed).permutation(len(places))[:sample]
     usable_advantages = {name: [given[g] for g in usable] for name, given in advantages.items()}
-    return Sample(usable_groups, usable_advantages, [places[int(place)] for place in order])
+    return Sample(usable_groups, usable_advantages, [places[int(position)] for position in order])
 
 
 async def audit(
@@ -149,18 +152,18 @@ async def audit(
     """
     usable = [list(group) for group in groups if sum(t.valid for t in group) > 1]
     built = [Group.from_trajectories(group) for group in usable]
-    advantages = {one.name: batch_advantages(one, built) for one in estimators}
+    advantages = {e.name: batch_advantages(e, built) for e in estimators}
     for name, by_id in recorded.items():
         if missing := [t.id for group in usable for t in group if t.id not in by_id]:
             raise EvaluationError(f"No advantages of {missing[0]!r} were recorded under {name!r}.")
         advantages[name] = [[by_id[t.id] for t in group] for group in usable]
     chosen = draw(usable, advantages, sample=sample, seed=seed)
-    forks, played = chosen.forks, []
+    forks, continued = chosen.forks, []
     async for other in manager.branch(forks, continuations):
-        played.append(other)
+        continued.append(other)
         if progress is not None:
-            progress(len(played), len(forks) * continuations)
-    return chosen.compared(played, seed=seed)
+            progress(len(continued), len(forks) * continuations)
+    return chosen.compared(continued, seed=seed)
 
 
 def _standard_error(values: Sequence[float]) -> float:

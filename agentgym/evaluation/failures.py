@@ -58,4 +58,4 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
 FAILURES = {kind: Failure(level, *_TABLE[kind]) for kind, level in LEVELS.items()}
 """Every kind, in the order that tables show."""
 
-KINDS: dict[str, str] = {name: one.meaning for name, one in FAILURES.items()}
+KINDS: dict[str, str] = {name: failure.meaning for name, failure in FAILURES.items()}

@@ -100,7 +100,7 @@ async def evaluate(
 
 
 def from_trajectories(
-    played: Sequence[Trajectory],
+    trajectories: Sequence[Trajectory],
     *,
     label: str,
     task_set: TaskSet,
@@ -118,7 +118,7 @@ def from_trajectories(
         was judged without a `success` component.
     """
     by_task: dict[str, list[Trajectory]] = {}
-    for trajectory in played:
+    for trajectory in trajectories:
         by_task.setdefault(trajectory.task.id, []).append(trajectory)
     if not by_task:
         raise EvaluationError(f"{label}: no episode was played, so nothing can be measured.")
@@ -128,7 +128,7 @@ def from_trajectories(
             f"{label}: {len(short)} tasks have fewer than {group_size} episodes, for example {short[0]!r}. The run is "
             "not complete: resume it, then evaluate."
         )
-    first = played[0]
+    first = trajectories[0]
     return Evaluation(
         label=label,
         task_set=task_set.name,
@@ -142,7 +142,7 @@ def from_trajectories(
         run=first.id.removesuffix(f"/{first.task.id}#{first.sample}"),
         step=step,
         created=time.time(),
-        duration_s=round(max(t.duration_s for t in played), 3),
+        duration_s=round(max(t.duration_s for t in trajectories), 3),
         version=__version__,
         sampling=_sampling_of(config) if config else {},
     )

@@ -46,13 +46,13 @@ def tournament(
     """
     if len(arms) < 2:
         raise EvaluationError("A comparison needs at least two evaluations.")
-    played = on_common_tasks(list(arms.values())) if common else list(arms.values())
-    for other in played[1:]:
-        check_same_tasks(played[0], other)
-    named = dict(zip(arms, played, strict=True))
+    evaluations = on_common_tasks(list(arms.values())) if common else list(arms.values())
+    for other in evaluations[1:]:
+        check_same_tasks(evaluations[0], other)
+    named = dict(zip(arms, evaluations, strict=True))
     pairs = [(a, b, compare(named[a], named[b], tag=tag, also=also)) for a, b in combinations(named, 2)]
-    adjusted = holm([found.permutation_p for _, _, found in pairs])
-    first = played[0]
+    adjusted = holm([comparison.permutation_p for _, _, comparison in pairs])
+    first = evaluations[0]
     return {
         "task_set": first.task_set,
         "split": first.split,
@@ -60,21 +60,21 @@ def tournament(
         "tasks": len(first.select(tag)),
         "also": also,
         "tag": tag,
-        "held_out_uses": max((e.held_out_uses for e in played if e.held_out_uses is not None), default=None),
-        "arms": {name: _arm(one, tag, also, turns) for name, one in named.items()},
+        "held_out_uses": max((e.held_out_uses for e in evaluations if e.held_out_uses is not None), default=None),
+        "arms": {name: _arm(evaluation, tag, also, turns) for name, evaluation in named.items()},
         "pairs": [
             {
                 "first": a,
                 "second": b,
-                "gain": asdict(found.difference),
-                "better": found.better,
-                "worse": found.worse,
-                "same": found.same,
-                "p": found.permutation_p,
+                "gain": asdict(comparison.difference),
+                "better": comparison.better,
+                "worse": comparison.worse,
+                "same": comparison.same,
+                "p": comparison.permutation_p,
                 "p_holm": p,
-                "significant": found.significant and p <= 1 - found.difference.level + 1e-12,
+                "significant": comparison.significant and p <= 1 - comparison.difference.level + 1e-12,
             }
-            for (a, b, found), p in zip(pairs, adjusted, strict=True)
+            for (a, b, comparison), p in zip(pairs, adjusted, strict=True)
         ],
     }
 
@@ -140,22 +140,22 @@ def _decisions(scores: Mapping[str, np.ndarray], interims: int) -> list[dict[str
     return [asdict(decision) for decision in adastop(batches, interims=interims)]
 
 
-def _arm(one: Evaluation, tag: str | None, also: str | None, turns: Sequence[int]) -> dict[str, Any]:
+def _arm(evaluation: Evaluation, tag: str | None, also: str | None, turns: Sequence[int]) -> dict[str, Any]:
     return {
-        "label": one.label,
-        "policy": one.policy,
-        "group_size": one.group_size,
-        "failed": one.failed,
-        "step": one.step,
-        "success": asdict(one.success(tag, also=also)),
-        "pass_at": _curve(one.pass_curve(tag=tag, also=also)),
-        "pass_hat": _curve(one.pass_curve(tag=tag, also=also, all_of_them=True)),
-        "within_turns": _curve(one.within("turns", turns, tag)),
-        "usage": one.usage(),
-        "duration_s": one.duration_s,
-        "mean_turns": one.mean_turns(),
+        "label": evaluation.label,
+        "policy": evaluation.policy,
+        "group_size": evaluation.group_size,
+        "failed": evaluation.failed,
+        "step": evaluation.step,
+        "success": asdict(evaluation.success(tag, also=also)),
+        "pass_at": _curve(evaluation.pass_curve(tag=tag, also=also)),
+        "pass_hat": _curve(evaluation.pass_curve(tag=tag, also=also, all_of_them=True)),
+        "within_turns": _curve(evaluation.within("turns", turns, tag)),
+        "usage": evaluation.usage(),
+        "duration_s": evaluation.duration_s,
+        "mean_turns": evaluation.mean_turns(),
     }
 
 
-def _curve(found: Mapping[Any, Estimate]) -> dict[str, dict[str, Any]]:
-    return {f"{key:g}": asdict(estimate) for key, estimate in found.items()}
+def _curve(estimates: Mapping[Any, Estimate]) -> dict[str, dict[str, Any]]:
+    return {f"{key:g}": asdict(estimate) for key, estimate in estimates.items()}

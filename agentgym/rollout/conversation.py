@@ -15,7 +15,7 @@ OVER_BUDGET = "This call was not finished: the episode has used up {budget}."
 
 
 class Conversation:
-    """What the policy has been told and has said so far. Token in, token out: nothing is encoded twice.
+    """The messages of an episode so far. The policy's own token ids are kept as sampled: nothing is encoded twice.
 
     Attributes:
         messages: all of them, in order.

@@ -19,7 +19,7 @@ from agentgym.tools import Tool
 
 @dataclass(frozen=True, slots=True)
 class ToolSchemas:
-    """What a policy is told of an environment's tools, and what they cost.
+    """The tools of an environment as a policy sees them, and what they cost.
 
     Attributes:
         tools: the mapping they were made from.

@@ -1,8 +1,8 @@
-"""One episode, from reset to its stop reason: token in, token out, and every failure where it belongs.
+"""One episode, from reset to its stop reason, with exact token ids and every failure assigned to its cause.
 
 What the agent does wrong becomes a result, or a budget that ends the episode, and is scored. What the infrastructure
 does wrong (sandbox, policy server, judge, a bug in a tool) is retried, from a checkpoint of the environment where
-there is one, and else marks the episode failed: it is kept, and never trained on.
+there is one; when no retry is left, the episode is marked failed: it is recorded, and never trained on.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class PlayLoop:
         self._conversation = Conversation((), (), None)
         self._usage = BudgetUsage(self._budgets)
         self._ready = False
-        self._open_turn: Turn | None = None  # said, and not finished yet
+        self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
 
     async def play(self) -> StopReason:
         """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
@@ -345,7 +345,7 @@ class PlayLoop:
         turn.observation_ids = observation_ids
 
     async def _keep_open_turn(self) -> None:
-        """Time ran out while tools ran: the message was said, so the turn counts; its open calls do not."""
+        """Record the turn in which time ran out: its message counts, its unfinished calls do not."""
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return

@@ -19,7 +19,7 @@ _REPORTED_BY_CALLS = ("cpu_s", "written_bytes")  # of parallel calls the walls, 
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentState:
-    """What an environment tells before a turn; None for what it does not offer."""
+    """What an environment says of its state before a turn; None for what it does not offer."""
 
     state_key: str | None = None
     potential: float | None = None
@@ -27,7 +27,7 @@ class EnvironmentState:
 
 
 NO_STATE = EnvironmentState()
-"""Of an environment that tells nothing, as most do."""
+"""The state of an environment that offers nothing of it, as most do not."""
 
 
 class LiveEnvironment:
@@ -62,7 +62,7 @@ class LiveEnvironment:
             note(f"reading the state before turn {turn}")
             state_key = await environment.state_key()
         if self._offers_potential:
-            note(f"asking for the progress before turn {turn}")
+            note(f"reading the potential before turn {turn}")
             potential = await environment.potential()
             if potential is not None and not math.isfinite(potential):
                 name = type(environment).__name__

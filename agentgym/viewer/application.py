@@ -63,7 +63,7 @@ def application(paths: Sequence[Path]) -> FastAPI:
     app = FastAPI(title="agentgym view", openapi_url=None, docs_url=None, redoc_url=None, lifespan=alive)
 
     @app.exception_handler(AgentGymError)
-    async def told(_: Request, error: Exception) -> JSONResponse:
+    async def error_answer(_: Request, error: Exception) -> JSONResponse:
         return JSONResponse({"detail": str(error)}, status_code=404)
 
     def opened(key: str) -> OpenedRun:
@@ -122,8 +122,8 @@ def application(paths: Sequence[Path]) -> FastAPI:
 
     @app.get("/api/runs/{key}/image")
     def image(key: str, id: str, at: str) -> Response:  # noqa: A002
-        place = tuple(int(part) for part in at.split(".") if part.isascii() and part.isdigit())
-        image_data = opened(key).image(id, place)
+        position = tuple(int(part) for part in at.split(".") if part.isascii() and part.isdigit())
+        image_data = opened(key).image(id, position)
         if image_data is None:
             raise HTTPException(404, "There is no such image.")
         return Response(image_data[1], media_type=image_data[0])
@@ -140,7 +140,8 @@ def _summary(run: OpenedRun) -> dict[str, Any]:
 
 
 def _image_link(key: str, episode: str) -> Callable[[ImagePart, tuple[int, ...]], str]:
-    def link(_: ImagePart, place: tuple[int, ...]) -> str:
-        return f"/api/runs/{quote(key, safe='')}/image?" + urlencode({"id": episode, "at": ".".join(map(str, place))})
+    def link(_: ImagePart, position: tuple[int, ...]) -> str:
+        query = urlencode({"id": episode, "at": ".".join(map(str, position))})
+        return f"/api/runs/{quote(key, safe='')}/image?{query}"
 
     return link

@@ -73,7 +73,7 @@ class OpenedRun:
         version, reader = self.pulse()["version"], self.reader()
         if reader is None:
             return {"rows": [], "total": 0, "all": 0, "lacking": 0, "facets": {}, "version": version}
-        lacking = reader.summarise()
+        unread = reader.summarise()
         # The kinds to choose from are those within the phase, run, task, tag and text that were chosen.
         within = {name: value for name, value in where.items() if name in ("phase", "run", "task", "tag", "text")}
         facets = reader.facets(within) | {"phase": reader.phases()}
@@ -83,7 +83,7 @@ class OpenedRun:
             ),
             "total": reader.count(where),
             "all": reader.count(),
-            "lacking": lacking,
+            "lacking": unread,
             "facets": facets,
             "version": version,
         }
@@ -102,9 +102,9 @@ class OpenedRun:
         spans = token_data(self._ledger().load(name))
         return {"spans": spans, "pieces": self._words().of(i for span in spans for i in span["ids"])}
 
-    def image(self, name: str, place: tuple[int, ...]) -> tuple[str, bytes] | None:
+    def image(self, name: str, position: tuple[int, ...]) -> tuple[str, bytes] | None:
         """The media type and bytes of an image of an episode. Raises: LedgerError when there is no such episode."""
-        return image_at(self._ledger().load(name), place)
+        return image_at(self._ledger().load(name), position)
 
     def contents(self) -> Contents:
         """The files beside the ledger, as they are now."""
@@ -139,7 +139,7 @@ class OpenedRun:
         return reader
 
     def _words(self) -> Vocabulary:
-        policy = self.contents().setting("policy", "path")
+        policy = self.contents().recipe_value("policy", "path")
         file = tokenizer_file(self.path, policy if isinstance(policy, str) else None)
         if file is None:
             return Vocabulary()

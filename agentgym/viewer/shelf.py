@@ -20,17 +20,17 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
     A key is made of letters, digits, dots, hyphens and underscores alone; it is the same at every look as long as no
     run of the same name comes before.
     """
-    found: dict[str, Path] = {}
+    runs: dict[str, Path] = {}
     seen: set[Path] = set()
     for path in paths:
         for folder in _runs_in(path, DEPTH, seen):
             inside = folder.relative_to(path).parts if folder != path else (folder.resolve().name,)
             key = name = re.sub(r"[^A-Za-z0-9._-]+", "-", "--".join(inside)).strip(".-") or "run"
             number = 2
-            while key in found:
+            while key in runs:
                 key, number = f"{name}~{number}", number + 1
-            found[key] = folder
-    return found
+            runs[key] = folder
+    return runs
 
 
 def _runs_in(path: Path, depth: int, seen: set[Path]) -> list[Path]:

@@ -56,7 +56,7 @@ async def test_credit_that_follows_the_outcome_agrees_with_the_decisive_turn():
     )  # fmt: skip
     assert found.trajectories == 12
     assert found.turns == 36
-    assert found.played == 12 * 2 * 3 == seen[-1][0] == seen[-1][1]
+    assert found.continuations == 12 * 2 * 3 == seen[-1][0] == seen[-1][1]
     assert found.diverged == 0
     for name in ("rloo", "return_to_go"):
         agreed = found.agreements[name]

@@ -10,7 +10,7 @@ from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ConversationEntry:
     """One message with the ids that join calls and results, unique in the conversation.
 
     Attributes:
@@ -25,14 +25,14 @@ class Said:
     status: ResultStatus | None = None
 
 
-def conversation(trajectory: Trajectory) -> Iterator[Said]:
+def conversation(trajectory: Trajectory) -> Iterator[ConversationEntry]:
     """The whole conversation. Models number their calls anew in every message, so ids are made here."""
     for message in trajectory.opening:
-        yield Said(message, -1)
+        yield ConversationEntry(message, -1)
     for turn in trajectory.turns:
-        ids = [f"call_{turn.index}_{place}" for place in range(len(turn.calls))]
-        yield Said(turn.message, turn.index, tuple(zip(ids, turn.calls, strict=True)))
+        ids = [f"call_{turn.index}_{number}" for number in range(len(turn.calls))]
+        yield ConversationEntry(turn.message, turn.index, tuple(zip(ids, turn.calls, strict=True)))
         for name, result in zip(ids, turn.results, strict=False):
-            yield Said(result.message(), turn.index, call_id=name, status=result.status)
+            yield ConversationEntry(result.message(), turn.index, call_id=name, status=result.status)
         for reply in turn.replies:
-            yield Said(reply, turn.index)
+            yield ConversationEntry(reply, turn.index)

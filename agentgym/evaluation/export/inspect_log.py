@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agentgym import __version__
-from agentgym.evaluation.export.chat import Said, conversation
+from agentgym.evaluation.export.chat import ConversationEntry, conversation
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Content, ImagePart, ResultStatus, StopReason
 from agentgym.storage.failures import failures_of
@@ -37,14 +37,14 @@ _LIMITS = {
 }
 
 
-def inspect_log(evaluation: Evaluation, played: Iterable[Trajectory]) -> dict[str, Any]:
+def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> dict[str, Any]:
     """The log as JSON-able data.
 
     Args:
         played: the evaluation's episodes, as its ledger has them. Samples are epochs there; failed episodes are samples
             with an error and no score, as Inspect has them.
     """
-    samples = [_sample(trajectory, evaluation.policy) for trajectory in played]
+    samples = [_sample(trajectory, evaluation.policy) for trajectory in trajectories]
     began = _time(evaluation.created)
     success = evaluation.success()
     done = sum(sample["error"] is None for sample in samples)
@@ -99,7 +99,7 @@ def inspect_log(evaluation: Evaluation, played: Iterable[Trajectory]) -> dict[st
 
 
 def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
-    messages = [_message(said, model) for said in conversation(trajectory)]
+    messages = [_message(entry, model) for entry in conversation(trajectory)]
     last = next((m for m in reversed(messages) if m["role"] == "assistant"), None)
     stop, usage = trajectory.stop_reason, trajectory.usage()
     tokens = Counter({"input": int(usage.get("prompt_tokens", 0)), "output": int(usage.get("completion_tokens", 0))})
@@ -135,19 +135,19 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
     }
 
 
-def _message(said: Said, model: str) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": said.message.role, "content": _content(said.message.content)}
-    if said.message.role == "assistant":
+def _message(entry: ConversationEntry, model: str) -> dict[str, Any]:
+    message: dict[str, Any] = {"role": entry.message.role, "content": _content(entry.message.content)}
+    if entry.message.role == "assistant":
         message |= {"source": "generate", "model": model}
         message["tool_calls"] = [
             {"id": name, "function": call.name, "arguments": call.arguments, "type": "function"}
             | ({"parse_error": call.error} if call.error else {})
-            for name, call in said.calls
+            for name, call in entry.calls
         ]
-    if said.message.role == "tool":
-        message |= {"tool_call_id": said.call_id, "function": said.message.name or None}
-        if said.status in _ERRORS:
-            message["error"] = {"type": _ERRORS[said.status], "message": said.message.text}
+    if entry.message.role == "tool":
+        message |= {"tool_call_id": entry.call_id, "function": entry.message.name or None}
+        if entry.status in _ERRORS:
+            message["error"] = {"type": _ERRORS[entry.status], "message": entry.message.text}
     return message
 
 

@@ -62,7 +62,7 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
     return row
 
 
-def write_parquet(played: Iterable[Trajectory], path: Path, *, task_set: str = "", tokens: bool = False) -> int:
+def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: str = "", tokens: bool = False) -> int:
     """Write episodes batch by batch, whole or not at all. Returns: how many.
 
     Args:
@@ -80,7 +80,7 @@ def write_parquet(played: Iterable[Trajectory], path: Path, *, task_set: str = "
     partial, count = path.with_name(path.name + ".partial"), 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with pyarrow.parquet.ParquetWriter(partial, schema) as writer:
-        for rows in _batches(row_of_episode(trajectory, tokens=tokens) for trajectory in played):
+        for rows in _batches(row_of_episode(trajectory, tokens=tokens) for trajectory in trajectories):
             writer.write_table(pyarrow.Table.from_pylist(rows, schema))
             count += len(rows)
     if not count:
@@ -118,7 +118,7 @@ def _arguments(call: Any) -> str:
 
 
 def _schema(pyarrow: Any, tokens: bool) -> Any:
-    text, whole, real = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
+    text, integer, real_number = pyarrow.string(), pyarrow.int64(), pyarrow.float64()
     call = pyarrow.struct({"id": text, "type": text, "function": pyarrow.struct({"name": text, "arguments": text})})
     message = pyarrow.struct(
         {
@@ -133,32 +133,32 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
     columns = {
         "id": text,
         "task": text,
-        "sample": whole,
+        "sample": integer,
         "environment": text,
         "split": text,
         "tags": pyarrow.list_(text),
         "messages": pyarrow.list_(message),
         "valid": pyarrow.bool_(),
-        "success": real,
-        "reward": real,
+        "success": real_number,
+        "reward": real_number,
         "outcome": text,
         "turn_rewards": pyarrow.list_(text),
         "stop_reason": text,
-        "turns": whole,
+        "turns": integer,
         "failures": text,
         "error": text,
         "policy": text,
-        "seed": whole,
-        "duration_s": real,
+        "seed": integer,
+        "duration_s": real_number,
         "usage": text,
     }
     if tokens:
         columns |= {
-            "token_ids": pyarrow.list_(whole),
+            "token_ids": pyarrow.list_(integer),
             "loss_mask": pyarrow.list_(pyarrow.bool_()),
-            "logprobs": pyarrow.list_(real),
-            "turn_index": pyarrow.list_(whole),
-            "prompt_length": whole,
+            "logprobs": pyarrow.list_(real_number),
+            "turn_index": pyarrow.list_(integer),
+            "prompt_length": integer,
         }
     return pyarrow.schema(columns)
 

@@ -47,8 +47,8 @@ class Contents:
     def updated(self) -> float:
         return max((path.stat().st_mtime for path in self.path.iterdir() if path.is_file()), default=0.0)
 
-    def setting(self, *keys: str, default: Any = None) -> Any:
-        """A value of the recipe by its path, for example `setting("train", "estimator")`."""
+    def recipe_value(self, *keys: str, default: Any = None) -> Any:
+        """A value of the recipe by its path, for example `recipe_value("train", "estimator")`."""
         value: Any = self.recipe
         for key in keys:
             if not isinstance(value, Mapping) or key not in value:

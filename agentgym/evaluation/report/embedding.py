@@ -57,12 +57,12 @@ def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict
             rows = reader.select(limit=MOST_ROWS, descending=True)[::-1]
             truncated = {row["id"] for row in reader.select({"only": "truncated"}, limit=MOST_ROWS, descending=True)}
             total = reader.count()
-            whole = _whole(contents, reader, _order(rows, first), most_bytes)
+            embedded = _full_episodes(contents, reader, _order(rows, first), most_bytes)
     except AgentGymError as error:
         contents.notes.append(f"ledger.sqlite: {error}")
         return nothing
     table = _table([row | {"truncated": row["id"] in truncated} for row in listed(rows)])
-    return {"left_out": max(0, total - len(rows)), **table, **whole}
+    return {"left_out": max(0, total - len(rows)), **table, **embedded}
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _order(rows: Sequence[Mapping[str, Any]], first: Iterable[str]) -> list[str]
     return list(dict.fromkeys([*first, *(name for group in in_turn for name in group)]))
 
 
-def _whole(contents: Contents, reader: LedgerReader, names: Sequence[str], most_bytes: int) -> dict[str, Any]:
+def _full_episodes(contents: Contents, reader: LedgerReader, names: Sequence[str], most_bytes: int) -> dict[str, Any]:
     """Episodes and tokens by id as long as they fit, and the pieces their tokens read as."""
     episodes: dict[str, Any] = {}
     tokens: dict[str, Any] = {}
@@ -121,6 +121,6 @@ def _whole(contents: Contents, reader: LedgerReader, names: Sequence[str], most_
 
 
 def _vocabulary(contents: Contents) -> Vocabulary:
-    policy = contents.setting("policy", "path")
+    policy = contents.recipe_value("policy", "path")
     file = tokenizer_file(contents.path, policy if isinstance(policy, str) else None)
     return Vocabulary.load(file) if file is not None else Vocabulary()

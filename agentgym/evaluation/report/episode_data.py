@@ -108,24 +108,24 @@ def run_of(trajectory: Trajectory) -> str:
     return trajectory.id.removesuffix(f"/{trajectory.task.id}#{trajectory.sample}")
 
 
-def message_data(message: Message, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
+def message_data(message: Message, link: Link, position: tuple[int, ...]) -> dict[str, Any]:
     """A message: its role and its parts, texts and images in order."""
-    data: dict[str, Any] = {"role": message.role, "parts": _parts(message.content, link, place)}
+    data: dict[str, Any] = {"role": message.role, "parts": _parts(message.content, link, position)}
     if message.calls:
         data["calls"] = [_call(call) for call in message.calls]
     return data
 
 
-def image_at(trajectory: Trajectory, place: Sequence[int]) -> tuple[str, bytes] | None:
+def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, bytes] | None:
     """The image at a place, as its media type and bytes; None where there is none that a page shows.
 
     A place is (0, message, part) in the opening, (1, turn, part) in what the agent said, (2, turn, result, part) and
     (3, turn, reply, part) in what came back.
     """
     try:
-        if any(index < 0 for index in place):
+        if any(index < 0 for index in position):
             return None
-        kind, *rest = place
+        kind, *rest = position
         if kind == 0:
             content = (trajectory.opening or trajectory.task.opening())[rest[0]].content
         elif kind == 1:
@@ -144,7 +144,7 @@ def image_at(trajectory: Trajectory, place: Sequence[int]) -> tuple[str, bytes] 
         return None
 
 
-def data_uri(image: ImagePart, _place: tuple[int, ...] = ()) -> str:
+def data_uri(image: ImagePart, _position: tuple[int, ...] = ()) -> str:
     """The image itself as an address."""
     return f"data:{image.media_type};base64,{image.data}"
 
@@ -178,22 +178,22 @@ def _call(call: Call) -> dict[str, Any]:
     return {"name": _text(call.name), "arguments": _json(call.arguments), "error": call.error and _text(call.error)}
 
 
-def _result(result: Result, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
+def _result(result: Result, link: Link, position: tuple[int, ...]) -> dict[str, Any]:
     return {
         "name": _text(result.name),
         "status": result.status.value,
-        "parts": _parts(result.content, link, place),
+        "parts": _parts(result.content, link, position),
         "final": result.final,
         "truncated": result.truncated,
         "duration_s": _number(result.duration_s, 4),
     }
 
 
-def _parts(content: Content, link: Link, place: tuple[int, ...]) -> list[dict[str, Any]]:
+def _parts(content: Content, link: Link, position: tuple[int, ...]) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [_text_part(content)] if content else []
     return [
-        _image_part(part, link, (*place, i)) if isinstance(part, ImagePart) else _text_part(part.text)
+        _image_part(part, link, (*position, i)) if isinstance(part, ImagePart) else _text_part(part.text)
         for i, part in enumerate(content)
     ]
 
@@ -205,10 +205,10 @@ def _text_part(text: str) -> dict[str, Any]:
     return part
 
 
-def _image_part(image: ImagePart, link: Link, place: tuple[int, ...]) -> dict[str, Any]:
+def _image_part(image: ImagePart, link: Link, position: tuple[int, ...]) -> dict[str, Any]:
     if image.media_type not in MEDIA_TYPES:
         return {"text": f"[an image of the type {visible(image.media_type)!r}, which pages do not show]"}
-    return {"image": link(image, place)}
+    return {"image": link(image, position)}
 
 
 def _text(value: str) -> str:

@@ -36,7 +36,7 @@ def findings(contents: Contents) -> dict[str, Any]:
 
 def stratum(contents: Contents) -> str | None:
     """The tag that the headline is about: the recipe names it, and the evaluated tasks carry it."""
-    tag = contents.setting("evaluate", "stratum")
+    tag = contents.recipe_value("evaluate", "stratum")
     return tag if any(e is not None and tag in e.tags for e in contents.pair()) else None
 
 

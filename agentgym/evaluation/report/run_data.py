@@ -22,8 +22,8 @@ NOT_CURVES = {"step", "time", "epoch"}
 
 def run_summary(contents: Contents) -> dict[str, Any]:
     """What a list of runs shows of one."""
-    train, steps = contents.metrics.get("train", []), contents.setting("train", "steps", default=0)
-    iterations = contents.setting("train", "iterations", default=1)
+    train, steps = contents.metrics.get("train", []), contents.recipe_value("train", "steps", default=0)
+    iterations = contents.recipe_value("train", "iterations", default=1)
     before, after = contents.pair()
     tag = stratum(contents)
     spark = _points(train, "success") or _points(train, "reward")
@@ -32,8 +32,8 @@ def run_summary(contents: Contents) -> dict[str, Any]:
     phase = max(contents.metrics, key=lambda name: contents.metrics[name][-1].get("time", 0.0), default=None)
     return {
         "name": visible(contents.name),
-        "tasks": _word(contents.setting("tasks", "set")) or _tasks(contents),
-        "estimator": _word(contents.setting("train", "estimator")),
+        "tasks": _word(contents.recipe_value("tasks", "set")) or _tasks(contents),
+        "estimator": _word(contents.recipe_value("train", "estimator")),
         "policy": _policy(contents),
         "phase": phase and visible(phase),
         "step": int(train[-1]["step"]) if train else 0,
@@ -99,7 +99,7 @@ def _curves(rows: Sequence[Mapping[str, float]]) -> dict[str, list[list[float]]]
 
 def _bands(contents: Contents, phase: str, section: str) -> list[list[float]]:
     """Wilson's 95 % interval around each validated success: step, low, high."""
-    count = contents.setting(section, "validate_tasks", default=64)
+    count = contents.recipe_value(section, "validate_tasks", default=64)
     count = count if isinstance(count, int) and count > 0 else 64
     bands = []
     for row in contents.metrics.get(phase, []):
@@ -152,7 +152,7 @@ def _passes(evaluation: Evaluation) -> dict[str, Any]:
     if evaluation.group_size < 2:
         return {"pass_at": [], "pass_hat": []}
     curves = {"pass_at": evaluation.pass_curve(), "pass_hat": evaluation.pass_curve(all_of_them=True)}
-    return {name: [[k, estimate_data(found)] for k, found in curve.items()] for name, curve in curves.items()}
+    return {name: [[k, estimate_data(estimate)] for k, estimate in curve.items()] for name, curve in curves.items()}
 
 
 def _tasks(contents: Contents) -> str | None:
@@ -160,11 +160,11 @@ def _tasks(contents: Contents) -> str | None:
 
 
 def _policy(contents: Contents) -> str | None:
-    if path := contents.setting("policy", "path"):
+    if path := contents.recipe_value("policy", "path"):
         return visible(path)
     if contents.evaluations:
         return visible(contents.evaluations[-1].policy)
-    return "a tiny model from nothing" if contents.setting("policy", "tiny") is not None else None
+    return "a tiny model from nothing" if contents.recipe_value("policy", "tiny") is not None else None
 
 
 def _word(value: Any) -> str | None:

@@ -53,7 +53,7 @@ def line_chart(
         return Html("")
     xs = [x for s in series for x, _ in s.points]
     ys = [y for s in series for _, y in (*s.points, *s.raw)] + [v for s in series for _, a, b in s.band for v in (a, b)]
-    x_ticks = ticks(min(xs), max(xs), 6, whole=True)
+    x_ticks = ticks(min(xs), max(xs), 6, integers=True)
     y_ticks = ticks(min(ys), max(ys), 5)
     x_low, x_high = min(xs), max(max(xs), min(xs) + 1e-9)
     y_low, y_high = y_ticks[0], y_ticks[-1]
@@ -107,15 +107,15 @@ def describe(title: str, series: Sequence[Series], x_label: str) -> str:
     return f"{title}: " + "; ".join(parts)
 
 
-def ticks(low: float, high: float, count: int, *, whole: bool = False) -> list[float]:
-    """Round values (1, 2 or 5 times a power of ten apart) that enclose low to high; `whole` keeps to integers."""
+def ticks(low: float, high: float, count: int, *, integers: bool = False) -> list[float]:
+    """Round values (1, 2 or 5 times a power of ten apart) that enclose low to high; with `integers` whole ones."""
     if high - low < 1e-12:
         span = abs(low) if abs(low) > 1e-9 else 1.0
         low, high = low - span / 2, high + span / 2
     raw = (high - low) / max(1, count - 1)
     size = 10.0 ** math.floor(math.log10(raw))
     step = next(m * size for m in (1, 2, 5, 10) if m * size >= raw * 0.999)
-    if whole:
+    if integers:
         step = max(1.0, step)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [round(i * step, 12) for i in range(first, last + 1)]

@@ -78,7 +78,7 @@ def adastop(
         while open_pairs:
             extremes = np.max([np.abs(sums[pair]) for pair in open_pairs], axis=0)
             boundary = _boundary(extremes[alive], allowed)
-            pair = max(open_pairs, key=lambda one: abs(sums[one][0]))
+            pair = max(open_pairs, key=lambda candidate: abs(sums[candidate][0]))
             if abs(sums[pair][0]) <= boundary:
                 break
             decided[pair] = Decision(*pair, "better" if sums[pair][0] > 0 else "worse", k + 1)
@@ -105,7 +105,7 @@ def _undecided(pair: tuple[str, str], scores: Mapping[str, Sequence[Sequence[flo
 def _check(scores: Mapping[str, Sequence[Sequence[float]]], interims: int, alpha: float) -> int:
     if len(scores) < 2 or not all(scores.values()):
         raise EvaluationError("AdaStop compares at least two agents that each have one interim of scores.")
-    sizes = {len(interim) for played in scores.values() for interim in played}
+    sizes = {len(interim) for interims in scores.values() for interim in interims}
     if len(sizes) != 1 or min(sizes) < 2:
         raise EvaluationError(f"Interims of {sorted(sizes)} scores: every interim holds the same number, at least 2.")
     if (most := max(map(len, scores.values()))) > interims or not 0 < alpha < 1:

@@ -41,10 +41,10 @@ def probability_of_improvement(after: Scores, before: Scores) -> float:
 
     Source: Agarwal et al. 2021, section 4.3: the Mann-Whitney U statistic over n x m, averaged over tasks.
     """
-    one, other = _checked(after), _checked(before)
-    if one.shape[1] != other.shape[1]:
-        raise EvaluationError(f"{one.shape[1]} tasks and {other.shape[1]}: both agents play the same tasks.")
-    gaps = one[:, None, :] - other[None, :, :]
+    treated, control = _checked(after), _checked(before)
+    if treated.shape[1] != control.shape[1]:
+        raise EvaluationError(f"{treated.shape[1]} tasks and {control.shape[1]}: both agents play the same tasks.")
+    gaps = treated[:, None, :] - control[None, :, :]
     return float(((gaps > 0) + 0.5 * (gaps == 0)).mean())
 
 
@@ -57,13 +57,14 @@ def stratified_bootstrap(
     Source: Agarwal et al. 2021, section 4.1.
     """
     check_level(level)
-    checked = [_checked(one) for one in scores]
+    checked = [_checked(scores_by_task) for scores_by_task in scores]
     rng = np.random.default_rng(seed)
 
-    def again(one: Scores) -> Scores:
-        return np.take_along_axis(one, rng.integers(0, one.shape[0], one.shape), axis=0)
+    def resample(task_scores: Scores) -> Scores:
+        rows = rng.integers(0, task_scores.shape[0], task_scores.shape)
+        return np.take_along_axis(task_scores, rows, axis=0)
 
-    drawn = [statistic(*map(again, checked)) for _ in range(resamples)]
+    drawn = [statistic(*map(resample, checked)) for _ in range(resamples)]
     low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2])
     value = statistic(*checked)
     return Estimate(value, float(low), float(high), checked[0].shape[1], level, "stratified bootstrap")

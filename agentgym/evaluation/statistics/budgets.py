@@ -23,11 +23,11 @@ def solved_within(
     """
     if [len(o) for o in outcomes] != [len(s) for s in spent]:
         raise EvaluationError("What was spent does not fit the outcomes: one number for every sample of every task.")
-    found = {}
+    estimates = {}
     for budget in budgets:
         within = [
             [v if used <= budget else 0.0 for v, used in zip(o, s, strict=True)]
             for o, s in zip(outcomes, spent, strict=True)
         ]
-        found[budget] = success_rate(within, level=level)
-    return found
+        estimates[budget] = success_rate(within, level=level)
+    return estimates

@@ -49,17 +49,17 @@ def pass_curve(
     """
     fewest = min(map(len, outcomes), default=0)
     chosen = ks if ks is not None else [2**i for i in range(fewest.bit_length())]
-    one = pass_hat_k if all_of_them else pass_at_k
-    found = {}
+    probability = pass_hat_k if all_of_them else pass_at_k
+    curve = {}
     for k in chosen:
-        values = np.array([one(len(o), sum(v >= 1.0 for v in o), k) for o in outcomes], np.float64)
+        values = np.array([probability(len(o), sum(v >= 1.0 for v in o), k) for o in outcomes], np.float64)
         if k == 1:
-            found[k] = success_rate([[float(v >= 1.0) for v in o] for o in outcomes], level=level)
+            curve[k] = success_rate([[float(v >= 1.0) for v in o] for o in outcomes], level=level)
         elif not values.size or float(np.ptp(values)) == 0.0:
-            found[k] = success_rate([[float(v)] for v in values], level=level)
+            curve[k] = success_rate([[float(v)] for v in values], level=level)
         else:
-            found[k] = mean_interval(values, level=level, method="cluster bootstrap")
-    return found
+            curve[k] = mean_interval(values, level=level, method="cluster bootstrap")
+    return curve
 
 
 def _check_counts(n: int, successes: int, k: int) -> None:

@@ -50,9 +50,9 @@ def sign_flip_test(differences: NDArray[np.float64], *, resamples: int = 20_000,
     if not sizes.size:
         return 1.0
     observed = abs(float(differences.sum()))
-    whole = _as_whole_numbers(sizes)
-    if whole is not None and whole.size * int(whole.sum()) <= MOST_WORK:
-        return _exact(whole, round(observed * int(whole.sum()) / float(sizes.sum())))
+    counts = _as_whole_numbers(sizes)
+    if counts is not None and counts.size * int(counts.sum()) <= MOST_WORK:
+        return _exact(counts, round(observed * int(counts.sum()) / float(sizes.sum())))
     rng, hits, left = np.random.default_rng(seed), 1, resamples
     while left:
         rows = min(left, max(1, 2_000_000 // sizes.size))

@@ -66,17 +66,17 @@ def spread_of(outcomes: Outcomes, *, default: float = 0.5) -> float:
     The variance of the tasks' chances as a share of p (1 - p): that of the task means, less what k samples add of
     their own, by the analysis of variance for proportions (Ridout, Demetrio and Firth 1999, Biometrics 55(1)).
     """
-    kept = [samples for samples in outcomes if len(samples) > 1]
-    if len(kept) < 2:
+    repeated = [samples for samples in outcomes if len(samples) > 1]
+    if len(repeated) < 2:
         return default
-    means, sizes = np.array([np.mean(o) for o in kept]), np.array([len(o) for o in kept], np.float64)
+    means, sizes = np.array([np.mean(o) for o in repeated]), np.array([len(o) for o in repeated], np.float64)
     total = sizes.sum()
     rate = float((means * sizes).sum() / total)
-    within = float((sizes * means * (1 - means)).sum() / (total - len(kept)))
-    between = float((sizes * (means - rate) ** 2).sum() / (len(kept) - 1))
-    size = float((total - (sizes**2).sum() / total) / (len(kept) - 1))
-    whole = between + (size - 1) * within
-    return min(1.0, max(0.0, (between - within) / whole)) if whole > 0 else default
+    within = float((sizes * means * (1 - means)).sum() / (total - len(repeated)))
+    between = float((sizes * (means - rate) ** 2).sum() / (len(repeated) - 1))
+    size = float((total - (sizes**2).sum() / total) / (len(repeated) - 1))
+    total_variance = between + (size - 1) * within
+    return min(1.0, max(0.0, (between - within) / total_variance)) if total_variance > 0 else default
 
 
 def _variance(gain: float, rate: float, samples: int, agreement: float, spread: float) -> float:
