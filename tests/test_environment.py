@@ -386,8 +386,6 @@ async def test_an_environment_may_name_its_own_helpers_run_and_call():
     """The base class runs calls by names that a subclass is unlikely to use for something else."""
 
     class Shell(Environment):
-        """In memory: nothing to isolate."""
-
         @tool
         async def say(self, text: str) -> str:
             """Say something."""

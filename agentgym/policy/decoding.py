@@ -2,6 +2,9 @@
 
 Left padding; the beginning that all prompts share is computed once, and so is each prompt that several rows share;
 what earlier turns computed is put in instead of computed again; finished rows leave the batch.
+
+Hand-written instead of transformers' own continuous batching, because each row samples by its own seed and keeps what
+its earlier turns computed.
 """
 
 from __future__ import annotations

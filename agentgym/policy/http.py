@@ -1,4 +1,8 @@
-"""A JSON endpoint over HTTP that survives what model servers do: overload, restarts, half-written answers."""
+"""A JSON endpoint over HTTP that survives what model servers do: overload, restarts, half-written answers.
+
+Hand-written on httpx: tenacity would replace the loop alone, not Retry-After, the errors that name a remedy, or the
+clients kept per event loop.
+"""
 
 from __future__ import annotations
 

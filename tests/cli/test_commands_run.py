@@ -44,11 +44,11 @@ COMMANDS = [
     "sandbox ps",
     "sandbox clean",
 ]
-SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
+ENVIRONMENT_VARIABLES = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def agentgym(*words, stdin=None):
-    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, env=SETTING)
+    return CliRunner().invoke(app, [str(word) for word in words], input=stdin, env=ENVIRONMENT_VARIABLES)
 
 
 def test_help_is_quick_to_load_and_names_every_command():
@@ -59,7 +59,7 @@ def test_help_is_quick_to_load_and_names_every_command():
         "heavy = {'torch', 'transformers', 'trl', 'numpy', 'pydantic', 'datasets'} & set(sys.modules)\n"
         "sys.exit(f'loaded {heavy}' if heavy else r.exit_code)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=SETTING)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=ENVIRONMENT_VARIABLES)
     assert done.returncode == 0, done.stderr
     commands = {command.split()[0] for command in COMMANDS} - {"dev"}  # for maintainers: it works, but is not listed
     assert len(commands) <= 16
@@ -86,9 +86,9 @@ def test_rollout_keeps_its_episodes_and_show_reads_them(tmp_path):
     listed = agentgym("show", run, "--list", "rollout/").stdout
     assert listed.count("success 1  turns 2  answered") == 6
     episode = listed.split()[0]
-    shown = agentgym("show", run, "--episode", episode).stdout
-    assert "submit()" in shown
-    assert "answered: success +1" in shown
+    printed = agentgym("show", run, "--episode", episode).stdout
+    assert "submit()" in printed
+    assert "answered: success +1" in printed
     assert agentgym("show", run).exit_code == 0
 
 
@@ -117,16 +117,16 @@ def test_eval_measures_records_and_compares(tmp_path):
         tmp_path / "first.json",
     )
     assert done.exit_code == 0, done.output
-    told = json.loads((tmp_path / "first.json").read_text())
-    assert told["summary"]["success"]["value"] == told["summary"]["pass_at"]["2"]["value"] == 1.0
-    assert told["summary"]["tasks"] == len(told["rows"]) == 10
+    report = json.loads((tmp_path / "first.json").read_text())
+    assert report["summary"]["success"]["value"] == report["summary"]["pass_at"]["2"]["value"] == 1.0
+    assert report["summary"]["tasks"] == len(report["rows"]) == 10
     assert (tmp_path / "run" / "report.html").is_file()
     assert "--html needs --out" in agentgym(*words, "--html").stderr
     assert "pass^2" in done.stdout
     record = tmp_path / "run" / "evaluation" / "first.json"
     assert json.loads(record.read_text())["split"] == "held_out"
-    again = agentgym(*words, "--against", record)
-    assert "gain +0 points" in again.stdout
+    same = agentgym(*words, "--against", record)
+    assert "gain +0 points" in same.stdout
     other = agentgym(*words, "--against", record, "--limit", 4)
     assert other.exit_code == 2
     assert "6 tasks are only in the first" in other.stderr
@@ -178,7 +178,7 @@ def test_terminal_escapes_of_a_tool_never_reach_the_terminal(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["eval", "--tasks", "sql/stroe-v1", "--policy", "oracle"], "Did you mean 'sql/store-v1'?"),
         (["eval", "--tasks", "acme/counts-v1:test", "--policy", "oracle"], "no split 'test'"),
@@ -194,17 +194,17 @@ def test_terminal_escapes_of_a_tool_never_reach_the_terminal(tmp_path):
         (["tasks", "import", "mbpp", "nowhere", "--out", "y.jsonl"], "no file or folder nowhere"),
     ],
 )
-def test_a_mistake_is_one_clear_message_and_exit_code_2(words, told):
+def test_a_mistake_is_one_clear_message_and_exit_code_2(words, message):
     modules = [] if words[0] in ("tasks",) else ["--import", CODE]
     done = agentgym(*words, *modules)
     assert done.exit_code == 2, done.output
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.output
 
 
 def test_missing_runs_recipes_and_modules_are_one_clear_message_too(tmp_path):
     (tmp_path / "broken.py").write_text("1 / 0")
-    for words, told in [
+    for words, message in [
         (["show", tmp_path / "x"], "There is no run at"),
         (["report", tmp_path / "x"], "There is no run at"),
         (["train", tmp_path / "x.toml"], "Cannot read the recipe"),
@@ -214,7 +214,7 @@ def test_missing_runs_recipes_and_modules_are_one_clear_message_too(tmp_path):
     ]:
         done = agentgym(*words)
         assert done.exit_code == 2, (words, done.output)
-        assert told in done.stderr
+        assert message in done.stderr
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "metrics.jsonl").write_text("")
     done = agentgym("show", tmp_path / "run", "--episode", "x")
@@ -272,16 +272,16 @@ def test_ctrl_c_says_how_to_go_on_and_a_second_call_does(tmp_path):
         str(code),
     ]
     process = subprocess.Popen(
-        words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=SETTING
+        words, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT_VARIABLES
     )
     deadline = time.monotonic() + 30
     while not (tmp_path / "there").exists() and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 130, said
-    assert "Run the same command again to go on." in said
-    assert "Traceback" not in said
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 130, stderr
+    assert "Run the same command again to go on." in stderr
+    assert "Traceback" not in stderr
     (tmp_path / "go").touch()
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=SETTING)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, env=ENVIRONMENT_VARIABLES)
     assert "episodes  8, of which 0 failed" in done.stdout, done.stderr

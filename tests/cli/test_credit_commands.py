@@ -10,11 +10,11 @@ from typer.testing import CliRunner
 
 from agentgym.cli.app import app
 
-SETTING = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
+ENVIRONMENT_VARIABLES = {**os.environ, "COLUMNS": "120", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def agentgym(*words: object):
-    return CliRunner().invoke(app, [str(word) for word in words], env=SETTING)
+    return CliRunner().invoke(app, [str(word) for word in words], env=ENVIRONMENT_VARIABLES)
 
 
 def test_the_benchmark_prints_a_table_and_writes_its_record_and_page(tmp_path: Path):

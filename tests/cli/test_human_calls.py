@@ -76,7 +76,7 @@ def test_any_text_survives_as_a_quoted_argument(value):
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("sql/store-v1", ("sql/store-v1", "held_out")),
         ("sql/store-v1:train", ("sql/store-v1", "train")),
@@ -86,8 +86,8 @@ def test_any_text_survives_as_a_quoted_argument(value):
         ("a:b/c.jsonl", ("a:b/c.jsonl", "held_out")),
     ],
 )
-def test_the_split_stands_after_the_last_colon(text, found):
-    assert split_tasks(text, "held_out") == found
+def test_the_split_stands_after_the_last_colon(text, expected):
+    assert split_tasks(text, "held_out") == expected
 
 
 def _say():

@@ -23,25 +23,25 @@ from agentgym.sandbox import LIMITS, NamespacesBackend
 from agentgym.testing.backends.table import BEGIN, END, rows_of
 
 pytestmark = pytest.mark.needs_namespaces
-SETTING = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
+ENVIRONMENT_VARIABLES = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb"}
 AGENTGYM = [sys.executable, "-c", "from agentgym.cli import main; main()", "sandbox"]
 
 
 def sandbox(*words, stdin=None):
-    return CliRunner().invoke(app, ["sandbox", *(str(word) for word in words)], input=stdin, env=SETTING)
+    return CliRunner().invoke(app, ["sandbox", *(str(word) for word in words)], input=stdin, env=ENVIRONMENT_VARIABLES)
 
 
 def attack(*words):
-    return CliRunner().invoke(app, ["dev", "sandbox-attack", *(str(word) for word in words)], env=SETTING)
+    return CliRunner().invoke(app, ["dev", "sandbox-attack", *(str(word) for word in words)], env=ENVIRONMENT_VARIABLES)
 
 
 def test_doctor_names_every_limit_and_its_exit_code_says_whether_all_are_enforced():
     done = sandbox("doctor", "--backend", "namespaces")
-    told = json.loads(sandbox("doctor", "--backend", "namespaces", "--json").stdout)
-    found = told["backends"]["namespaces"]
-    assert set(found["limits"]) == set(LIMITS)
-    assert told["ok"] == (found["lacking"] == []) == (done.exit_code == 0)
-    for name, limit in found["limits"].items():
+    report = json.loads(sandbox("doctor", "--backend", "namespaces", "--json").stdout)
+    finding = report["backends"]["namespaces"]
+    assert set(finding["limits"]) == set(LIMITS)
+    assert report["ok"] == (finding["lacking"] == []) == (done.exit_code == 0)
+    for name, limit in finding["limits"].items():
         assert name in done.output
         assert (limit["state"] == "enforced") == (limit["reason"] == "")
     assert "\x1b" not in done.output, "no colour where it is piped"
@@ -54,7 +54,7 @@ def test_doctor_says_what_an_ordinary_user_lacks_and_what_to_do():
     switch = Path(__file__).parents[1] / "sandbox" / "as_ordinary_user.py"
     words = ["-c", AGENTGYM[2], "sandbox", "doctor", "--backend", "namespaces"]
     done = subprocess.run(
-        [sys.executable, str(switch), *words], capture_output=True, text=True, env=SETTING, timeout=60
+        [sys.executable, str(switch), *words], capture_output=True, text=True, env=ENVIRONMENT_VARIABLES, timeout=60
     )
     if "No module named" in done.stderr:
         pytest.skip("the packages of this environment lie where no ordinary user can read")
@@ -71,7 +71,9 @@ def test_doctor_of_a_backend_that_nobody_registered_names_those_there_are():
 
 def test_one_command_in_a_shell_gives_its_output_and_its_exit_code():
     command = "id -u; printf '\\033[2J\\377'; echo oops >&2; exit 3"
-    done = subprocess.run([*AGENTGYM, "shell", "-c", command], capture_output=True, env=SETTING, timeout=120)
+    done = subprocess.run(
+        [*AGENTGYM, "shell", "-c", command], capture_output=True, env=ENVIRONMENT_VARIABLES, timeout=120
+    )
     assert done.returncode == 3
     assert (done.stdout, done.stderr) == (b"1000\n\x1b[2J\xff", b"oops\n"), "bytes go into a pipe as they were written"
 
@@ -100,9 +102,9 @@ def test_lines_of_a_shell_share_directory_and_variables():
     """
     done = sandbox("shell", stdin=lines)
     assert done.exit_code == 4
-    shown = done.output.splitlines()
-    assert "MiB at the peak" in shown.pop(3)
-    assert shown == ["/tmp", "hello", "it's 0 /tmp/deep", "The sandbox is empty again.", "0"]
+    lines_printed = done.output.splitlines()
+    assert "MiB at the peak" in lines_printed.pop(3)
+    assert lines_printed == ["/tmp", "hello", "it's 0 /tmp/deep", "The sandbox is empty again.", "0"]
 
 
 def test_a_shell_has_the_limits_that_it_is_asked_for():
@@ -116,7 +118,7 @@ def test_what_a_terminal_would_obey_is_shown_instead_and_ctrl_c_ends_one_line():
     """A person at a terminal, played by a pseudo-terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
-        os.environ.update(SETTING)
+        os.environ.update(ENVIRONMENT_VARIABLES)
         os.execv(AGENTGYM[0], [*AGENTGYM, "shell"])
     try:
         seen = wait_for(terminal, b"/work$ ")
@@ -157,29 +159,31 @@ def wait_for(terminal: int, words: bytes) -> bytes:
 @pytest.mark.parametrize("command", ["ps", "clean"])
 def test_a_backend_that_is_not_here_is_passed_over_unless_it_was_asked_for(command, tmp_path):
     """Docker's SDK without a daemon, or without the SDK: what the other backends have to say is said."""
-    nowhere = {**SETTING, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    nowhere = {**ENVIRONMENT_VARIABLES, "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
     words = [*AGENTGYM, command]
     done = subprocess.run(words, env=nowhere, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "docker was passed over: " in done.stderr
-    asked = subprocess.run([*words, "--backend", "docker"], env=nowhere, capture_output=True, text=True, timeout=60)
-    assert asked.returncode == 2
-    assert "passed over" not in asked.stderr
+    named = subprocess.run([*words, "--backend", "docker"], env=nowhere, capture_output=True, text=True, timeout=60)
+    assert named.returncode == 2
+    assert "passed over" not in named.stderr
 
 
 def test_ps_shows_what_another_process_runs_and_clean_leaves_it_alone():
-    other = subprocess.Popen([*AGENTGYM, "shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=SETTING)
+    other = subprocess.Popen(
+        [*AGENTGYM, "shell"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=ENVIRONMENT_VARIABLES
+    )
     try:
         assert other.stdin is not None
         assert other.stdout is not None
         other.stdin.write(b"echo ready\n")
         other.stdin.flush()
         assert other.stdout.readline() == b"ready\n"
-        shown = sandbox("ps")
-        assert re.search(rf"^namespaces +\d+ +host +{other.pid} ", shown.output, re.MULTILINE), shown.output
-        assert max(map(len, shown.stdout.splitlines())) <= 80
-        (one,) = [one for one in json.loads(sandbox("ps", "--json").stdout) if one["owner"] == other.pid]
-        assert one["orphaned"] is False
+        listed = sandbox("ps")
+        assert re.search(rf"^namespaces +\d+ +host +{other.pid} ", listed.output, re.MULTILINE), listed.output
+        assert max(map(len, listed.stdout.splitlines())) <= 80
+        (row,) = [row for row in json.loads(sandbox("ps", "--json").stdout) if row["owner"] == other.pid]
+        assert row["orphaned"] is False
         assert "would be ended" in sandbox("clean", "--dry-run").output
         assert sandbox("clean", "--backend", "namespaces").exit_code == 0
         other.stdin.write(b"echo alive\n")
@@ -190,15 +194,15 @@ def test_ps_shows_what_another_process_runs_and_clean_leaves_it_alone():
 
 
 def test_attacks_are_shown_kept_and_put_beside_earlier_ones(tmp_path):
-    kept, document = tmp_path / "first.json", tmp_path / "security.md"
+    earlier_record, document = tmp_path / "first.json", tmp_path / "security.md"
     some = ("--only", "hard_links", "--only", "io_uring")
-    done = attack("--backend", "namespaces", *some, "--label", "first", "--out", kept)
+    done = attack("--backend", "namespaces", *some, "--label", "first", "--out", earlier_record)
     assert done.exit_code == 0, done.output
     assert "first (ns" in done.output
     assert "2 of 2 held." in done.output
     assert attack("--backend", "namespaces", *some, "--out", document).exit_code == 0
     document.write_text(f"# Before\n{BEGIN}\nearlier\n{END}\nafter\n")
-    done = attack("--backend", "namespaces", *some, "--beside", kept, "--label", "second", "--out", document)
+    done = attack("--backend", "namespaces", *some, "--beside", earlier_record, "--label", "second", "--out", document)
     assert done.exit_code == 0, done.output
     words = document.read_text()
     assert words.startswith("# Before")
@@ -227,16 +231,16 @@ def test_an_attack_that_is_not_held_ends_with_1_and_says_what_got_through(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (("--only", "hard_linkz"), "Did you mean 'hard_links'?"),
         (("--beside", "nowhere.json"), "nowhere.json holds no attacks"),
         (("--out", "plain.md"), "has no place for the table"),
     ],
 )
-def test_what_cannot_be_done_is_said_before_anything_is_attacked(words, told, tmp_path, monkeypatch):
+def test_what_cannot_be_done_is_said_before_anything_is_attacked(words, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("plain.md").write_text("no markers")
     done = attack(*words)
     assert done.exit_code == 2
-    assert told in done.stderr
+    assert message in done.stderr

@@ -114,7 +114,7 @@ def make(path: Path, *, seed: int = 7, steps: int = 150, samples: int = 1) -> Ru
     folder = RunFolder(path).create()
     folder.recipe.write_text(RECIPE, encoding="utf-8")
     _metrics(folder, rng, steps)
-    played = _evaluations(folder, rng, samples)
+    trajectories = _evaluations(folder, rng, samples)
     group_task = task_set()["held_out"][2]
     group = [episode(f"train-{steps - 1:06d}", group_task, skill, rng, i) for i, skill in enumerate((1, 0, 1, 0, 0, 1))]
     with (path / "credit.jsonl").open("w", encoding="utf-8") as file:
@@ -123,7 +123,7 @@ def make(path: Path, *, seed: int = 7, steps: int = 150, samples: int = 1) -> Ru
             rewards = [0.1 * sign + 0.7 * sign * (i + 1) / len(t.turns) for i in range(len(t.turns))]
             file.write(json.dumps({"trajectory": t.id, "step": steps - 1, "advantages": rewards}) + "\n")
         file.write('{"trajectory": "train-000150/x#0", "st')  # a kill in the middle of a line
-    asyncio.run(_record(folder, played + group))
+    asyncio.run(_record(folder, trajectories + group))
     folder.write_json("state.json", {"stage": "done", "versions": {"trl": "1.16.0"}, "peak_memory_mib": 812})
     return folder
 
@@ -131,17 +131,22 @@ def make(path: Path, *, seed: int = 7, steps: int = 150, samples: int = 1) -> Ru
 def _evaluations(folder: RunFolder, rng: random.Random, samples: int) -> list[Trajectory]:
     chosen, everything = task_set(), []
     for label, skill, created in (("before", (0.42, 0.2), 1_760_000_000.0), ("after", (0.95, 0.62), 1_760_000_400.0)):
-        played = [
+        trajectories = [
             episode(f"held-out-{label}", task, skill["unseen_templates" in task.tags], rng, sample)
             for task in chosen["held_out"]
             for sample in range(samples)
         ]
         evaluation = from_trajectories(
-            played, label=label, task_set=chosen, split="held_out", policy="tiny Qwen3, 0.98 M", config=RolloutConfig()
+            trajectories,
+            label=label,
+            task_set=chosen,
+            split="held_out",
+            policy="tiny Qwen3, 0.98 M",
+            config=RolloutConfig(),
         )
         evaluation.created = created
         folder.write_json(f"evaluation/{label}.json", evaluation.to_json())
-        everything += played
+        everything += trajectories
     return everything
 
 
@@ -182,10 +187,10 @@ def _metrics(folder: RunFolder, rng: random.Random, steps: int) -> None:
     folder.metrics_file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-async def _record(folder: RunFolder, played: list[Trajectory]) -> None:
+async def _record(folder: RunFolder, trajectories: list[Trajectory]) -> None:
     ledger = Ledger(folder.ledger)
     try:
-        await asyncio.gather(*(ledger.finish(trajectory) for trajectory in played))
+        await asyncio.gather(*(ledger.finish(trajectory) for trajectory in trajectories))
     finally:
         ledger.close()
 

@@ -40,57 +40,69 @@ def by_neighbouring_seeds(numbered: bool = True) -> dict[str, list[Task]]:
 @pytest.mark.parametrize("numbered", [True, False])
 def test_neighbouring_generator_seeds_are_caught_when_the_task_set_is_built(numbered):
     """499 of the 500 validation tasks are training tasks; without numbers the content check sees it, else this one."""
-    made = by_neighbouring_seeds(numbered)
-    assert contamination(made["train"], made["validation"]).leaked == 499
+    splits = by_neighbouring_seeds(numbered)
+    assert contamination(splits["train"], splits["validation"]).leaked == 499
     with pytest.raises(SplitLeakError, match="seed_of" if numbered else "asks the same as"):
-        TaskSet("acme/leaky-v1", made)
+        TaskSet("acme/leaky-v1", splits)
 
 
 def test_seeds_by_hash_share_nothing():
-    made = {
+    splits = {
         split: [item(split, i, random.Random(seed_of("acme/sound-v1", split, 0, i))) for i in range(500)]
         for split in ("train", "validation")
     }
-    assert len(TaskSet("acme/sound-v1", made)["train"]) == 500
-    assert contamination(made["train"], made["validation"]).overlaps == []
+    assert len(TaskSet("acme/sound-v1", splits)["train"]) == 500
+    assert contamination(splits["train"], splits["validation"]).overlaps == []
 
 
-def test_worlds_that_only_a_seed_tells_apart_are_no_leak_and_are_counted():
-    made = {split: [Task(f"{split}{i}", "e", "Play.", parameters={"seed": start + i}, split=split) for i in range(50)]
-            for split, start in (("train", 0), ("held_out", 100))}  # fmt: skip
-    TaskSet("acme/games-v1", made)
-    found = contamination(made["train"], made["held_out"])
-    assert (found.overlaps, found.told_apart_by_seed) == ([], 50)
+def test_tasks_that_only_a_seed_tells_apart_are_no_leak_and_are_counted():
+    splits = {
+        split: [Task(f"{split}{i}", "e", "Play.", parameters={"seed": start + i}, split=split) for i in range(50)]
+        for split, start in (("train", 0), ("held_out", 100))
+    }
+    TaskSet("acme/games-v1", splits)
+    result = contamination(splits["train"], splits["held_out"])
+    assert (result.overlaps, result.told_apart_by_seed) == ([], 50)
 
 
-def test_a_knob_and_a_seed_that_make_a_world_are_no_leak_though_few_tasks_share_them():
+def test_a_knob_and_a_seed_that_make_an_environment_are_no_leak_though_few_tasks_share_them():
     """Rooms and items are drawn, the seed makes the house: words may well be those of a training task."""
     rng = random.Random(0)
-    made = {
+    splits = {
         split: [
-            Task(f"{split}{i}", "e", f"Find the key in {rng.randrange(20)} rooms.", split=split, truth=None,
-                 parameters={"items": rng.randrange(9), "seed": seed_of("acme/houses-v1", split, i)})
+            Task(
+                f"{split}{i}",
+                "e",
+                f"Find the key in {rng.randrange(20)} rooms.",
+                split=split,
+                truth=None,
+                parameters={"items": rng.randrange(9), "seed": seed_of("acme/houses-v1", split, i)},
+            )
             for i in range(size)
         ]
         for split, size in (("train", 400), ("held_out", 60))
-    }  # fmt: skip
-    TaskSet("acme/houses-v1", made)
-    found = contamination(made["train"], made["held_out"])
-    assert found.leaked == 0
-    assert found.told_apart_by_seed > 30
+    }
+    TaskSet("acme/houses-v1", splits)
+    result = contamination(splits["train"], splits["held_out"])
+    assert result.leaked == 0
+    assert result.told_apart_by_seed > 30
 
 
 def test_near_duplicates_are_found_though_all_tasks_share_a_template():
     rng = random.Random(0)
-    train = [Task(f"t{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
-             for i in range(300)]  # fmt: skip
-    fresh = [Task(f"h{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
-             for i in range(50)]  # fmt: skip
+    train = [
+        Task(f"t{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
+        for i in range(300)
+    ]
+    fresh = [
+        Task(f"h{i}", "e", f"Please answer this question with care now: {' '.join(rng.choices(WORDS, k=20))}?")
+        for i in range(50)
+    ]
     copied = train[7].prompt.replace("Please", "Kindly").upper().split()
     copied[-1] = "another?"
-    found = contamination(train, [*fresh, Task("copy", "e", " ".join(copied))])
-    assert [(one.kind, one.train, one.held_out) for one in found.overlaps] == [("near", "t7", "copy")]
-    assert found.overlaps[0].similarity > 0.8
+    result = contamination(train, [*fresh, Task("copy", "e", " ".join(copied))])
+    assert [(overlap.kind, overlap.train, overlap.held_out) for overlap in result.overlaps] == [("near", "t7", "copy")]
+    assert result.overlaps[0].similarity > 0.8
 
 
 def test_banding_finds_what_comparing_every_pair_finds():
@@ -99,17 +111,16 @@ def test_banding_finds_what_comparing_every_pair_finds():
     held = []
     for i in range(100):
         words = words_of(train[i])
-        for place in rng.choice(24, i % 4, replace=False):
-            words[int(place)] = "changed"
+        for position in rng.choice(24, i % 4, replace=False):
+            words[int(position)] = "changed"
         held.append(Task(f"h{i}", "e", " ".join(words)))
 
     def shingles(task: Task) -> set[tuple[str, ...]]:
         words = words_of(task)
         return {tuple(words[i : i + SHINGLE]) for i in range(len(words) - SHINGLE + 1)}
 
-    want = {h.id for h in held for t in train
-            if len(shingles(h) & shingles(t)) / len(shingles(h) | shingles(t)) >= 0.6}  # fmt: skip
-    got = {one.held_out for one in contamination(train, held, threshold=0.6).overlaps}
+    want = {h.id for h in held for t in train if len(shingles(h) & shingles(t)) / len(shingles(h) | shingles(t)) >= 0.6}
+    got = {overlap.held_out for overlap in contamination(train, held, threshold=0.6).overlaps}
     assert 40 < len(want) < 100
     assert got == want
 
@@ -129,10 +140,10 @@ def test_a_corpus_with_a_held_out_task_or_its_canary_is_found():
 
 
 def test_a_file_with_held_out_tasks_carries_its_canary_and_reads_back_equal(tmp_path):
-    whole = TaskSet("acme/x-v1", {"held_out": [item("held_out", i, random.Random(i)) for i in range(3)]})
-    whole.to_jsonl(tmp_path / "x.jsonl")
+    task_set = TaskSet("acme/x-v1", {"held_out": [item("held_out", i, random.Random(i)) for i in range(3)]})
+    task_set.to_jsonl(tmp_path / "x.jsonl")
     assert canary_of("acme/x-v1") in (tmp_path / "x.jsonl").read_text().splitlines()[0]
-    assert TaskSet.from_jsonl(tmp_path / "x.jsonl", name="acme/x-v1").fingerprint() == whole.fingerprint()
+    assert TaskSet.from_jsonl(tmp_path / "x.jsonl", name="acme/x-v1").fingerprint() == task_set.fingerprint()
     assert canary_of("acme/x-v1") != canary_of("acme/y-v1")
 
 
@@ -150,11 +161,11 @@ async def test_every_evaluation_of_a_held_out_split_is_noted_once(tmp_path, monk
     chosen = TaskSet("acme/c-v1", {"held_out": tasks, "validation": []})
     silent = ScriptedPolicy(lambda messages: "no")
     config = RolloutConfig(environment=Counter, reward=TargetReached())
-    seen = [
+    uses = [
         (await evaluate(silent, chosen, label=label, config=config)).held_out_uses for label in ("a", "b", "b", "c")
     ]
-    assert seen == [0, 1, 1, 2]  # the third goes on with the second
-    assert [one.label for one in held_out_uses("acme/c-v1", chosen.fingerprint())] == ["a", "b", "c"]
+    assert uses == [0, 1, 1, 2]  # the third goes on with the second
+    assert [entry.label for entry in held_out_uses("acme/c-v1", chosen.fingerprint())] == ["a", "b", "c"]
     (tmp_path / "held_out.jsonl").write_text('{"cut sh')
     assert held_out_uses("acme/c-v1", chosen.fingerprint()) == []
 

@@ -37,8 +37,8 @@ def test_the_paired_interval_covers_the_true_gain(n):
         rate, gain = rng.uniform(0.2, 0.5), rng.uniform(0.0, 0.3)
         chances = rng.beta(2 * rate, 2 * (1 - rate), n)
         later = chances + gain * (1 - chances)  # some of what was not solved is: the mean gain is gain (1 - rate)
-        one, two = rng.binomial(4, chances) / 4, rng.binomial(4, later) / 4
-        got = mean_interval(two - one, resamples=1000, seed=1)
+        before, after = rng.binomial(4, chances) / 4, rng.binomial(4, later) / 4
+        got = mean_interval(after - before, resamples=1000, seed=1)
         hits += got.low <= gain * (1 - rate) <= got.high
     assert 0.935 <= hits / SIMULATED <= 0.965
 
@@ -49,10 +49,10 @@ def test_two_equal_agents_are_told_apart_at_most_once_in_twenty(n, k):
     for trial in range(SIMULATED):
         rate = rng.uniform(0.1, 0.9)
         chances = rng.beta(rate, 1 - rate, n)
-        one, two = rng.binomial(k, chances) / k, rng.binomial(k, chances) / k
-        alarms += sign_flip_test(two - one) <= 0.05
+        before, after = rng.binomial(k, chances) / k, rng.binomial(k, chances) / k
+        alarms += sign_flip_test(after - before) <= 0.05
         if trial % 10 == 0:
-            significant += paired(one[:, None].tolist(), two[:, None].tolist(), resamples=500).significant
+            significant += paired(before[:, None].tolist(), after[:, None].tolist(), resamples=500).significant
     assert alarms / SIMULATED <= 0.05
     assert significant / (SIMULATED / 10) <= 0.06
 
@@ -61,11 +61,11 @@ def test_as_many_tasks_as_power_asks_for_find_the_gain_as_often_as_it_says():
     """10 points, tasks of equal difficulty: simulated power within 3 points of the formula's 80 %."""
     n = needed(0.1, rate=0.5, spread=0.0)
     rng = np.random.default_rng(5)
-    found = 0
+    hits = 0
     for _ in range(1000):
         delta = (rng.random(n) < 0.6).astype(float) - (rng.random(n) < 0.5)
-        found += abs(delta.mean()) > 1.959964 * delta.std(ddof=1) / np.sqrt(n)
-    assert found / 1000 == pytest.approx(0.8, abs=0.035)
+        hits += abs(delta.mean()) > 1.959964 * delta.std(ddof=1) / np.sqrt(n)
+    assert hits / 1000 == pytest.approx(0.8, abs=0.035)
     assert power_of(n, 0.1, rate=0.5, spread=0.0) == pytest.approx(0.8, abs=0.005)
 
 
@@ -74,5 +74,5 @@ def test_adastop_tells_three_equal_agents_apart_at_most_once_in_twenty_runs():
     for trial in range(300):
         scores = {name: rng.normal(size=(3, 4)).tolist() for name in "abc"}
         decisions = adastop(scores, interims=3, permutations=400, seed=trial)
-        false += any(one.verdict in ("better", "worse") for one in decisions)
+        false += any(decision.verdict in ("better", "worse") for decision in decisions)
     assert false / 300 <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / 300)

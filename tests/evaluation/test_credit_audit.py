@@ -1,4 +1,4 @@
-"""The audit of a run's credit: in a world whose values are known, playing on finds them."""
+"""The audit of a run's credit: in an environment whose values are known, playing on finds them."""
 
 from __future__ import annotations
 
@@ -43,37 +43,41 @@ def manager(environment: type[Counter] = CounterWithState, run: str = "play") ->
 
 async def groups(environment: type[Counter] = CounterWithState, size: int = 8) -> list[list[Trajectory]]:
     tasks = [Task(f"t{n}", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2) for n in range(4)]
-    played = await manager(environment).collect(tasks, size)
-    return [played[at : at + size] for at in range(0, len(played), size)]
+    trajectories = await manager(environment).collect(tasks, size)
+    return [trajectories[at : at + size] for at in range(0, len(trajectories), size)]
 
 
 async def test_credit_that_follows_the_outcome_agrees_with_the_decisive_turn():
     """V is 0.5 before turn 0 and 0 or 1 after it, so turn 0 gets about +-0.5 and the others exactly 0."""
     seen: list[tuple[int, int]] = []
-    found = await audit(
-        await groups(), [estimator("rloo"), estimator("return_to_go")], manager(run="audit"),
-        sample=12, continuations=3, progress=lambda done, total: seen.append((done, total)),
-    )  # fmt: skip
-    assert found.trajectories == 12
-    assert found.turns == 36
-    assert found.continuations == 12 * 2 * 3 == seen[-1][0] == seen[-1][1]
-    assert found.diverged == 0
+    result = await audit(
+        await groups(),
+        [estimator("rloo"), estimator("return_to_go")],
+        manager(run="audit"),
+        sample=12,
+        continuations=3,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert result.trajectories == 12
+    assert result.turns == 36
+    assert result.continuations == 12 * 2 * 3 == seen[-1][0] == seen[-1][1]
+    assert result.diverged == 0
     for name in ("rloo", "return_to_go"):
-        agreed = found.agreements[name]
+        agreed = result.agreements[name]
         assert agreed.signed == 12  # the other turns are worth exactly nothing
         assert agreed.sign == 1.0
         assert agreed.rank > 0.3  # credit on all three turns where only one has any
-    assert found.facts["rloo"].zero_gradient == 0.0
+    assert result.facts["rloo"].zero_gradient == 0.0
 
 
 async def test_credit_that_was_recorded_is_compared_as_it_stands():
     """With its sign turned it disagrees everywhere; of a trajectory that nobody gave credit nothing can be said."""
-    played = await groups()
-    given = {t.id: -a for group in played for t, a in zip(group, estimator("rloo")(group_of(group)), strict=True)}
-    found = await audit(played, [], manager(run="audit"), sample=6, continuations=2, recorded={"turned": given})
-    assert found.agreements["turned"].sign == 0.0
+    batch = await groups()
+    given = {t.id: -a for group in batch for t, a in zip(group, estimator("rloo")(group_of(group)), strict=True)}
+    result = await audit(batch, [], manager(run="audit"), sample=6, continuations=2, recorded={"turned": given})
+    assert result.agreements["turned"].sign == 0.0
     with pytest.raises(EvaluationError, match="were recorded under 'turned'"):
-        await audit(played, [], manager(run="audit"), recorded={"turned": {}})
+        await audit(batch, [], manager(run="audit"), recorded={"turned": {}})
 
 
 class Restless(Counter):
@@ -89,7 +93,7 @@ class Restless(Counter):
         return f"{self.value}, the {Restless.count}th time"
 
 
-async def test_a_world_that_cannot_be_replayed_cannot_be_audited_and_the_error_says_so():
+async def test_an_environment_that_cannot_be_replayed_cannot_be_audited_and_the_error_says_so():
     with pytest.raises(EvaluationError, match="every replay differed"):
         await audit(await groups(Restless), [estimator("rloo")], manager(Restless, "audit"), sample=2, continuations=2)
 

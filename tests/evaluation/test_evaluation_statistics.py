@@ -114,12 +114,12 @@ def test_pairing_sees_a_small_gain_that_two_separate_intervals_hide():
 
 def test_a_change_that_is_noise_does_not_come_out_significant():
     rng = np.random.default_rng(5)
-    found = 0
+    alarms = 0
     for trial in range(200):
         before = [[float(x)] for x in rng.random(80) < 0.5]
         after = [[float(x)] for x in rng.random(80) < 0.5]
-        found += paired(before, after, resamples=400, seed=trial).significant
-    assert found <= 20  # 5 % of 200 is 10
+        alarms += paired(before, after, resamples=400, seed=trial).significant
+    assert alarms <= 20  # 5 % of 200 is 10
 
 
 def test_an_agent_compared_with_itself_gains_nothing():

@@ -31,7 +31,7 @@ samples = [(s.id, s.epoch, len(s.messages), s.scores and next(iter(s.scores.valu
 mean = log.results.scores[0].metrics["mean"].value
 print(json.dumps({"status": log.status, "mean": mean, "samples": samples}))
 """
-SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
+ENVIRONMENT_VARIABLES = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 @pytest.fixture(scope="module")
@@ -40,22 +40,22 @@ def run(tmp_path_factory) -> Path:
 
 
 def agentgym(*words):
-    return CliRunner().invoke(app, [str(word) for word in words], env=SETTING)
+    return CliRunner().invoke(app, [str(word) for word in words], env=ENVIRONMENT_VARIABLES)
 
 
-def played(run: Path) -> tuple[Evaluation, list]:
+def record_and_episodes(run: Path) -> tuple[Evaluation, list]:
     after = Evaluation.load(run / "evaluation" / "after.json")
     ledger = Ledger(run / "ledger.sqlite")
-    found = [ledger.load(f"{after.run}/{row.task}#{i}") for row in after.rows for i in range(2)]
+    episodes = [ledger.load(f"{after.run}/{row.task}#{i}") for row in after.rows for i in range(2)]
     ledger.close()
-    return after, found
+    return after, episodes
 
 
 def test_an_evaluation_is_a_log_of_inspect(run, tmp_path):
     done = agentgym("export", run, "--format", "inspect", "--label", "after", "--out", tmp_path / "after.json")
     assert done.exit_code == 0, done.output
     log = json.loads((tmp_path / "after.json").read_text())
-    after, trajectories = played(run)
+    after, trajectories = record_and_episodes(run)
     assert list(log) == ["version", "status", "eval", "plan", "results", "stats", "samples"]
     assert log["results"]["scores"][0]["metrics"]["mean"]["value"] == pytest.approx(after.success().value)
     assert log["eval"]["config"]["epochs"] == 2
@@ -76,10 +76,10 @@ def test_inspect_reads_the_log(run, tmp_path):
         pytest.skip("AGENTGYM_INSPECT_PYTHON names no interpreter that has inspect_ai")
     file = tmp_path / "after.json"
     agentgym("export", run, "--format", "inspect", "--label", "after", "--out", file)
-    said = subprocess.run([python, "-c", READ, file], capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    after, trajectories = played(run)
-    read = json.loads(said.stdout.splitlines()[-1])
+    finished = subprocess.run([python, "-c", READ, file], capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert finished.returncode == 0, finished.stderr
+    after, trajectories = record_and_episodes(run)
+    read = json.loads(finished.stdout.splitlines()[-1])
     assert read["status"] == "success"
     assert read["mean"] == pytest.approx(after.success().value)
     assert [tuple(row) for row in read["samples"]] == [
@@ -88,16 +88,17 @@ def test_inspect_reads_the_log(run, tmp_path):
 
 
 def test_images_and_broken_calls_survive_in_both_formats(run):
-    after, trajectories = played(run)
-    one = next(t for t in trajectories if any(c.error for turn in t.turns for c in turn.calls))
-    one.opening = (*one.opening, Message("user", (TextPart("look"), ImagePart("QUJD"))))
-    sample = inspect_log(after, [one])["samples"][0]
+    after, trajectories = record_and_episodes(run)
+    trajectory = next(t for t in trajectories if any(c.error for turn in t.turns for c in turn.calls))
+    trajectory.opening = (*trajectory.opening, Message("user", (TextPart("look"), ImagePart("QUJD"))))
+    sample = inspect_log(after, [trajectory])["samples"][0]
     assert sample["input"][-1]["content"] == [
-        {"type": "text", "text": "look"}, {"type": "image", "image": "data:image/png;base64,QUJD"}
-    ]  # fmt: skip
+        {"type": "text", "text": "look"},
+        {"type": "image", "image": "data:image/png;base64,QUJD"},
+    ]
     assert any(call.get("parse_error") for m in sample["messages"] for call in m.get("tool_calls", ()))
-    row = row_of_episode(one, tokens=True)
-    assert row["messages"][len(one.opening) - 1]["images"] == ["data:image/png;base64,QUJD"]
+    row = row_of_episode(trajectory, tokens=True)
+    assert row["messages"][len(trajectory.opening) - 1]["images"] == ["data:image/png;base64,QUJD"]
     assert "truth" not in row
     assert len(row["token_ids"]) == len(row["loss_mask"]) == len(row["logprobs"])
 
@@ -112,7 +113,7 @@ def test_episodes_are_rows_that_datasets_reads(run, tmp_path):
 
     assert pyarrow.parquet.read_schema(file).metadata[b"canary"].decode() == canary_of("sql/store-v1")
     rows = Dataset.from_parquet(str(file), cache_dir=str(tmp_path / "cache"))
-    after, trajectories = played(run)
+    after, trajectories = record_and_episodes(run)
     assert rows.num_rows == 240
     for row, trajectory in zip(rows, trajectories, strict=True):
         assert row["id"] == trajectory.id
@@ -125,7 +126,7 @@ def test_episodes_are_rows_that_datasets_reads(run, tmp_path):
 
 
 def test_what_cannot_be_exported_is_said(run, tmp_path):
-    for words, told in [
+    for words, message in [
         ((run, "--format", "inspect", "--out", tmp_path / "x"), "which evaluation?"),
         ((run, "--label", "never", "--out", tmp_path / "x"), "Cannot read the evaluation"),
         ((run, "--list", "nothing", "--out", tmp_path / "x"), "no episode to export"),
@@ -133,5 +134,5 @@ def test_what_cannot_be_exported_is_said(run, tmp_path):
     ]:
         done = agentgym("export", *words)
         assert done.exit_code == 2
-        assert told in done.stderr, done.stderr
+        assert message in done.stderr, done.stderr
     assert not list(tmp_path.glob("*.partial"))

@@ -17,9 +17,9 @@ from agentgym.trajectory import Trajectory, Turn
 DOCUMENT = Path(__file__).parents[2] / "docs" / "evaluate.md"
 
 
-def turn(index: int, name: str = "", arguments=None, result: str = "", said: str = "", status=ResultStatus.OK) -> Turn:
+def turn(index: int, name: str = "", arguments=None, result: str = "", words: str = "", status=ResultStatus.OK) -> Turn:
     calls = (Call(name, arguments or {}),) if name else ()
-    return Turn(index, Message("assistant", said, calls), calls, tuple(Result(result, status) for _ in calls))
+    return Turn(index, Message("assistant", words, calls), calls, tuple(Result(result, status) for _ in calls))
 
 
 def ended(*turns: Turn, stop: StopReason = StopReason.ANSWERED) -> Trajectory:
@@ -33,8 +33,8 @@ def test_a_call_that_brings_nothing_new_is_repeated_and_one_that_does_is_not():
 
 
 def test_the_order_of_arguments_makes_no_other_call():
-    one, two = turn(0, "look", {"a": 1, "b": 2}, "x"), turn(1, "look", {"b": 2, "a": 1}, "x")
-    assert turn_failures([one, two]) == [[], ["repeated"]]
+    first, second = turn(0, "look", {"a": 1, "b": 2}, "x"), turn(1, "look", {"b": 2, "a": 1}, "x")
+    assert turn_failures([first, second]) == [[], ["repeated"]]
 
 
 def test_a_call_that_never_ran_is_told_by_its_own_kind_alone():
@@ -45,25 +45,25 @@ def test_a_call_that_never_ran_is_told_by_its_own_kind_alone():
 
 
 @pytest.mark.parametrize(
-    "said", ["I'm sorry, but I can't help with that.", "I cannot do this.", "As an AI, I have no access.", "I won't."]
+    "words", ["I'm sorry, but I can't help with that.", "I cannot do this.", "As an AI, I have no access.", "I won't."]
 )
-def test_declining_is_a_kind_of_its_own(said):
-    assert failures_of(ended(turn(0, said=said))) == {"refused": 1}
+def test_declining_is_a_kind_of_its_own(words):
+    assert failures_of(ended(turn(0, words=words))) == {"refused": 1}
 
 
-@pytest.mark.parametrize("said", ["The answer is 4.", "It can't be 5, so 4.", "He said sorry: 4", "I can tell: 4."])
-def test_an_answer_is_not_taken_for_declining(said):
-    assert failures_of(ended(turn(0, said=said))) == {"wrong_answer": 1}
+@pytest.mark.parametrize("words", ["The answer is 4.", "It can't be 5, so 4.", "He said sorry: 4", "I can tell: 4."])
+def test_an_answer_is_not_taken_for_declining(words):
+    assert failures_of(ended(turn(0, words=words))) == {"wrong_answer": 1}
 
 
 def test_a_budget_that_ends_an_episode_is_no_refusal():
-    assert failures_of(ended(turn(0, said="I'm sorry"), stop=StopReason.MAX_TURNS)) == {"no_answer": 1}
+    assert failures_of(ended(turn(0, words="I'm sorry"), stop=StopReason.MAX_TURNS)) == {"no_answer": 1}
 
 
 def test_an_unsolved_end_is_told_and_one_that_nobody_judged_is_not():
-    assert failures_of(replace(ended(turn(0, said="4")), outcome={"success": 0.5})) == {"wrong_answer": 1}
-    assert failures_of(replace(ended(turn(0, said="4")), outcome={"fluency": 0.5})) == {}
-    assert failures_of(replace(ended(turn(0, said="4")), outcome={"success": 1.0})) == {}
+    assert failures_of(replace(ended(turn(0, words="4")), outcome={"success": 0.5})) == {"wrong_answer": 1}
+    assert failures_of(replace(ended(turn(0, words="4")), outcome={"fluency": 0.5})) == {}
+    assert failures_of(replace(ended(turn(0, words="4")), outcome={"success": 1.0})) == {}
 
 
 def test_a_broken_machine_is_the_only_failure_of_its_episode_and_a_running_one_has_no_end_yet():

@@ -33,8 +33,8 @@ def test_the_last_credit_of_a_trajectory_is_found_whichever_way_the_file_is_read
     file = tmp_path / "credit.jsonl"
     text = line("a/b#1", 1, [0.5]) + line('quote"d/é#0', 2, [1, -1]) + line("a/b#10", 3, [9]) + line("a/b#1", 4, [0.25])
     file.write_text(text + '{"trajectory": "a/b#1", "step": 5, "adv')  # a kill in the middle of a line
-    asked = ["a/b#1", 'quote"d/é#0', "nobody", *(f"other#{i}" for i in range(more))]
-    assert read_credit(file, asked) == {"a/b#1": LoggedCredit((0.25,), 4), 'quote"d/é#0': LoggedCredit((1.0, -1.0), 2)}
+    names = ["a/b#1", 'quote"d/é#0', "nobody", *(f"other#{i}" for i in range(more))]
+    assert read_credit(file, names) == {"a/b#1": LoggedCredit((0.25,), 4), 'quote"d/é#0': LoggedCredit((1.0, -1.0), 2)}
 
 
 def test_lines_that_are_no_credit_are_passed_over(tmp_path):
@@ -55,10 +55,13 @@ def vocabulary(tmp_path, data):
 def test_pieces_of_a_byte_level_vocabulary_are_its_bytes(tmp_path):
     """In GPT-2's alphabet a space is Ġ, a line break Ċ, and é the two letters Ã and ©."""
     vocab = {"Ġthe": 0, "Ċ": 1, "Ã©": 2, "Ã": 3}
-    data = {"model": {"type": "BPE", "vocab": vocab}, "decoder": {"type": "ByteLevel"}, "added_tokens": [
-        {"id": 4, "content": "<|im_end|>"}]}  # fmt: skip
-    found = vocabulary(tmp_path, data).of([0, 1, 2, 3, 4, 5])
-    assert found == {0: " the", 1: "\n", 2: "é", 3: "\\xc3", 4: "<|im_end|>"}
+    data = {
+        "model": {"type": "BPE", "vocab": vocab},
+        "decoder": {"type": "ByteLevel"},
+        "added_tokens": [{"id": 4, "content": "<|im_end|>"}],
+    }
+    pieces = vocabulary(tmp_path, data).of([0, 1, 2, 3, 4, 5])
+    assert pieces == {0: " the", 1: "\n", 2: "é", 3: "\\xc3", 4: "<|im_end|>"}
 
 
 def test_pieces_of_other_vocabularies_are_read_as_they_are_written(tmp_path):
@@ -85,23 +88,32 @@ def test_the_newest_tokenizer_of_a_run_is_taken_and_else_that_of_the_policy_it_b
     assert tokenizer_file(tmp_path, str(tmp_path / "began")).parent.name == "final"
 
 
-def made(**changes) -> Trajectory:
+def example_trajectory(**changes) -> Trajectory:
     picture = ImagePart("aGk=", "image/png")
     drawing = ImagePart("PHN2Zy8+", "image/svg+xml")
     call = Call("look", {"deep\x1b": [{"n": 2**60, "x": float("inf")}]})
     turn = Turn(
-        0, Message("assistant", "hm \u202e", (call,)), (call,), (Result((TextPart("see"), picture, drawing)),),
-        token_ids=[5, 6], logprobs=[-0.5, float("-inf")], observation_ids=[7], rewards={"ok": 1.0},
-    )  # fmt: skip
+        0,
+        Message("assistant", "hm \u202e", (call,)),
+        (call,),
+        (Result((TextPart("see"), picture, drawing)),),
+        token_ids=[5, 6],
+        logprobs=[-0.5, float("-inf")],
+        observation_ids=[7],
+        rewards={"ok": 1.0},
+    )
     fields = {
-        "prompt_ids": [1, 2], "turns": [turn], "outcome": {"success": 1.0}, "stop_reason": StopReason.ANSWERED,
+        "prompt_ids": [1, 2],
+        "turns": [turn],
+        "outcome": {"success": 1.0},
+        "stop_reason": StopReason.ANSWERED,
         **changes,
-    }  # fmt: skip
+    }
     return Trajectory("run/t#0", Task("t", "e/e-v1", "ask"), **fields)
 
 
 def test_an_episode_as_data_is_json_a_browser_reads_with_nothing_hidden_in_it():
-    data = episode_data(made(), LoggedCredit((0.5,), 3))
+    data = episode_data(example_trajectory(), LoggedCredit((0.5,), 3))
     text = json.dumps(data, allow_nan=False)
     assert "\\u202e" not in text
     assert "\\u001b" not in text
@@ -116,9 +128,9 @@ def test_an_episode_as_data_is_json_a_browser_reads_with_nothing_hidden_in_it():
 
 
 def test_an_image_is_found_at_its_place_and_only_if_pages_show_its_kind():
-    trajectory = made()
+    trajectory = example_trajectory()
     assert image_at(trajectory, (2, 0, 0, 1)) == ("image/png", b"hi")
-    for place in (
+    for position in (
         (2, 0, 0, 2),
         (2, 0, 0, 0),
         (2, 0, 0),
@@ -130,11 +142,11 @@ def test_an_image_is_found_at_its_place_and_only_if_pages_show_its_kind():
         (-2, 0, 0, 1),
         (3, 0, 0, 0),
     ):
-        assert image_at(trajectory, place) is None
+        assert image_at(trajectory, position) is None
 
 
 def test_every_token_is_in_one_span_and_only_the_agents_own_have_log_probabilities():
-    trajectory = made()
+    trajectory = example_trajectory()
     spans = token_data(trajectory)
     assert [i for span in spans for i in span["ids"]] == trajectory.arrays().ids.tolist()
     assert [(span["kind"], span["turn"]) for span in spans] == [("prompt", -1), ("turn", 0), ("observation", 0)]
@@ -155,25 +167,27 @@ def test_no_data_ends_the_element_it_is_embedded_in(data):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "alarms"),
     [
         ('{"alarms": [{"step": 7, "reason": "entropy fell\\u202e"}]}', ["Step 7: entropy fell⟨U+202E⟩"]),
-        ('{"alarms": [{"st', []), ("[]", []), ('{"alarms": [{"step": "x"}]}', []),
+        ('{"alarms": [{"st', []),
+        ("[]", []),
+        ('{"alarms": [{"step": "x"}]}', []),
     ],
-)  # fmt: skip
-def test_what_the_guard_said_is_told_and_a_broken_file_tells_nothing(tmp_path, text, told):
+)
+def test_what_the_guard_said_is_told_and_a_broken_file_tells_nothing(tmp_path, text, alarms):
     (tmp_path / "guard.json").write_text(text)
-    assert run_data(read(tmp_path))["alarms"] == told
+    assert run_data(read(tmp_path))["alarms"] == alarms
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**6), st.floats(-1e6, 1e6)), max_size=300), st.integers(2, 50))
 def test_thinning_keeps_the_last_point_and_the_range(points, most):
-    found = thinned([list(p) for p in sorted(points)], most)
-    assert len(found) <= max(most, 1)
+    thin = thinned([list(p) for p in sorted(points)], most)
+    assert len(thin) <= max(most, 1)
     if points:
-        assert found[-1] == list(sorted(points)[-1])
+        assert thin[-1] == list(sorted(points)[-1])
         low, high = min(y for _, y in points), max(y for _, y in points)
-        assert all(low - 1e-6 <= y <= high + 1e-6 for _, y in found)
+        assert all(low - 1e-6 <= y <= high + 1e-6 for _, y in thin)
 
 
 def test_the_modules_can_be_put_together_into_one_script():
@@ -182,20 +196,26 @@ def test_the_modules_can_be_put_together_into_one_script():
     for name in MODULES:
         text = module(name)
         for statement in re.findall(r"^import .*", text, re.MULTILINE):
-            wanted = re.fullmatch(r'import \{ ([\w, ]+) \} from "\./(\w+\.js)";', statement)
-            assert wanted, f"{name}: {statement}"
-            for one in wanted[1].split(", "):
+            imported = re.fullmatch(r'import \{ ([\w, ]+) \} from "\./(\w+\.js)";', statement)
+            assert imported, f"{name}: {statement}"
+            for name_of_export in imported[1].split(", "):
                 assert re.search(
-                    rf"^export (?:async )?(?:function|const|class) {one}\b", module(wanted[2]), re.MULTILINE
+                    rf"^export (?:async )?(?:function|const|class) {name_of_export}\b",
+                    module(imported[2]),
+                    re.MULTILINE,
                 )
         assert not re.search(r"^export (?!(async )?function |const |class )|^export default", text, re.MULTILINE)
-        for one in re.findall(r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE):
-            assert owners.setdefault(one, name) == name, f"{one} stands in {owners[one]} and {name}"
-    whole = script()
-    assert "import " not in re.sub(r"//.*", "", whole).replace("import(", "")
-    assert "export " not in re.sub(r"//.*", "", whole)
-    assert "</script" not in whole
-    assert policy_hash(whole) in policy()
+        for name_of_export in re.findall(
+            r"^(?:export )?(?:async )?(?:function|const|let|class) (\w+)", text, re.MULTILINE
+        ):
+            assert owners.setdefault(name_of_export, name) == name, (
+                f"{name_of_export} stands in {owners[name_of_export]} and {name}"
+            )
+    joined = script()
+    assert "import " not in re.sub(r"//.*", "", joined).replace("import(", "")
+    assert "export " not in re.sub(r"//.*", "", joined)
+    assert "</script" not in joined
+    assert policy_hash(joined) in policy()
 
 
 def test_no_module_parses_markup_or_runs_text():
@@ -218,7 +238,7 @@ def test_a_server_gives_what_the_page_names_and_nothing_of_it_is_from_elsewhere(
     assert names == served().keys() - {"index.html"}
     assert served()["script.js"].decode() == script()
     for name, content in served().items():
-        found = set(re.findall(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+[^\s\"']*", content)) - {
+        addresses = set(re.findall(rb"(?:https?:)?//[a-z0-9.-]+\.[a-z]+[^\s\"']*", content)) - {
             b"http://www.w3.org/2000/svg"
         }
-        assert found == set(), name
+        assert addresses == set(), name

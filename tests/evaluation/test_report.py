@@ -124,15 +124,15 @@ def test_hostile_text_of_a_tool_is_data_that_cannot_end_its_element(folder, page
     assert "\x1b" not in raw
     assert "\u202e" not in raw
     episode = embedded_data(folder)["episodes"]["held-out-after/customer_phone-0000#0"]
-    [shown] = [
+    [excerpt] = [
         part["text"]
         for turn in episode["turns"]
         for result in turn["results"]
         for part in result["parts"]
         if "owned" in part["text"]
     ]
-    assert sample_run.ATTACK in shown  # the page only ever adds it as text
-    assert "U+202E" in shown
+    assert sample_run.ATTACK in excerpt  # the page only ever adds it as text
+    assert "U+202E" in excerpt
 
 
 def test_a_hostile_run_name_is_text_in_the_title_and_without_scripts(folder, tmp_path):
@@ -202,8 +202,8 @@ def test_several_episodes_of_a_task_add_pass_at_k_and_pass_hat_k(tmp_path):
         for name, hat in (("pass_at", False), ("pass_hat", True)):
             curve = evaluation.pass_curve(all_of_them=hat)
             assert list(curve) == [1, 2]  # one of some task's three failed with its infrastructure
-            shown = [(k, e["value"], e["low"], e["high"]) for k, e in rows[evaluation.label][name]]
-            assert shown == [(k, e.value, e.low, e.high) for k, e in curve.items()]
+            drawn = [(k, e["value"], e["low"], e["high"]) for k, e in rows[evaluation.label][name]]
+            assert drawn == [(k, e.value, e.low, e.high) for k, e in curve.items()]
 
 
 def test_the_last_line_of_a_step_that_was_run_twice_counts(tmp_path):
@@ -225,22 +225,22 @@ def test_evaluations_of_different_tasks_are_never_paired(folder, tmp_path):
 
 @given(st.text())
 def test_no_text_at_all_becomes_markup(value):
-    made = text(value)
-    assert "<" not in made
-    assert '"' not in made
-    assert not re.search(r"&(?!(amp|lt|gt|quot|#x27);)", made)
-    found = Page(el("p", value, title=value))
-    assert [name for name, _ in found.tags] == ["p"]
+    markup = text(value)
+    assert "<" not in markup
+    assert '"' not in markup
+    assert not re.search(r"&(?!(amp|lt|gt|quot|#x27);)", markup)
+    parsed = Page(el("p", value, title=value))
+    assert [name for name, _ in parsed.tags] == ["p"]
 
 
 @given(low=st.floats(-1e6, 1e6), span=st.floats(0, 1e6), count=st.integers(2, 9))
 def test_ticks_enclose_the_data_and_are_few_and_round(low, span, count):
-    found = ticks(low, low + span, count)
+    values = ticks(low, low + span, count)
     unseen = 1e-6 * max(1, abs(low), span)  # far less than a pixel
-    assert found[0] <= low + unseen
-    assert found[-1] >= low + span - unseen
-    assert 2 <= len(found) <= 2 * count + 3
-    assert found == sorted(found)
+    assert values[0] <= low + unseen
+    assert values[-1] >= low + span - unseen
+    assert 2 <= len(values) <= 2 * count + 3
+    assert values == sorted(values)
 
 
 def test_a_chart_of_one_point_of_nothing_and_of_not_a_number_is_drawn_or_left_out():
@@ -252,13 +252,13 @@ def test_a_chart_of_one_point_of_nothing_and_of_not_a_number_is_drawn_or_left_ou
 
 @given(low=st.floats(-1e5, 1e5), span=st.floats(1e-3, 1e6), count=st.integers(3, 9))
 def test_no_two_ticks_of_an_axis_read_the_same(low, span, count):
-    found = ticks(low, low + span, count)
-    assert len({tick_label(value, found[1] - found[0]) for value in found}) == len(found)
+    values = ticks(low, low + span, count)
+    assert len({tick_label(value, values[1] - values[0]) for value in values}) == len(values)
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "written"),
     [(1200, "1,200"), (0.0341, "0.0341"), (2.5e-6, "2.5e-6"), (0, "0")],
 )
-def test_numbers_are_shown_as_people_write_them(value, shown):
-    assert show(value) == shown
+def test_numbers_are_shown_as_people_write_them(value, written):
+    assert show(value) == written

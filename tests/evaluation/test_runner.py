@@ -1,4 +1,4 @@
-"""Evaluation end to end on a small world: what is counted, what is left out, what goes on after a kill."""
+"""Evaluation end to end in a small environment: what is counted, what is left out, what goes on after a kill."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ async def test_a_failed_episode_is_counted_and_is_no_zero():
 
 
 async def test_a_broken_off_evaluation_goes_on_and_plays_nothing_twice(tmp_path):
-    played: list[str] = []
+    played_ids: list[str] = []
 
     def recording(task):
-        played.append(task.id)
+        played_ids.append(task.id)
         return only_even(task)
 
     class StopError(Exception):
@@ -100,13 +100,13 @@ async def test_a_broken_off_evaluation_goes_on_and_plays_nothing_twice(tmp_path)
     with pytest.raises(StopError):
         await play(recording, ledger=ledger, concurrency=1, progress=stop_after_three)
     ledger.close()
-    before = list(played)
+    before = list(played_ids)
     ledger = Ledger(tmp_path / "ledger.sqlite")
-    kept = {name.rpartition("/")[2].partition("#")[0] for name in ledger.finished("evaluation/held_out")}
+    finished_ids = {name.rpartition("/")[2].partition("#")[0] for name in ledger.finished("evaluation/held_out")}
     got = await play(recording, ledger=ledger, concurrency=1)
     ledger.close()
-    assert len(kept) >= 3
-    assert not kept & set(played[len(before) :])
+    assert len(finished_ids) >= 3
+    assert not finished_ids & set(played_ids[len(before) :])
     untouched = await play(only_even)
     assert [row.success for row in got.rows] == [row.success for row in untouched.rows]
     assert got.manifest == untouched.manifest
@@ -129,15 +129,15 @@ async def test_gain_is_paired_by_task():
     assert (gain.better, gain.worse, gain.same) == (4, 0, 4)
     assert gain.p_value == pytest.approx(2 / 2**4)
     assert compare(before, after, tag="even").difference.value == 0.0
-    told = format_gains(before, after)
-    assert "50% -> 100%" in told
-    assert "gain +50 points" in told
+    summary = format_gains(before, after)
+    assert "50% -> 100%" in summary
+    assert "gain +50 points" in summary
 
 
 async def test_evaluations_of_other_tasks_are_not_compared():
-    small, whole = await play(perfect, limit=4, label="small"), await play(perfect, label="whole")
+    small, full = await play(perfect, limit=4, label="small"), await play(perfect, label="whole")
     with pytest.raises(EvaluationError, match="4 only in the second"):
-        compare(small, whole)
+        compare(small, full)
     changed = TaskSet(
         "acme/counts-v1", {"held_out": [*TASKS[:7], Task("count-7", "acme/counter-v1", "Seven!", truth=7)]}
     )
@@ -145,7 +145,7 @@ async def test_evaluations_of_other_tasks_are_not_compared():
         lambda _: counts_to(7), changed, "held_out", config=RolloutConfig(environment=Counter, reward=TargetReached())
     )
     with pytest.raises(EvaluationError, match="the task set changed in between"):
-        compare(whole, other)
+        compare(full, other)
 
 
 async def test_a_limit_takes_the_same_tasks_every_time_and_not_just_the_first():
@@ -193,9 +193,9 @@ def test_a_half_played_set_is_no_evaluation():
         t.turns, t.stop_reason = [Turn(0, Message("assistant", "x"))], StopReason.ANSWERED
         return t
 
-    played = [episode("a", 0), episode("a", 1), episode("b", 0)]
+    trajectories = [episode("a", 0), episode("a", 1), episode("b", 0)]
     with pytest.raises(EvaluationError, match="'b'"):
-        from_trajectories(played, label="x", task_set=SET, split="held_out", policy="p", config=RolloutConfig())
+        from_trajectories(trajectories, label="x", task_set=SET, split="held_out", policy="p", config=RolloutConfig())
     with pytest.raises(EvaluationError, match="no episode was played"):
         from_trajectories([], label="x", task_set=SET, split="held_out", policy="p", config=RolloutConfig())
 
@@ -221,9 +221,15 @@ def test_every_kind_of_mistake_is_counted_where_it_happened():
     ended = Trajectory("r/t#0", TASKS[0], turns=[*turns, spoke, empty], stop_reason=StopReason.MAX_TURNS)
     ended.outcome = {"success": 0.0}
     assert failures_of(ended) == {
-        "tool_error": 1, "malformed": 1, "unknown_tool": 1, "wrong_arguments": 1, "timeout": 1, "over_budget": 1,
-        "void": 2, "no_answer": 1,
-    }  # fmt: skip
+        "tool_error": 1,
+        "malformed": 1,
+        "unknown_tool": 1,
+        "wrong_arguments": 1,
+        "timeout": 1,
+        "over_budget": 1,
+        "void": 2,
+        "no_answer": 1,
+    }
     ended.stop_reason = StopReason.INFRA_ERROR
     assert failures_of(ended) == {"failed": 1}
 

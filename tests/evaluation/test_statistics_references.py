@@ -63,8 +63,10 @@ def test_holm_agrees_with_statsmodels(p):
 @given(verdicts=st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=80))
 def test_mcnemar_agrees_with_statsmodels(verdicts):
     before, after = (np.array(side, bool) for side in zip(*verdicts, strict=True))
-    table = [[int((before & after).sum()), int((before & ~after).sum())],
-             [int((~before & after).sum()), int((~before & ~after).sum())]]  # fmt: skip
+    table = [
+        [int((before & after).sum()), int((before & ~after).sum())],
+        [int((~before & after).sum()), int((~before & ~after).sum())],
+    ]
     assert mcnemar(before, after) == pytest.approx(reference_mcnemar(table, exact=True).pvalue, abs=1e-9)
 
 
@@ -73,9 +75,11 @@ def test_mcnemar_agrees_with_statsmodels(verdicts):
 def test_the_sign_flip_test_counts_every_pattern_as_scipys_permutation_test_does(data):
     delta = np.array(data) / 4
     got = sign_flip_test(delta)
-    sums = [abs(sum(s * d for s, d in zip(signs, data, strict=True)))
-            for signs in itertools.product((1, -1), repeat=len(data))]  # fmt: skip
-    assert got == pytest.approx(np.mean([one >= abs(sum(data)) for one in sums]))
+    sums = [
+        abs(sum(s * d for s, d in zip(signs, data, strict=True)))
+        for signs in itertools.product((1, -1), repeat=len(data))
+    ]
+    assert got == pytest.approx(np.mean([total >= abs(sum(data)) for total in sums]))
     if delta.any():
         want = stats.permutation_test((delta,), np.sum, permutation_type="samples", n_resamples=np.inf).pvalue
         assert got == pytest.approx(min(1.0, want), abs=1e-9)
@@ -121,8 +125,8 @@ def test_the_interquartile_mean_is_that_of_rliable(runs, tasks, seed):
 @given(n=st.integers(1, 6), m=st.integers(1, 6), seed=st.integers(0, 99))
 def test_the_probability_of_improvement_is_that_of_rliable(n, m, seed):
     rng = np.random.default_rng(seed)
-    one, other = rng.integers(0, 4, (n, 3)) / 4, rng.integers(0, 4, (m, 3)) / 4
-    assert probability_of_improvement(one, other) == pytest.approx(rliable.probability_of_improvement(one, other))
+    ours, theirs = rng.integers(0, 4, (n, 3)) / 4, rng.integers(0, 4, (m, 3)) / 4
+    assert probability_of_improvement(ours, theirs) == pytest.approx(rliable.probability_of_improvement(ours, theirs))
 
 
 def test_the_performance_profile_by_hand():
@@ -168,15 +172,15 @@ def test_a_tighter_budget_counts_only_what_kept_to_it():
 def test_adastop_decides_a_clear_pair_early_and_asks_for_seeds_where_it_is_not_clear():
     ours, theirs = [-1.0, -0.5, 0.0, 0.2, 0.6, 1.0], [-0.9, -0.6, 0.1, 0.3, 0.5, 0.9]
     scores = {"old": [ours], "new": [[4 + score for score in ours]], "same": [theirs]}
-    found = {(d.first, d.second): d for d in adastop(scores, interims=4)}
-    assert found["old", "new"].verdict == "worse"
-    assert found["new", "same"].verdict == "better"
-    assert found["old", "new"].interim == found["new", "same"].interim == 1
-    assert found["old", "same"].verdict == "more seeds"
+    decisions = {(d.first, d.second): d for d in adastop(scores, interims=4)}
+    assert decisions["old", "new"].verdict == "worse"
+    assert decisions["new", "same"].verdict == "better"
+    assert decisions["old", "new"].interim == decisions["new", "same"].interim == 1
+    assert decisions["old", "same"].verdict == "more seeds"
     scores |= {"old": [ours, theirs, ours, theirs], "same": [theirs, ours, theirs, ours]}
-    found = {(d.first, d.second): d for d in adastop(scores, interims=4)}  # `new` need not go on
-    assert found["old", "same"].verdict == "equal"
-    assert found["old", "new"].verdict == "worse"
+    decisions = {(d.first, d.second): d for d in adastop(scores, interims=4)}  # `new` need not go on
+    assert decisions["old", "same"].verdict == "equal"
+    assert decisions["old", "new"].verdict == "worse"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics.power import spread_of, tasks_needed
 from agentgym.evaluation.tournament import over_seeds, tournament
 
-SETTING = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
+ENVIRONMENT_VARIABLES = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 
 
 def evaluation(
@@ -29,57 +29,72 @@ def evaluation(
         rng = np.random.default_rng([seed, i])
         hard = np.random.default_rng(i).random()
         won = [float(rng.random() < min(1.0, rate * 2 * hard)) for _ in range(samples)]
-        rows.append(TaskOutcome(
-            f"t{i}", ["odd" if i % 2 else "even"], won, [1 + i % 6] * samples, ["answered"] * samples, [2] * samples,
-            [2] * samples, won, [0] * samples, [0.1] * samples, [{}] * samples, [{"cpu_s": 0.1}] * samples,
-            [{"success": w, "process": float(w and s == 0)} for s, w in enumerate(won)], f"hash{i}",
-        ))  # fmt: skip
+        rows.append(
+            TaskOutcome(
+                f"t{i}",
+                ["odd" if i % 2 else "even"],
+                won,
+                [1 + i % 6] * samples,
+                ["answered"] * samples,
+                [2] * samples,
+                [2] * samples,
+                won,
+                [0] * samples,
+                [0.1] * samples,
+                [{}] * samples,
+                [{"cpu_s": 0.1}] * samples,
+                [{"success": w, "process": float(w and s == 0)} for s, w in enumerate(won)],
+                f"hash{i}",
+            )
+        )
     return Evaluation(label, "acme/x-v1", "held_out", "f", label, samples, seed, rows, manifest=f"{start}-{tasks}")
 
 
 def agentgym(*words):
-    return CliRunner().invoke(app, [str(word) for word in words], env=SETTING)
+    return CliRunner().invoke(app, [str(word) for word in words], env=ENVIRONMENT_VARIABLES)
 
 
 def test_every_pair_is_compared_and_corrected_for_how_many_there_are():
     arms = {
         name: evaluation(name, rate, seed=i) for i, (name, rate) in enumerate({"a": 0.3, "b": 0.32, "c": 0.7}.items())
     }
-    found = tournament(arms, turns=[2, 6])
-    by_pair = {(p["first"], p["second"]): p for p in found["pairs"]}
+    result = tournament(arms, turns=[2, 6])
+    by_pair = {(p["first"], p["second"]): p for p in result["pairs"]}
     assert set(by_pair) == {("a", "b"), ("a", "c"), ("b", "c")}
     assert by_pair["a", "c"]["significant"]
     assert by_pair["b", "c"]["significant"]
     assert not by_pair["a", "b"]["significant"]
-    assert all(p["p_holm"] >= p["p"] for p in found["pairs"])
-    assert min(p["p_holm"] for p in found["pairs"]) == pytest.approx(3 * min(p["p"] for p in found["pairs"]))
-    arm = found["arms"]["c"]
+    assert all(p["p_holm"] >= p["p"] for p in result["pairs"])
+    assert min(p["p_holm"] for p in result["pairs"]) == pytest.approx(3 * min(p["p"] for p in result["pairs"]))
+    arm = result["arms"]["c"]
     assert arm["pass_at"]["1"]["value"] == arm["success"]["value"] < arm["pass_at"]["2"]["value"]
     assert arm["within_turns"]["2"]["value"] < arm["within_turns"]["6"]["value"] == arm["success"]["value"]
-    json.dumps(found, allow_nan=False)
+    json.dumps(result, allow_nan=False)
 
 
 def test_a_second_verdict_has_to_hold_as_well():
-    one = evaluation("a", 0.6)
-    assert one.success(also="process").value == pytest.approx(sum(r.success[0] for r in one.rows) / len(one.rows) / 2)
-    assert one.pass_curve(also="process")[2].value == pytest.approx(np.mean([r.success[0] for r in one.rows]))
-    assert compare(one, one, also="process").difference.value == 0.0
+    measured = evaluation("a", 0.6)
+    assert measured.success(also="process").value == pytest.approx(
+        sum(r.success[0] for r in measured.rows) / len(measured.rows) / 2
+    )
+    assert measured.pass_curve(also="process")[2].value == pytest.approx(np.mean([r.success[0] for r in measured.rows]))
+    assert compare(measured, measured, also="process").difference.value == 0.0
     with pytest.raises(EvaluationError, match=r"without the component 'proces'.*agentgym episodes rescore"):
-        one.success(also="proces")
+        measured.success(also="proces")
 
 
 def test_only_common_tasks_are_compared_when_asked_and_a_changed_task_is_another():
-    one, other = evaluation("a", 0.5, start=0), evaluation("b", 0.5, start=40)
+    first, second = evaluation("a", 0.5, start=0), evaluation("b", 0.5, start=40)
     with pytest.raises(EvaluationError, match="40 tasks are only in the first"):
-        tournament({"a": one, "b": other})
-    other.rows[0].hash = "changed"
-    assert tournament({"a": one, "b": other}, common=True)["tasks"] == 39
-    other.rows = other.rows[40:]
+        tournament({"a": first, "b": second})
+    second.rows[0].hash = "changed"
+    assert tournament({"a": first, "b": second}, common=True)["tasks"] == 39
+    second.rows = second.rows[40:]
     with pytest.raises(EvaluationError, match="no task in common"):
-        on_common_tasks([one, other])
-    one.rows[0].hash = ""
+        on_common_tasks([first, second])
+    first.rows[0].hash = ""
     with pytest.raises(EvaluationError, match="older than that"):
-        on_common_tasks([one, other])
+        on_common_tasks([first, second])
 
 
 def test_success_within_a_budget_of_another_unit_is_refused():
@@ -89,15 +104,17 @@ def test_success_within_a_budget_of_another_unit_is_refused():
 
 
 def test_seeds_are_compared_by_iqm_probability_of_improvement_and_adastop():
-    arms = {name: [evaluation(name, rate, seed=10 * i + s) for s in range(6)]
-            for i, (name, rate) in enumerate((("weak", 0.3), ("strong", 0.6)))}  # fmt: skip
-    found = over_seeds(arms, interims=2, resamples=200)
-    [pair] = found["pairs"]
+    arms = {
+        name: [evaluation(name, rate, seed=10 * i + s) for s in range(6)]
+        for i, (name, rate) in enumerate((("weak", 0.3), ("strong", 0.6)))
+    }
+    result = over_seeds(arms, interims=2, resamples=200)
+    [pair] = result["pairs"]
     assert pair["probability"]["low"] > 0.5
-    weak, strong = found["arms"]["weak"], found["arms"]["strong"]
+    weak, strong = result["arms"]["weak"], result["arms"]["strong"]
     assert weak["iqm"]["high"] < strong["iqm"]["low"]
     assert weak["profile"][10] < strong["profile"][10]
-    assert found["adastop"][0]["verdict"] == "worse"
+    assert result["adastop"][0]["verdict"] == "worse"
     with pytest.raises(EvaluationError, match="whole interims"):
         over_seeds({"a": arms["weak"], "b": arms["strong"][:4]}, interims=2, resamples=10)
 
@@ -115,12 +132,21 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
     for name, rate, seed in (("a", 0.3, 1), ("b", 0.7, 2), ("c", 0.3, 3), ("d", 0.7, 4)):
         record = tmp_path / "run" / "evaluation" / f"{name}.json"
         record.parent.mkdir(parents=True, exist_ok=True)
-        made = evaluation(name, rate, seed=seed)
-        made.created = seed
-        record.write_text(json.dumps(made.to_json()))
+        evaluated = evaluation(name, rate, seed=seed)
+        evaluated.created = seed
+        record.write_text(json.dumps(evaluated.to_json()))
     run = tmp_path / "run"
-    done = agentgym("compare", f"{run}:a", f"new=<b>={run}:b".replace("=<b>", ""), "--turns", "2,6",
-                    "--json", tmp_path / "c.json", "--html", tmp_path / "c.html")  # fmt: skip
+    done = agentgym(
+        "compare",
+        f"{run}:a",
+        f"new=<b>={run}:b".replace("=<b>", ""),
+        "--turns",
+        "2,6",
+        "--json",
+        tmp_path / "c.json",
+        "--html",
+        tmp_path / "c.html",
+    )
     assert done.exit_code == 0, done.output
     assert "run:a -> new" in done.stdout
     assert "not chance" in done.stdout
@@ -133,7 +159,7 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
     assert "Chance that it improves" in seeds.stdout, seeds.output
     assert "<i>" not in (tmp_path / "s.html").read_text()
     assert agentgym("compare", run / "evaluation" / "a.json", run).stdout.count("run:d") >= 1  # the newest of the run
-    for words, told in [
+    for words, message in [
         (("compare", f"{run}:a"), "at least two evaluations"),
         (("compare", f"{run}:a", f"{run}:x"), "has no evaluation 'x'. It has a, b, c, d"),
         (("compare", f"{run}:a", f"{run}:b", "--turns", "two"), "whole numbers"),
@@ -142,7 +168,7 @@ def test_the_commands_compare_files_runs_and_seeds(tmp_path):
     ]:
         failed = agentgym(*words)
         assert failed.exit_code == 2
-        assert told in failed.stderr
+        assert message in failed.stderr
     power = agentgym("power", "--gain", 3, "--group-size", 4)
     assert f"{tasks_needed(0.03, samples=4):,} tasks" in power.stdout
     assert "spread" in agentgym("power", "--from", run / "evaluation" / "a.json").stdout

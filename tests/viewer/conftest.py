@@ -18,16 +18,16 @@ CHROMIUM = os.environ.get("AGENTGYM_CHROMIUM") or shutil.which("chromium") or sh
 def runs(tmp_path_factory):
     """A folder with one finished run in it, `watched`."""
     folder = tmp_path_factory.mktemp("runs")
-    made = threading.Thread(target=lambda: asyncio.run(watched_run.make(folder / "watched")))
-    made.start()  # where playwright's own loop may run in this thread
-    made.join()
+    recording = threading.Thread(target=lambda: asyncio.run(watched_run.make(folder / "watched")))
+    recording.start()  # where playwright's own loop may run in this thread
+    recording.join()
     return folder
 
 
 @pytest.fixture(scope="package")
 def address(runs):
-    with served([runs]) as found:
-        yield found
+    with served([runs]) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -47,5 +47,5 @@ def chromium():
 @pytest.fixture
 def page(chromium):
     """A page in a fresh context; an error in its scripts, or of its content policy, fails the test."""
-    with opened(chromium) as found:
-        yield found
+    with opened(chromium) as fresh_page:
+        yield fresh_page

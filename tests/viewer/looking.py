@@ -29,12 +29,12 @@ def served(paths):
 @contextmanager
 def opened(chromium, **options):
     context = chromium.new_context(viewport={"width": 1280, "height": 800}, **options)
-    found, troubles = context.new_page(), []
-    found.set_default_timeout(15_000)
-    found.on("pageerror", lambda error: troubles.append(str(error)))
-    found.on("console", lambda message: message.type == "error" and troubles.append(message.text))
+    page, troubles = context.new_page(), []
+    page.set_default_timeout(15_000)
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("console", lambda message: message.type == "error" and troubles.append(message.text))
     try:
-        yield found
+        yield page
     finally:
         context.close()
     assert troubles == []

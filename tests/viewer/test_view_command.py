@@ -20,9 +20,9 @@ def test_it_serves_until_it_is_interrupted(runs):
     command = [*START, str(runs), "--port", "0", "--no-open"]
     viewer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        told = viewer.stdout.readline()
-        address = re.search(r"http://127\.0\.0\.1:\d+/", told)[0]
-        assert told.startswith("1 run(s).")
+        line = viewer.stdout.readline()
+        address = re.search(r"http://127\.0\.0\.1:\d+/", line)[0]
+        assert line.startswith("1 run(s).")
         assert httpx.get(f"{address}api/runs", trust_env=False, timeout=60).json()[0]["key"] == "watched"
         viewer.send_signal(signal.SIGINT)
         rest = viewer.communicate(timeout=30)

@@ -99,13 +99,13 @@ def test_filters_narrow_the_list_and_stay_in_the_address(page, address):
 def test_credit_is_a_colour_and_a_number_beside_every_turn(page, address, runs):
     name = looked_at_the_billboard(runs)
     to_episode(page, address, name)
-    told = [
+    numbers = [
         float(words.removeprefix("credit ").replace("\u2212", "-"))
         for words in page.locator(".turns .credit").all_inner_texts()
     ]
     line = next(line for line in (runs / "watched" / "credit.jsonl").read_text().splitlines() if f'"{name}"' in line)
     given = [float(v) for v in re.search(r"\[(.*)\]", line)[1].split(",")]
-    assert told == pytest.approx(given, abs=0.006)
+    assert numbers == pytest.approx(given, abs=0.006)
     colour = "getComputedStyle(document.querySelectorAll('.turn-list .heat')[%d]).backgroundColor"
     largest = max(range(len(given)), key=lambda i: abs(given[i]))
     assert page.evaluate(colour % largest) != page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -158,11 +158,11 @@ def test_the_token_view_tells_the_mask_and_the_probability_of_each_token(page, a
     assert page.locator("section.span.prompt .stream").inner_text().startswith("<|prompt|>Count to")
     page.locator(".stream.own .token").first.hover()
     first = int(arrays.loss_mask.argmax())
-    told = page.locator(".token-view .readout").inner_text()
-    assert f"id {arrays.ids[first]}" in told
-    assert "in the loss" in told
-    shown = float(re.search(r"log-probability ([^,]+),", told)[1].replace("\u2212", "-").replace("\u2013", "0"))
-    assert shown == pytest.approx(arrays.logprobs[first], rel=0.01, abs=1e-3)
+    readout = page.locator(".token-view .readout").inner_text()
+    assert f"id {arrays.ids[first]}" in readout
+    assert "in the loss" in readout
+    logprob = float(re.search(r"log-probability ([^,]+),", readout)[1].replace("\u2212", "-").replace("\u2013", "0"))
+    assert logprob == pytest.approx(arrays.logprobs[first], rel=0.01, abs=1e-3)
     page.locator(".tokens").focus()
     page.keyboard.press("ArrowRight")
     assert f"id {arrays.ids[first + 1]}" in page.locator(".token-view .readout").inner_text()
@@ -214,25 +214,25 @@ def test_every_text_has_enough_contrast_and_every_control_a_name(chromium, addre
     """WCAG 2.2, 1.4.3: 4.5 to 1 for text; 4.1.2: a name for what can be operated."""
     name = looked_at_the_billboard(runs)
     with opened(chromium, color_scheme=scheme) as page:
-        for place in ("", "#/run/watched", EPISODES, "episode", "tokens", "compare"):
-            if place in ("episode", "tokens"):
+        for view in ("", "#/run/watched", EPISODES, "episode", "tokens", "compare"):
+            if view in ("episode", "tokens"):
                 to_episode(page, address, name)
-                if place == "tokens":
+                if view == "tokens":
                     page.keyboard.press("t")
                     page.wait_for_selector(".token")
-            elif place == "compare":
+            elif view == "compare":
                 other = name[:-1] + str((int(name[-1]) + 1) % 4)
                 page.goto(f"{address}/#/run/watched/compare?a={name.replace('#', '%23')}&b={other.replace('#', '%23')}")
                 page.wait_for_selector(".pair")
             else:
-                page.goto(f"{address}/{place}")
+                page.goto(f"{address}/{view}")
                 page.wait_for_selector("table, .chart")
-            found = page.evaluate(CONTRAST)
-            assert found["faint"] == [], (place, scheme)
-            assert found["nameless"] == [], (place, scheme)
-            assert found["texts"] > 10
+            faults = page.evaluate(CONTRAST)
+            assert faults["faint"] == [], (view, scheme)
+            assert faults["nameless"] == [], (view, scheme)
+            assert faults["texts"] > 10
             assert page.locator("main").count() == 1
-            assert page.locator("h1").count() >= (0 if place == EPISODES else 1)
+            assert page.locator("h1").count() >= (0 if view == EPISODES else 1)
 
 
 def test_a_run_is_watched_while_another_process_writes_it(page, tmp_path):
@@ -279,8 +279,8 @@ def test_the_report_alone_holds_the_same_and_runs_nothing_but_its_own_script(pag
     page.wait_for_selector("tr.active")
     until(page, "document.querySelector('.told')?.innerText.startsWith('96 of 96')")
     with contextlib.closing(LedgerReader(runs / "watched" / "ledger.sqlite")) as reader:
-        wanted = [reader.count(chosen) for chosen in ({"failure": "repeated"}, {"failure": "repeated", "tag": "odd"})]
-    for label, choice, count in zip(("What went wrong", "Tag of the task"), ("repeated", "odd"), wanted, strict=True):
+        counts = [reader.count(chosen) for chosen in ({"failure": "repeated"}, {"failure": "repeated", "tag": "odd"})]
+    for label, choice, count in zip(("What went wrong", "Tag of the task"), ("repeated", "odd"), counts, strict=True):
         page.get_by_label(label).select_option(choice)
         until(page, f"document.querySelector('.told')?.innerText.startsWith('{count} of 96')")
     name = looked_at_the_billboard(runs)

@@ -18,8 +18,8 @@ from agentgym.viewer.shelf import find_runs, named_runs
 
 @pytest.fixture(scope="module")
 def client(address):
-    with httpx.Client(base_url=address, trust_env=False) as found:
-        yield found
+    with httpx.Client(base_url=address, trust_env=False) as connection:
+        yield connection
 
 
 def some_episode(client, **query):
@@ -136,15 +136,15 @@ def test_filters_and_orders_agree_with_the_records(client):
 def test_an_image_is_served_as_what_it_is_and_nothing_else_by_that_way(client):
     for row in client.get("/api/runs/watched/episodes", params={"limit": 500}).json()["rows"]:
         episode = client.get("/api/runs/watched/episode", params={"id": row["id"]}).json()
-        found = [p["image"] for turn in episode["turns"] for r in turn["results"] for p in r["parts"] if "image" in p]
-        if found:
+        images = [p["image"] for turn in episode["turns"] for r in turn["results"] for p in r["parts"] if "image" in p]
+        if images:
             break
-    image = client.get(found[0])
+    image = client.get(images[0])
     assert image.headers["content-type"] == "image/png"
     assert image.content == watched_run.png(24, 16)
-    address = found[0].partition("&at=")[0]
-    for place in ("0.0.0", "2.99.0.1", "2.0.0.99", "9.9", "", "-1", "1e3", "x", "2"):
-        assert client.get(f"{address}&at={place}").status_code == 404
+    address = images[0].partition("&at=")[0]
+    for position in ("0.0.0", "2.99.0.1", "2.0.0.99", "9.9", "", "-1", "1e3", "x", "2"):
+        assert client.get(f"{address}&at={position}").status_code == 404
 
 
 def test_a_run_that_cannot_be_read_is_listed_with_the_reason_and_hides_no_other(runs, tmp_path):
@@ -162,8 +162,8 @@ def test_runs_are_found_below_the_paths_and_get_names_that_addresses_can_carry(t
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "recipe.toml").touch()
     (tmp_path / "a" / "loop").symlink_to(tmp_path / "a")
-    found = find_runs([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "one"])
-    assert {key: path.relative_to(tmp_path).as_posix() for key, path in found.items()} == {
+    runs = find_runs([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "one"])
+    assert {key: path.relative_to(tmp_path).as_posix() for key, path in runs.items()} == {
         "one": "a/one",
         "two-words--x": "a/two words/x",
         "one~2": "b/one",
@@ -194,8 +194,10 @@ def test_answers_about_a_run_say_which_version_of_its_files_they_are_of(client, 
     some = some_episode(client)
 
     def versions():
-        asked = {"": {}, "/pulse": {}, "/episodes": {}, "/episode": {"id": some}}
-        return {client.get(f"/api/runs/watched{what}", params=query).json()["version"] for what, query in asked.items()}
+        queries = {"": {}, "/pulse": {}, "/episodes": {}, "/episode": {"id": some}}
+        return {
+            client.get(f"/api/runs/watched{what}", params=query).json()["version"] for what, query in queries.items()
+        }
 
     before = versions()
     assert len(before) == 1

@@ -1,4 +1,4 @@
-"""Makes a real run: a clumsy player in a small world, judged, credited and evaluated as a training run is.
+"""Makes a real run: a clumsy player in a small environment, judged, credited and evaluated as a training run is.
 
 python tests/viewer/watched_run.py FOLDER    waits for a line on standard input before each further step
 """
@@ -62,12 +62,12 @@ class Player(Policy):
         self._skill, self._rng = skill, rng
 
     async def generate(self, request):
-        message = self._said(request.messages)
+        message = self._message(request.messages)
         ids = self.renderer.encode(message)
         logprobs = [-self._rng.expovariate(3.0) for _ in ids]
         return Reply(message, ids, logprobs, policy_version=self.version)
 
-    def _said(self, messages) -> Message:
+    def _message(self, messages) -> Message:
         target = int(re.search(r"Count to (\d+)", messages[-1].text if len(messages) < 2 else messages[0].text)[1])
         value = max((int(m.text) for m in messages if m.role == "tool" and m.text.isdigit()), default=0)
         if self._rng.random() < self._skill:
@@ -125,14 +125,14 @@ async def make(path: Path, *, steps: int = 5, seed: int = 3, wait=None) -> RunFo
             player = Player(0.55 + 0.08 * step, rng)
             player.version = step
             manager = EpisodeManager(player, config, ledger=ledger, label=f"train-{step:06d}")
-            played = sorted(await manager.collect(list(tasks["train"]), 4), key=lambda t: (t.task.id, t.sample))
-            groups = [Group.from_trajectories(played[at : at + 4]) for at in range(0, len(played), 4)]
+            trajectories = sorted(await manager.collect(list(tasks["train"]), 4), key=lambda t: (t.task.id, t.sample))
+            groups = [Group.from_trajectories(trajectories[at : at + 4]) for at in range(0, len(trajectories), 4)]
             with (path / "credit.jsonl").open("a", encoding="utf-8") as file:
-                credit = [one for group in groups for one in estimator("return_to_go")(group)]
-                for trajectory, advantages in zip(played, credit, strict=True):
+                credit = [values for group in groups for values in estimator("return_to_go")(group)]
+                for trajectory, advantages in zip(trajectories, credit, strict=True):
                     row = {"trajectory": trajectory.id, "step": step, "advantages": advantages.tolist()}
                     file.write(json.dumps(row) + "\n")
-            success = sum(t.success or 0 for t in played) / len(played)
+            success = sum(t.success or 0 for t in trajectories) / len(trajectories)
             folder.log(step + 1, "train", success=success, reward=success + 0.1, turns=4.0, entropy=1.0 / (1 + step))
             folder.log(step + 1, "validation", success=success, failed=0)
         await measured(folder, ledger, tasks, "after", Player(0.95, rng), config)
@@ -175,9 +175,9 @@ def png(width: int, height: int) -> bytes:
 
 if __name__ == "__main__":
 
-    def told(step: int) -> None:
+    def wait_for_line(step: int) -> None:
         print(step, flush=True)
         if not sys.stdin.readline():
             raise SystemExit("nobody waits any more")
 
-    asyncio.run(make(Path(sys.argv[1]), steps=3, wait=told))
+    asyncio.run(make(Path(sys.argv[1]), steps=3, wait=wait_for_line))

@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from agentgym.errors import SandboxUnavailable
+from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Sandbox
 from agentgym.sandbox.pool.fair_queue import FairQueue
 from agentgym.sandbox.pool.headroom import Headroom, measure_headroom
 from agentgym.sandbox.pool.lease import Lease
 
+_HEALTH_S = 5.0  # a ready sandbox that does not answer in this time is not handed out
 _POLL_S = 0.25  # how often waiting callers check for room
 _HEADROOM_S = 0.05  # how long a measurement is used
 
@@ -35,6 +36,17 @@ class Slot:
     loop: Loop | None = None
     lease: Lease | None = None
     timer: asyncio.TimerHandle | None = None
+
+    async def answers(self) -> bool:
+        """Whether its sandbox is alive and serves requests."""
+        assert self.sandbox is not None
+        self.loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_HEALTH_S):
+                await self.sandbox.usage()
+        except (SandboxError, TimeoutError):
+            return False
+        return True
 
 
 @dataclass(eq=False)

@@ -28,8 +28,6 @@ from agentgym.sandbox.pool.stats import PoolStats, WaitTimes
 from agentgym.sandbox.pool.tenant import TenantView
 from agentgym.sandbox.pool.warm_set import WarmSet
 
-_HEALTH_S = 5.0  # a ready sandbox that does not answer in this time is not handed out
-
 
 class Pool:
     """Hands out sandboxes of another backend, which it owns and closes with itself.
@@ -44,9 +42,15 @@ class Pool:
     """
 
     def __init__(
-        self, backend: Backend, *, ready: int = 8, max_alive: int | None = None, lease_s: float = 3600.0,
-        wait_s: float = 120.0, idle_s: float = 60.0,
-    ) -> None:  # fmt: skip
+        self,
+        backend: Backend,
+        *,
+        ready: int = 8,
+        max_alive: int | None = None,
+        lease_s: float = 3600.0,
+        wait_s: float = 120.0,
+        idle_s: float = 60.0,
+    ) -> None:
         """Raises: ValueError for a number that makes no sense."""
         for name, value, least in (("ready", ready, 0), ("max_alive", 1 if max_alive is None else max_alive, 1)):
             if value < least:
@@ -65,9 +69,8 @@ class Pool:
         self._admission = Admission(self._lock, self._max_alive, self._wait_s, self._free_a_slot)
         self._warm_sets: dict[Hashable, WarmSet] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._creating: dict[
-            asyncio.Event, Loop
-        ] = {}  # set when the requested sandbox has been created or its creation has failed
+        # Each event is set when the sandbox that a caller waits for has been created, or its creation has failed.
+        self._creating: dict[asyncio.Event, Loop] = {}
         self._close_count = 0
         self._shrinking: weakref.WeakSet[Loop] = weakref.WeakSet()
         self._counts = dict.fromkeys(("created", "hits", "misses", "died", "expired", "evicted"), 0)
@@ -109,7 +112,7 @@ class Pool:
         await self._restart_after_fork()
         with self._lock:
             warm_set = self._warm_set_of(spec, snapshot)
-            warm_set.asked_at, warm_set.target = time.monotonic(), max(warm_set.target, count)
+            warm_set.requested_at, warm_set.target = time.monotonic(), max(warm_set.target, count)
             missing = count - len(warm_set.ready) - warm_set.pending
         failures = await asyncio.gather(
             *(self._add_warm(warm_set, None) for _ in range(missing)), return_exceptions=True
@@ -131,9 +134,13 @@ class Pool:
             ready = sum(len(warm_set.ready) for warm_set in self._warm_sets.values())
             leased = sum(slot.lease is not None for slot in self._admission.slots)
             return PoolStats(
-                ready=ready, leased=leased, changing=len(self._admission.slots) - ready - leased,
-                waiting=self._admission.waiting, wait_s=self._waits.percentiles(), **self._counts,
-            )  # fmt: skip
+                ready=ready,
+                leased=leased,
+                changing=len(self._admission.slots) - ready - leased,
+                waiting=self._admission.waiting,
+                wait_s=self._waits.percentiles(),
+                **self._counts,
+            )
 
     async def probe(self) -> Capabilities:
         """What the backend below can enforce."""
@@ -183,7 +190,7 @@ class Pool:
             if slot is None:
                 return None
             try:
-                if await _answers(slot):
+                if await slot.answers():
                     return slot
                 with self._lock:
                     self._counts["died"] += 1
@@ -273,7 +280,7 @@ class Pool:
         self._shrinking.discard(here)
         with self._lock:
             for warm_set in list(self._warm_sets.values()):
-                if time.monotonic() - warm_set.asked_at < self._idle_s:
+                if time.monotonic() - warm_set.requested_at < self._idle_s:
                     continue
                 warm_set.target = 0
                 while (slot := warm_set.take()) is not None:
@@ -289,7 +296,7 @@ class Pool:
             if slot.lease is not None and slot.lease.remaining_s <= 0 and not slot.lease.expired:
                 self._expire(slot.lease)
                 return True
-        for warm_set in sorted(self._warm_sets.values(), key=lambda warm_set: warm_set.asked_at):
+        for warm_set in sorted(self._warm_sets.values(), key=lambda warm_set: warm_set.requested_at):
             if warm_set.ready:
                 self._evict(warm_set, warm_set.ready.popleft())
                 return True
@@ -386,15 +393,3 @@ class Pool:
             inherited = [slot.sandbox for slot in self._admission.slots if slot.sandbox is not None]
             self._begin()
             await asyncio.gather(*(sandbox.close() for sandbox in inherited))
-
-
-async def _answers(slot: Slot) -> bool:
-    """It is alive and serves requests."""
-    assert slot.sandbox is not None
-    slot.loop = asyncio.get_running_loop()
-    try:
-        async with asyncio.timeout(_HEALTH_S):
-            await slot.sandbox.usage()
-    except (SandboxError, TimeoutError):
-        return False
-    return True

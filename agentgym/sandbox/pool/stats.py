@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import asdict, dataclass
 
-_KEPT = 1000
+_RECENT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class WaitTimes:
     """The last thousand waiting times and their percentiles."""
 
     def __init__(self) -> None:
-        self._seconds: deque[float] = deque(maxlen=_KEPT)
+        self._seconds: deque[float] = deque(maxlen=_RECENT)
 
     def add(self, seconds: float) -> None:
         self._seconds.append(seconds)

@@ -32,8 +32,8 @@ class WarmSet:
     ready: deque[Slot] = field(default_factory=deque)
     target: int = 0
     pending: int = 0
-    asked: int = 0
-    asked_at: float = 0.0
+    requests: int = 0
+    requested_at: float = 0.0
     peaks_mib: deque[float] = field(default_factory=lambda: deque(maxlen=64))
     paused_until: float = 0.0
     pause_s: float = _PAUSE_S
@@ -43,11 +43,11 @@ class WarmSet:
 
     def ask(self, now: float) -> None:
         """Record a request."""
-        self.asked, self.asked_at = self.asked + 1, now
+        self.requests, self.requested_at = self.requests + 1, now
 
     def missed(self, most: int) -> None:
         """Record that a request found none ready."""
-        if self.asked > 1:
+        if self.requests > 1:
             self.target = max(self.target, min(2 * self.target or 1, most))
 
     def pause(self, now: float) -> None:

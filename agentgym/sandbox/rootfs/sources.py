@@ -165,8 +165,8 @@ class LayeredImage:
 class _Layout:
     """A folder of blobs. Paths that lead out of it are refused."""
 
-    def __init__(self, folder: Path, shown: Path) -> None:
-        self.folder, self.shown = folder, shown
+    def __init__(self, folder: Path, display_path: Path) -> None:
+        self.folder, self.display_path = folder, display_path
 
     def open(self, name: str) -> BinaryIO:
         folder = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -174,7 +174,7 @@ class _Layout:
             descriptor = kernel.open_beneath(folder, name, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise ImageError(
-                f"{self.shown} names {name!r:.120}, which it does not contain ({error.strerror})."
+                f"{self.display_path} names {name!r:.120}, which it does not contain ({error.strerror})."
             ) from error
         finally:
             os.close(folder)
@@ -188,18 +188,20 @@ class _Layout:
         with self.open(name) as file:
             data = file.read(_MAX_JSON + 1)
         if len(data) > _MAX_JSON:
-            raise ImageError(f"{name} in {self.shown} is larger than {_MAX_JSON >> 20} MiB.")
+            raise ImageError(f"{name} in {self.display_path} is larger than {_MAX_JSON >> 20} MiB.")
         if digest and f"sha256:{hashlib.sha256(data).hexdigest()}" != digest:
-            raise ImageError(f"{name} in {self.shown} is not what its digest says: it is damaged or was changed.")
+            raise ImageError(
+                f"{name} in {self.display_path} is not what its digest says: it is damaged or was changed."
+            )
         return data
 
 
-def _read_layout(folder: Path, shown: Path) -> LayeredImage:
-    layout = _Layout(folder, shown)
+def _read_layout(folder: Path, display_path: Path) -> LayeredImage:
+    layout = _Layout(folder, display_path)
     try:
         return _read_oci_layout(layout) if (folder / "oci-layout").is_file() else _read_docker_save(layout)
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, RecursionError) as error:
-        raise ImageError(f"{shown} is not an image layout ({type(error).__name__}: {error!s:.200}).") from error
+        raise ImageError(f"{display_path} is not an image layout ({type(error).__name__}: {error!s:.200}).") from error
 
 
 def _read_oci_layout(layout: _Layout) -> LayeredImage:
@@ -207,7 +209,7 @@ def _read_oci_layout(layout: _Layout) -> LayeredImage:
     for _ in range(_MAX_NESTING):
         if "manifests" not in document:
             break
-        digest = _digest_for_this_machine(document["manifests"], layout)
+        digest = _digest_for_this_platform(document["manifests"], layout)
         document = json.loads(layout.content(f"blobs/{digest.replace(':', '/')}", digest))
     config_digest = _check_digest(document["config"]["digest"])
     config = json.loads(layout.content(f"blobs/{config_digest.replace(':', '/')}", config_digest))
@@ -222,7 +224,7 @@ def _read_oci_layout(layout: _Layout) -> LayeredImage:
 def _read_docker_save(layout: _Layout) -> LayeredImage:
     images = json.loads(layout.content("manifest.json"))
     if len(images) != 1:
-        raise ImageError(f"{layout.shown} holds {len(images)} images: save exactly one.")
+        raise ImageError(f"{layout.display_path} holds {len(images)} images: save exactly one.")
     data = layout.content(str(images[0]["Config"]))
     config = json.loads(data)
     names, digests = (
@@ -246,7 +248,7 @@ def _check_layer_count(layers: list[str]) -> list[str]:
     return layers
 
 
-def _digest_for_this_machine(manifests: list[dict[str, Any]], layout: _Layout) -> str:
+def _digest_for_this_platform(manifests: list[dict[str, Any]], layout: _Layout) -> str:
     """The digest of the image for this machine's architecture, from an index."""
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     digests = []
@@ -255,7 +257,9 @@ def _digest_for_this_machine(manifests: list[dict[str, Any]], layout: _Layout) -
         if target.get("architecture", architecture) == architecture and target.get("os", "linux") == "linux":
             digests.append(_check_digest(entry["digest"]))
     if len(set(digests)) != 1:
-        raise ImageError(f"{layout.shown} holds {len(digests)} images for linux/{architecture}: expected exactly one.")
+        raise ImageError(
+            f"{layout.display_path} holds {len(digests)} images for linux/{architecture}: expected exactly one."
+        )
     return digests[0]
 
 

@@ -1,4 +1,8 @@
-"""Exact BM25 over memory-mapped postings, with pruning: a query reads only the postings that can change the result."""
+"""Exact BM25 over memory-mapped postings, with pruning: a query reads only the postings that can change the result.
+
+Hand-written, because the pages that agents see must not change: tantivy rounds lengths and so ranks some pages
+otherwise; bm25s orders equal scores otherwise, and holds the corpus in memory to index it.
+"""
 
 from __future__ import annotations
 
