@@ -40,7 +40,7 @@ from agentgym.deprecation import (
     renamed_options,
     warn_renamed,
 )
-from agentgym.policy import Sampling
+from agentgym.policy import ChatApiPolicy, JsonEndpoint, RetryPolicy, Sampling
 from agentgym.rollout import Fork
 from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.storage import Ledger
@@ -120,6 +120,9 @@ def test_the_import_paths_of_the_first_release_still_work():
         ("agentgym.sandbox.images.Image", "agentgym.sandbox.rootfs.RootFilesystem"),
         ("agentgym.sandbox.images.cache", "agentgym.sandbox.rootfs.cache_folder"),
         ("agentgym.sandbox.images.prepare", "agentgym.sandbox.rootfs.prepare_rootfs"),
+        ("agentgym.policy.http.Patience", "agentgym.policy.RetryPolicy"),
+        ("agentgym.policy.http.PATIENT", "agentgym.policy.http.DEFAULT_RETRY_POLICY"),
+        ("agentgym.interop.gymnasium.GymnasiumWorld", "agentgym.interop.GymnasiumEnvironment"),
         ("agentgym.testing.backends.Case", "agentgym.testing.backends.BackendCheck"),
         ("agentgym.testing.backends.Verdict", "agentgym.testing.backends.CheckVerdict"),
         ("agentgym.training.signals.Source", "agentgym.training.SignalProvider"),
@@ -141,6 +144,15 @@ def test_an_old_import_gives_what_the_new_one_gives(old, new):
     with warns(new):
         moved = getattr(import_module(old_module), old_name)
     assert moved is getattr(import_module(new_module), new_name)
+
+
+def test_the_retry_policy_of_an_endpoint_may_still_be_called_patience():
+    with warns(r"patience= of JsonEndpoint\(\) is now retry_policy="):
+        endpoint = JsonEndpoint("http://127.0.0.1:1", patience=RetryPolicy(attempts=2))
+    with warns("JsonEndpoint.patience is now JsonEndpoint.retry_policy"):
+        assert endpoint.patience is endpoint.retry_policy
+    with warns(r"patience= of ChatApiPolicy\(\) is now retry_policy="):
+        ChatApiPolicy("http://127.0.0.1:1", "m", patience=RetryPolicy(attempts=2))
 
 
 def test_old_keywords_of_budgets_and_task_sets_work():

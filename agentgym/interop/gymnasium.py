@@ -63,7 +63,7 @@ class GymnasiumEnvironment(Environment):
 
     def __init__(self) -> None:
         self._env: gymnasium.Env[Any, Any] | None = None
-        self._played = GymnasiumEpisode()
+        self._gymnasium_episode = GymnasiumEpisode()
         self._seen: Any = None
         self._identity = b""
 
@@ -76,9 +76,9 @@ class GymnasiumEnvironment(Environment):
         except (TypeError, ValueError, AssertionError, KeyError, gymnasium.error.Error) as error:
             raise TaskError(f"{task.id}: gymnasium.make({self.theirs!r}, **{options!r}) failed: {error}") from error
         self._identity = json.dumps([self.theirs, options, task.parameters.get("seed")], sort_keys=True).encode()
-        self._played, self._ended = GymnasiumEpisode(), False
+        self._gymnasium_episode, self._ended = GymnasiumEpisode(), False
         self._seen, _ = self._env.reset(seed=int(task.parameters.get("seed", seed)) % 2**31)
-        return [*task.opening(), Message("user", self._said())]
+        return [*task.opening(), Message("user", self._observation_text())]
 
     def act(self, actions: Sequence[str]) -> str:
         """Do up to ten actions, one after the other."""
@@ -91,20 +91,20 @@ class GymnasiumEnvironment(Environment):
             earned += self._step(self.words.actions.index(action))
             if self._ended:
                 break
-        return f"{self._said()}\nReward: {earned:g}{'. It is over.' if self._ended else ''}"
+        return f"{self._observation_text()}\nReward: {earned:g}{'. It is over.' if self._ended else ''}"
 
     def _step(self, action: int) -> float:
         assert self._env is not None
-        played = self._played
-        self._seen, reward, played.terminated, played.truncated, _ = self._env.step(action)
-        played.actions.append(action)
-        played.last = float(reward)
-        played.total += played.last
-        if played.terminated or played.truncated:
+        episode = self._gymnasium_episode
+        self._seen, reward, episode.terminated, episode.truncated, _ = self._env.step(action)
+        episode.actions.append(action)
+        episode.last = float(reward)
+        episode.total += episode.last
+        if episode.terminated or episode.truncated:
             self.end_episode()
-        return played.last
+        return episode.last
 
-    def _said(self) -> str:
+    def _observation_text(self) -> str:
         return _COLOURS.sub("", self.words.describe(self._env, self._seen)).strip()
 
     async def state_key(self) -> str | None:
@@ -113,7 +113,7 @@ class GymnasiumEnvironment(Environment):
 
     async def checkpoint(self) -> Checkpoint | None:
         """The actions so far: under the same seed they bring back everything, their random numbers included."""
-        return Checkpoint({"actions": list(self._played.actions)})
+        return Checkpoint({"actions": list(self._gymnasium_episode.actions)})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         await self.reset(task, seed=seed)
@@ -122,7 +122,7 @@ class GymnasiumEnvironment(Environment):
 
     def verdict(self) -> Components:
         """Asked by the reward `final_state`."""
-        return {SUCCESS: float(type(self).solved(self._played)), "return": self._played.total}
+        return {SUCCESS: float(type(self).solved(self._gymnasium_episode)), "return": self._gymnasium_episode.total}
 
     async def close(self) -> None:
         self._shut()
@@ -162,11 +162,13 @@ def register_gymnasium(
     words = words or known or ActionText(tuple(map(str, range(int(space.n)))), lambda env, seen: str(_plain(seen)))
     if len(words.actions) != space.n:
         raise TaskError(f"{theirs} has {space.n} actions; `words` names {len(words.actions)}: {words.actions}.")
-    register(name, _world(theirs, dict(options or {}), words, solved or (_by(known) if known else _rewarded)))
+    register(
+        name, _environment_class(theirs, dict(options or {}), words, solved or (_by(known) if known else _rewarded))
+    )
     return name
 
 
-def _world(
+def _environment_class(
     theirs: str, options: dict[str, Any], words: ActionText, solved: Callable[[GymnasiumEpisode], bool]
 ) -> type[GymnasiumEnvironment]:
     """A class of its own, so that the tool's schema names the actions."""
@@ -196,14 +198,17 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
 
     Raises: UnknownNameError; TaskError if the name is not of `register_gymnasium`.
     """
-    world: Any = load("environments", name)
-    if not (isinstance(world, type) and issubclass(world, GymnasiumEnvironment)):
+    environment_class: Any = load("environments", name)
+    if not (isinstance(environment_class, type) and issubclass(environment_class, GymnasiumEnvironment)):
         raise TaskError(f"{name!r} was not registered by register_gymnasium.")
     sizes: dict[Split, int] = {"train": train, "validation": validation, "held_out": held_out}
 
     def task(split: Split, index: int) -> Task:
         drawn = random.Random(seed_of(name, split, seed, index)).getrandbits(31)
-        about = world.words.rules or f"Play {world.theirs}. The actions are {', '.join(world.words.actions)}."
+        about = (
+            environment_class.words.rules
+            or f"Play {environment_class.theirs}. The actions are {', '.join(environment_class.words.actions)}."
+        )
         parameters = {"seed": drawn}
         return Task(f"{split}/{index:04d}", name, about, parameters=parameters, truth={"seed": drawn}, split=split)
 
@@ -211,11 +216,11 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
 
 
 def _by(words: ActionText) -> Callable[[GymnasiumEpisode], bool]:
-    return lambda played: words.solved(played.total, played.last, played.terminated)
+    return lambda episode: words.solved(episode.total, episode.last, episode.terminated)
 
 
-def _rewarded(played: GymnasiumEpisode) -> bool:
-    return played.terminated and played.last > 0
+def _rewarded(episode: GymnasiumEpisode) -> bool:
+    return episode.terminated and episode.last > 0
 
 
 def _plain(seen: Any) -> Any:

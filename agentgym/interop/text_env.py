@@ -85,7 +85,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self._runner = asyncio.Runner()
         self._backends = BackendUser()
         self._playing: asyncio.Task[Trajectory] | None = None
-        self._agent, self._shown = _Agent(), ""
+        self._agent, self._observation_text = _Agent(), ""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin an episode. Returns: the opening messages and how to call the tools, and which task it is."""
@@ -98,12 +98,12 @@ class TextEnv(gymnasium.Env[str, str]):
         playing = Episode(self._config, self._agent, self._episode).play()
         self._playing = self._runner.get_loop().create_task(playing)
         self._wait()
-        asked = self._agent.asked
-        if asked is None:
+        request = self._agent.request
+        if request is None:
             raise AgentGymError(f"{task.id} ended before its agent was asked anything: {self._episode.stop_reason}.")
-        self._read = len(asked.messages)
-        self._shown = f"{_text(asked.messages)}\n{self._format.explain(asked.tools)}"[:MAX_CHARS]
-        return self._shown, {"task": task.id}
+        self._read = len(request.messages)
+        self._observation_text = f"{_text(request.messages)}\n{self._format.explain(request.tools)}"[:MAX_CHARS]
+        return self._observation_text, {"task": task.id}
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """Say something as the agent. Raises: AgentGymError before reset, after the end, or when the machine broke."""
@@ -116,20 +116,22 @@ class TextEnv(gymnasium.Env[str, str]):
         rewards = episode.turn_rewards()[-1:]
         earned = float(np.nansum(rewards))
         if not self._playing.done():
-            messages = self._agent.asked.messages if self._agent.asked else ()
-            self._shown = _text(messages[self._read + 1 :])[:MAX_CHARS]  # after the agent's own
+            messages = self._agent.request.messages if self._agent.request else ()
+            self._observation_text = _text(messages[self._read + 1 :])[:MAX_CHARS]  # after the agent's own
             self._read = len(messages)
-            return self._shown, earned, False, False, info
+            return self._observation_text, earned, False, False, info
         last = episode.turns[-1] if episode.turns else None
-        self._shown = _text([*(result.message() for result in last.results), *last.replies] if last else [])[:MAX_CHARS]
+        self._observation_text = _text([*(result.message() for result in last.results), *last.replies] if last else [])[
+            :MAX_CHARS
+        ]
         reason = episode.stop_reason
         ended = {**info, "outcome": dict(episode.outcome), "stop_reason": str(reason)}
         over = (reason is not None and reason.terminated, reason is not None and reason.truncated)
-        return self._shown, earned + episode.outcome_reward, *over, ended
+        return self._observation_text, earned + episode.outcome_reward, *over, ended
 
     def render(self) -> str | None:
         """What the agent read last."""
-        return self._shown if self.render_mode == "ansi" else None
+        return self._observation_text if self.render_mode == "ansi" else None
 
     def close(self) -> None:
         """End the episode and its sandboxes."""
@@ -166,19 +168,19 @@ class _Agent(Policy):
     name = "gymnasium"
 
     def __init__(self) -> None:
-        self.asked: Request | None = None
+        self.request: Request | None = None
         self.turn = asyncio.Event()
-        self._said: asyncio.Future[Message] | None = None
+        self._answer: asyncio.Future[Message] | None = None
 
     async def generate(self, request: Request) -> Reply:
-        self.asked, self._said = request, asyncio.get_running_loop().create_future()
+        self.request, self._answer = request, asyncio.get_running_loop().create_future()
         self.turn.set()
-        return Reply(await self._said)
+        return Reply(await self._answer)
 
     def say(self, message: Message) -> None:
-        assert self._said is not None
+        assert self._answer is not None
         self.turn.clear()
-        self._said.set_result(message)
+        self._answer.set_result(message)
 
 
 def _text(messages: Sequence[Message]) -> str:

@@ -32,14 +32,14 @@ def _lake(env: Any, seen: Any) -> str:
     rows = [[square.decode() for square in row] for row in env.unwrapped.desc]
     row, column = divmod(int(seen), len(rows[0]))
     rows[row][column] = "P" if rows[row][column] in "SF" else f"{rows[row][column]} (you are here)"
-    return "\n".join("".join(one) for one in rows)
+    return "\n".join("".join(squares) for squares in rows)
 
 
 def _cliff(env: Any, seen: Any) -> str:
     row, column = divmod(int(seen), 12)
     rows = [["_"] * 12 for _ in range(3)] + [["S", *"O" * 10, "G"]]
     rows[row][column] = "P"
-    return "\n".join("".join(one) for one in rows)
+    return "\n".join("".join(squares) for squares in rows)
 
 
 _PLACES = ("the red stand R", "the green stand G", "the yellow stand Y", "the blue stand B", "in your taxi")
@@ -47,10 +47,10 @@ _PLACES = ("the red stand R", "the green stand G", "the yellow stand Y", "the bl
 
 def _taxi(env: Any, seen: Any) -> str:
     row, column, passenger, target = env.unwrapped.decode(int(seen))
-    rows = [[square.decode() for square in one] for one in env.unwrapped.desc]
+    rows = [[square.decode() for square in squares] for squares in env.unwrapped.desc]
     rows[1 + row][2 * column + 1] = "T"
     where = _PLACES[passenger] if passenger == 4 else f"at {_PLACES[passenger]}"
-    drawn = "\n".join("".join(one) for one in rows)
+    drawn = "\n".join("".join(squares) for squares in rows)
     return f"{drawn}\nThe passenger is {where} and wants to {_PLACES[target]}."
 
 

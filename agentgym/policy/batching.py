@@ -169,8 +169,8 @@ class Batcher(Generic[J, R]):
 def _as_policy_error(error: Exception) -> PolicyError:
     """A fresh error for one waiter: an exception object shared by several would gather all their tracebacks."""
     if isinstance(error, PolicyError):
-        made = type(error)(str(error))
+        policy_error = type(error)(str(error))
     else:
-        made = PolicyError(f"The model failed on a batch: {type(error).__name__}: {error}")
-    made.__cause__ = error
-    return made
+        policy_error = PolicyError(f"The model failed on a batch: {type(error).__name__}: {error}")
+    policy_error.__cause__ = error
+    return policy_error

@@ -6,6 +6,7 @@ import json
 import os
 from typing import Any
 
+from agentgym.deprecation import renamed_keywords
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
 from agentgym.policy.contract import Policy, Reply, Request
@@ -23,6 +24,7 @@ from agentgym.registry import load as load_registered
 _EXAMPLE = 'the tool\'s name, and as arguments a JSON object such as {"argument": "value"}'
 
 
+@renamed_keywords(patience="retry_policy")
 class ChatApiPolicy(Policy):
     """Answers through `/chat/completions`.
 
@@ -96,10 +98,10 @@ class ChatApiPolicy(Policy):
         rows = [_textual(message, self._format) for message in request.messages]
         if not request.tools:
             return rows
-        told = self._format.explain(request.tools)
+        tool_instructions = self._format.explain(request.tools)
         if rows and rows[0]["role"] == "system" and isinstance(rows[0]["content"], str):
-            return [{"role": "system", "content": f"{rows[0]['content']}\n\n{told}"}, *rows[1:]]
-        return [{"role": "system", "content": told}, *rows]
+            return [{"role": "system", "content": f"{rows[0]['content']}\n\n{tool_instructions}"}, *rows[1:]]
+        return [{"role": "system", "content": tool_instructions}, *rows]
 
     def _message(self, written: dict[str, Any]) -> Message:
         text = _text(written.get("content")) or _text(written.get("refusal"))
@@ -113,22 +115,22 @@ def _calls(written: Any) -> tuple[Call, ...]:
     if not isinstance(written, list):
         return ()
     calls: list[Call] = []
-    for place, row in enumerate(written):
-        if place == MAX_CALLS:
+    for index, row in enumerate(written):
+        if index == MAX_CALLS:
             add_too_many_calls_error(calls, len(written) - MAX_CALLS, _EXAMPLE)
             break
         function = row.get("function") if isinstance(row, dict) else None
         name = function.get("name") if isinstance(function, dict) else None
         if not isinstance(function, dict) or not isinstance(name, str) or not name:
-            calls.append(malformed_call(place, "The call names no tool.", _EXAMPLE))
+            calls.append(malformed_call(index, "The call names no tool.", _EXAMPLE))
             continue
         given = function.get("arguments")
         try:
             arguments = strict_object(given if isinstance(given, str) else json.dumps(given)) if given else {}
         except Malformed as malformed:
-            calls.append(malformed_call(place, str(malformed), _EXAMPLE, name))
+            calls.append(malformed_call(index, str(malformed), _EXAMPLE, name))
             continue
-        calls.append(Call(name, arguments, str(row.get("id") or f"call_{place}")))
+        calls.append(Call(name, arguments, str(row.get("id") or f"call_{index}")))
     return tuple(calls)
 
 

@@ -101,8 +101,8 @@ class _Batch:
         self.lengths = torch.tensor([len(row.prefix) for row in rows], device=self.device)
         self.steps = 0
         chance = np.zeros((len(rows), self.longest))
-        for place, row in enumerate(rows):
-            chance[place, : row.limit] = uniforms(row.sampling, row.limit)
+        for index, row in enumerate(rows):
+            chance[index, : row.limit] = uniforms(row.sampling, row.limit)
         self.chance = torch.from_numpy(chance).to(self.device)
         self.temperature = self._column([row.sampling.temperature for row in rows])
         self.top_p = self._column([row.sampling.top_p for row in rows])
@@ -112,7 +112,7 @@ class _Batch:
         places: dict[tuple[int, ...], int] = {}
         source = [places.setdefault(tuple(row.prefix), len(places)) for row in self.rows]
         first = dict(zip(reversed(source), reversed(self.rows), strict=True))
-        unique = [first[place] for place in range(len(places))]
+        unique = [first[index] for index in range(len(places))]
         pasts = self._pasts(unique) if self.decoder.shares else [None] * len(unique)
         self._forward_prefixes(unique, pasts)
         if len(unique) < len(self.rows):
@@ -151,11 +151,11 @@ class _Batch:
         ids = np.full((len(rows), width), self.decoder.pad_token_id)
         mask = np.zeros((len(rows), before + width), np.int64)
         positions = np.zeros((len(rows), width), np.int64)
-        for place, (start, new) in enumerate(zip(done, fresh, strict=True)):
-            ids[place, width - len(new) :] = new
-            mask[place, before - start : before] = 1
-            mask[place, before + width - len(new) :] = 1
-            positions[place, width - len(new) :] = np.arange(start, start + len(new))
+        for index, (start, new) in enumerate(zip(done, fresh, strict=True)):
+            ids[index, width - len(new) :] = new
+            mask[index, before - start : before] = 1
+            mask[index, before + width - len(new) :] = 1
+            positions[index, width - len(new) :] = np.arange(start, start + len(new))
         self.mask = torch.from_numpy(mask).to(self.device)
         tensors = torch.from_numpy(ids).to(self.device), torch.from_numpy(positions).to(self.device)
         like = next((past.block for past in pasts if past is not None), None)
@@ -169,9 +169,9 @@ class _Batch:
                 self.block.used, self.cache = width, self.block.cache
             return
         self.block = Block(like, len(rows), before + width + self.longest)
-        for place, (past, start) in enumerate(zip(pasts, done, strict=True)):
+        for index, (past, start) in enumerate(zip(pasts, done, strict=True)):
             if past is not None:
-                self.block.data[:, place, :, before - start : before] = past.block
+                self.block.data[:, index, :, before - start : before] = past.block
         self.block.used, self.cache = before, self.block.cache
         self.logits = self.decoder.forward(tensors[0], self.mask, tensors[1], self.cache)
         self.block.advance(width)
@@ -180,8 +180,8 @@ class _Batch:
         """Draw one token for every row, retire the finished ones, and run the model on the rest."""
         tokens, logprobs = draw(self.logits, self.chance[:, self.steps], self.temperature, self.top_p)
         running = torch.ones(len(self.rows), dtype=torch.bool)
-        for place, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True)):
-            running[place] = self._record(self.rows[place], token, logprob)
+        for index, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True)):
+            running[index] = self._record(self.rows[index], token, logprob)
         self.steps += 1
         if not bool(running.all()):
             tokens = self._retire(tokens, running)
@@ -201,26 +201,30 @@ class _Batch:
         return row.finish_reason != "stop" and len(row.tokens) < row.limit
 
     def _retire(self, tokens: torch.Tensor, running: torch.Tensor) -> torch.Tensor:
-        for place in (~running).nonzero()[:, 0].tolist():
-            row = self.rows[place]
+        for index in (~running).nonzero()[:, 0].tolist():
+            row = self.rows[index]
             if row.keep and row.left is None and self.block is not None:
-                columns = self.mask[place].nonzero()[:, 0]
+                columns = self.mask[index].nonzero()[:, 0]
                 known = [*row.prefix, *row.tokens][: len(columns)]
-                row.left = KVPrefix(known, self.block.take(place, columns))
+                row.left = KVPrefix(known, self.block.take(index, columns))
         left = int(running.sum())
         if left > DROP_AT * len(self.rows):
             return tokens
-        kept = running.nonzero()[:, 0].to(self.device)
+        running_rows = running.nonzero()[:, 0].to(self.device)
         self.rows = [row for row, runs in zip(self.rows, running.tolist(), strict=True) if runs]
         if not self.rows:
             return tokens
-        self.mask, self.lengths, self.chance = self.mask[kept], self.lengths[kept], self.chance[kept]
-        self.temperature, self.top_p = self.temperature[kept], self.top_p[kept]
+        self.mask, self.lengths, self.chance = (
+            self.mask[running_rows],
+            self.lengths[running_rows],
+            self.chance[running_rows],
+        )
+        self.temperature, self.top_p = self.temperature[running_rows], self.top_p[running_rows]
         if self.block is not None:
-            self.block.keep(kept)
+            self.block.keep(running_rows)
         else:
-            self.cache.batch_select_indices(kept)
-        return tokens[kept]
+            self.cache.batch_select_indices(running_rows)
+        return tokens[running_rows]
 
     def _advance(self, tokens: torch.Tensor) -> None:
         self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.rows), 1)], dim=1)
@@ -233,12 +237,12 @@ class _Batch:
         return torch.tensor(values, dtype=torch.float64, device=self.device)
 
 
-def _beginning(one: list[int], other: list[int]) -> list[int]:
+def _beginning(first: list[int], other: list[int]) -> list[int]:
     """What two lists begin with alike; for the least and the greatest of many, what all of them do."""
-    for place, (a, b) in enumerate(zip(one, other, strict=False)):
+    for index, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
-            return one[:place]
-    return min(one, other, key=len)
+            return first[:index]
+    return min(first, other, key=len)
 
 
 @torch.no_grad()
@@ -252,9 +256,9 @@ def score(model: Any, pad_token_id: int, pairs: Sequence[tuple[Sequence[int], Se
     longest = max(len(rest) for _, rest in pairs)
     ids = np.full((len(pairs), width), pad_token_id)
     mask = np.zeros((len(pairs), width), np.int64)
-    for place, (prefix, rest) in enumerate(pairs):
-        ids[place, width - len(prefix) - len(rest) :] = [*prefix, *rest]
-        mask[place, width - len(prefix) - len(rest) :] = 1
+    for index, (prefix, rest) in enumerate(pairs):
+        ids[index, width - len(prefix) - len(rest) :] = [*prefix, *rest]
+        mask[index, width - len(prefix) - len(rest) :] = 1
     tokens, held = (torch.from_numpy(array).to(model.device) for array in (ids, mask))
     out = model(
         input_ids=tokens,

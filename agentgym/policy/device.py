@@ -10,25 +10,26 @@ import torch
 from agentgym.errors import PolicyError
 
 
-def device_of(wanted: str) -> str:
+def device_of(requested: str) -> str:
     """What `auto` means here: a GPU when there is one. Raises: PolicyError for a device that is not here."""
-    if wanted == "auto":
+    if requested == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=wanted)
+        torch.empty(0, device=requested)
     except (RuntimeError, AssertionError) as error:
         reason = shorten(str(error), 90, placeholder=" ...")
         raise PolicyError(
-            f"device = {wanted!r} cannot be used: {reason}. Write cpu, cuda, cuda:N, or auto: a GPU when there is one."
+            f"device = {requested!r} cannot be used: {reason}. "
+            "Write cpu, cuda, cuda:N, or auto: a GPU when there is one."
         ) from error
-    return wanted
+    return requested
 
 
-def dtype_of(wanted: str, device: str) -> Any:
+def dtype_of(requested: str, device: str) -> Any:
     """As `from_pretrained` takes it. `auto`: float32 on a CPU, elsewhere what the checkpoint was saved in."""
-    if wanted == "auto":
+    if requested == "auto":
         return torch.float32 if device == "cpu" else "auto"
-    found = getattr(torch, wanted, None)
-    if not isinstance(found, torch.dtype):
-        raise PolicyError(f"dtype = {wanted!r} is none of torch's: write float32, bfloat16, float16 or auto.")
-    return found
+    dtype = getattr(torch, requested, None)
+    if not isinstance(dtype, torch.dtype):
+        raise PolicyError(f"dtype = {requested!r} is none of torch's: write float32, bfloat16, float16 or auto.")
+    return dtype

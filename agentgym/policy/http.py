@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 
+from agentgym.deprecation import renamed_attributes, renamed_keywords, renamed_member
 from agentgym.errors import ContextFull, PolicyError
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on
@@ -45,6 +46,11 @@ class RetryPolicy:
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
+__getattr__ = renamed_attributes(
+    __name__,
+    {"Patience": "agentgym.policy.RetryPolicy", "PATIENT": "agentgym.policy.http.DEFAULT_RETRY_POLICY"},
+)
+
 
 class _RetryableFailure(Exception):
     """An attempt failed in a way that may pass; `wait_s` is what the server asked for."""
@@ -54,6 +60,7 @@ class _RetryableFailure(Exception):
         self.wait_s = wait_s
 
 
+@renamed_keywords(patience="retry_policy")
 class JsonEndpoint:
     """Posts JSON, gets JSON.
 
@@ -79,6 +86,8 @@ class JsonEndpoint:
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(connections)
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    patience = renamed_member("retry_policy")
 
     async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
         """The answer's JSON, None if it is empty.
@@ -114,14 +123,14 @@ class JsonEndpoint:
                     return await self._attempt(client, method, path, body)
             except TimeoutError:
                 failed = _RetryableFailure(f"no answer within {self.retry_policy.attempt_s:g} s")
-            except _RetryableFailure as again:
-                failed = again
+            except _RetryableFailure as failure:
+                failed = failure
             wait = max(pause * self._jitter.uniform(0.5, 1.0), failed.wait_s)
             pause = min(2 * pause, self.retry_policy.longest_backoff_s)
             if tries >= self.retry_policy.attempts or now() + wait >= ends:
                 raise PolicyError(
                     f"{method} {path} failed {tries} time(s), the last with: {failed}. "
-                    f"Check that the server at {self._place()} runs, or give more time or attempts by "
+                    f"Check that the server at {self._server_address()} runs, or give more time or attempts by "
                     f"{self.retry_policy}."
                 ) from failed
             await asyncio.sleep(wait)
@@ -132,14 +141,18 @@ class JsonEndpoint:
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise _RetryableFailure(f"{type(error).__name__}: {error}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise PolicyError(f"{method} {path} cannot be sent to {self._place()}: {error}") from error
-        shown = f"status {answer.status_code}: {_excerpt(answer.text)}"
+            raise PolicyError(f"{method} {path} cannot be sent to {self._server_address()}: {error}") from error
+        response_excerpt = f"status {answer.status_code}: {_excerpt(answer.text)}"
         if answer.status_code in RETRYABLE or answer.status_code >= 500:
-            raise _RetryableFailure(shown, _retry_after(answer.headers.get("retry-after")))
+            raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
         if answer.status_code >= 400 and any(sign in answer.text.lower() for sign in _FULL):
-            raise ContextFull(f"{method} {path}: the server says that the conversation does not fit ({shown})")
+            raise ContextFull(
+                f"{method} {path}: the server says that the conversation does not fit ({response_excerpt})"
+            )
         if not answer.is_success:
-            raise PolicyError(f"{method} {path} was refused with {shown} Correct the request; it is not sent again.")
+            raise PolicyError(
+                f"{method} {path} was refused with {response_excerpt} Correct the request; it is not sent again."
+            )
         if not answer.content.strip():
             return None
         try:
@@ -159,7 +172,7 @@ class JsonEndpoint:
             self._loop, self._slots = loop, asyncio.Semaphore(self._connections)
         return self._client, self._slots
 
-    def _place(self) -> str:
+    def _server_address(self) -> str:
         try:
             url = httpx.URL(self.base_url)
         except httpx.InvalidURL:

@@ -37,28 +37,29 @@ class ImageTokens:
         self.image_token_id = int(processor.image_token_id)
         self._placeholder = self._written()
         tokenizer = processor.tokenizer
-        shown = tokenizer.encode(self._placeholder, add_special_tokens=False)
-        if shown.count(self.image_token_id) != 1:
+        placeholder_ids = tokenizer.encode(self._placeholder, add_special_tokens=False)
+        if placeholder_ids.count(self.image_token_id) != 1:
             raise PolicyError(
                 f"The processor {type(processor).__name__} writes an image as {self._placeholder!r}, which holds its "
-                f"image token {shown.count(self.image_token_id)} times; one image is one token before it is expanded."
+                f"image token {placeholder_ids.count(self.image_token_id)} times; "
+                "one image is one token before it is expanded."
             )
         specials = set(tokenizer.all_special_ids) | {i for i, t in tokenizer.added_tokens_decoder.items() if t.special}
         video = getattr(processor, "video_token_id", None)
         also = {self.image_token_id} if video is None else {self.image_token_id, int(video)}
-        self.reserved_ids: tuple[int, ...] = tuple(sorted((set(shown) & specials) | also))
+        self.reserved_ids: tuple[int, ...] = tuple(sorted((set(placeholder_ids) & specials) | also))
         self._known: dict[str, list[int]] = {}
 
     def encode(self, image: ImagePart) -> list[int]:
         """Ids of one image, markers included. Raises: PolicyError when the image cannot be read or is too large."""
         digest = image.digest
         if digest not in self._known:
-            made = self.processor(
+            inputs = self.processor(
                 text=[self._placeholder], images=[opened(image)], add_special_tokens=False, return_tensors="pt"
             )
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            self._known[digest] = made["input_ids"][0].tolist()
+            self._known[digest] = inputs["input_ids"][0].tolist()
         return list(self._known[digest])
 
     def count(self, ids: Sequence[int]) -> int:
@@ -71,12 +72,12 @@ class ImageTokens:
         Args:
             images: those that the ids show, in order; two may follow each other without anything between.
         """
-        found, at = list[int](), 0
+        collapsed_ids, at = list[int](), 0
         lengths = iter([self.count(self.encode(image)) for image in images])
         while at < len(ids):
-            found.append(ids[at])
+            collapsed_ids.append(ids[at])
             at += next(lengths, 1) if ids[at] == self.image_token_id else 1
-        return found
+        return collapsed_ids
 
     def features(self, images: Sequence[ImagePart]) -> dict[str, Any]:
         """Tensors of several images, in the order of their tokens, by the model's argument names."""
@@ -107,10 +108,10 @@ def opened(image: ImagePart) -> Any:
     except ImportError as error:
         raise MissingExtraError("Reading images needs Pillow: pip install 'agentgym-core[vision]'.") from error
     try:
-        found = Image.open(io.BytesIO(base64.b64decode(image.data)))
-        if found.width * found.height > MAX_PIXELS:
-            raise PolicyError(f"An image is {found.width} x {found.height} pixels; at most {MAX_PIXELS} are read.")
-        return found.convert("RGB")
+        picture = Image.open(io.BytesIO(base64.b64decode(image.data)))
+        if picture.width * picture.height > MAX_PIXELS:
+            raise PolicyError(f"An image is {picture.width} x {picture.height} pixels; at most {MAX_PIXELS} are read.")
+        return picture.convert("RGB")
     except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise PolicyError(
             f"An image ({image.media_type}, {len(image.data)} characters) cannot be read: {error}"

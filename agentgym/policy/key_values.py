@@ -51,16 +51,16 @@ def block_of(cache: Cache) -> torch.Tensor:
 class BlockLayer(DynamicLayer):
     """One layer's view of the block."""
 
-    def __init__(self, owner: Block, place: int) -> None:
+    def __init__(self, owner: Block, layer_index: int) -> None:
         super().__init__()
-        self._owner, self._place = owner, place
+        self._owner, self._layer_index = owner, layer_index
         self.is_initialized = True
 
     def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *_: Any, **__: Any) -> Any:
         """Write new keys and values behind the ones there are; returns all of them."""
         data, begin = self._owner.data, self._owner.used
         end = begin + key_states.shape[-2]
-        keys, values = data[2 * self._place], data[2 * self._place + 1]
+        keys, values = data[2 * self._layer_index], data[2 * self._layer_index + 1]
         keys[:, :, begin:end] = key_states
         values[:, :, begin:end] = value_states
         return keys[:, :, :end], values[:, :, :end]
@@ -83,7 +83,7 @@ class Block:
         parts, heads, head_dim = like.shape[0], like.shape[-3], like.shape[-1]
         self.data = torch.zeros(parts, rows, heads, columns, head_dim, dtype=like.dtype, device=like.device)
         self.used = 0
-        self.cache = Cache(layers=[BlockLayer(self, place) for place in range(parts // 2)])
+        self.cache = Cache(layers=[BlockLayer(self, layer_index) for layer_index in range(parts // 2)])
 
     def advance(self, columns: int) -> None:
         """Count the columns of a finished forward pass."""
@@ -91,9 +91,9 @@ class Block:
 
     def keep(self, rows: torch.Tensor) -> None:
         """Keep (or repeat) these rows alone, in this order."""
-        kept = self.data.new_zeros(self.data.shape[0], len(rows), *self.data.shape[2:])
-        kept[..., : self.used, :] = self.data[:, rows, :, : self.used]
-        self.data = kept
+        selected = self.data.new_zeros(self.data.shape[0], len(rows), *self.data.shape[2:])
+        selected[..., : self.used, :] = self.data[:, rows, :, : self.used]
+        self.data = selected
 
     def take(self, row: int, columns: torch.Tensor) -> torch.Tensor:
         """A copy of one row's columns, for Past."""

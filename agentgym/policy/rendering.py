@@ -139,8 +139,8 @@ class TemplateRenderer:
             if isinstance(segment, list):
                 ids += segment
                 continue
-            place, part = segment
-            message = messages[place]
+            index, part = segment
+            message = messages[index]
             if part == "NAME":
                 ids += self._outside.encode(message.name or "", add_special_tokens=False).ids
             elif message.role == "assistant":
@@ -228,10 +228,10 @@ class TemplateRenderer:
         """The special token that the template writes after an assistant message."""
         text = self._render([*self._opening, *_placeholders([Message("user")], start=2)], [])
         after = text.split(_mark(1), 1)[-1]
-        found = [(after.find(token), token) for token in self._specials if token in after]
-        if _mark(1) not in text or not found:
+        matches = [(after.find(token), token) for token in self._specials if token in after]
+        if _mark(1) not in text or not matches:
             raise self._unusable("writes no special token after an assistant message")
-        first: str = min(found, key=lambda pair: (pair[0], -len(pair[1])))[1]
+        first: str = min(matches, key=lambda pair: (pair[0], -len(pair[1])))[1]
         return first
 
     @cached_property
@@ -247,13 +247,15 @@ class TemplateRenderer:
         """
         question, answer = self._opening
         result = _placeholders([Message("tool", name="t")], start=2)
-        asked = self._render([question], [_TOOL])
-        once = self._render([question, answer, *result], [_TOOL])
-        if not once.startswith(asked) or _mark(1) not in once:
+        prompt_text = self._render([question], [_TOOL])
+        first_exchange = self._render([question, answer, *result], [_TOOL])
+        if not first_exchange.startswith(prompt_text) or _mark(1) not in first_exchange:
             raise self._unusable("rewrites the prompt once the agent has answered")
-        again = {**answer, "content": _mark(3)}
-        result_again = _placeholders([Message("tool", name="t")], start=4)
-        if not self._render([question, answer, *result, again, *result_again], [_TOOL]).startswith(once):
+        second_answer = {**answer, "content": _mark(3)}
+        second_result = _placeholders([Message("tool", name="t")], start=4)
+        if not self._render([question, answer, *result, second_answer, *second_result], [_TOOL]).startswith(
+            first_exchange
+        ):
             raise self._unusable("rewrites earlier turns when a new one begins")
 
     def _unusable(self, why: str) -> PolicyError:
@@ -276,15 +278,15 @@ def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(state))
 
 
-def _mark(place: int, part: str = "CONTENT") -> str:
-    return f"qzSEGMENT{place}{part}zq"
+def _mark(index: int, part: str = "CONTENT") -> str:
+    return f"qzSEGMENT{index}{part}zq"
 
 
 def _placeholders(messages: Sequence[Message], start: int = 0) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for place, message in enumerate(messages, start):
-        row: dict[str, Any] = {"role": message.role, "content": _mark(place)}
+    for index, message in enumerate(messages, start):
+        row: dict[str, Any] = {"role": message.role, "content": _mark(index)}
         if message.role == "tool":
-            row |= {"name": _mark(place, "NAME"), "tool_call_id": _CALL_ID}
+            row |= {"name": _mark(index, "NAME"), "tool_call_id": _CALL_ID}
         rows.append(row)
     return rows

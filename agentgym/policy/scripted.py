@@ -29,12 +29,12 @@ class ScriptedPolicy(Policy):
 
     async def generate(self, request: Request) -> Reply:
         """The script's next message. Raises: PolicyError when a list of messages has come to its end."""
-        said = self.script(request.messages) if callable(self.script) else self._line(self.script, request.turn)
-        message = Message("assistant", said) if isinstance(said, str) else said
+        answer = self.script(request.messages) if callable(self.script) else self._line(self.script, request.turn)
+        message = Message("assistant", answer) if isinstance(answer, str) else answer
         if self.renderer is None:
             return Reply(message, policy_version=self.version)
         token_ids = self.renderer.encode(message)
-        if isinstance(said, str):
+        if isinstance(answer, str):
             message = self.renderer.parse(token_ids)
         return Reply(
             message,

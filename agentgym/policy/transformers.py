@@ -186,8 +186,8 @@ def load(
         device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see TransformersPolicy.
     """
-    place = device_of(device)
-    model, tokenizer = load_checkpoint(path, device=place, dtype=dtype_of(dtype, place), sees=False)
+    target_device = device_of(device)
+    model, tokenizer = load_checkpoint(path, device=target_device, dtype=dtype_of(dtype, target_device), sees=False)
     renderer = TemplateRenderer(tokenizer, load_registered("call_formats", call_format)())
     return TransformersPolicy(model.eval(), renderer, **options)
 

@@ -67,8 +67,8 @@ class VisionPolicy(TransformersPolicy):
         self._check(prefix, images)
         room = self._room(len(prefix))
         limit = request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens)
-        asked = VisionDecodeRequest(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
-        row = await self._rows.submit(asked, request.episode)
+        decode_request = VisionDecodeRequest(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
+        row = await self._rows.submit(decode_request, request.episode)
         return Reply(
             message=self.renderer.parse(row.tokens),
             token_ids=row.tokens,
@@ -93,11 +93,11 @@ class VisionPolicy(TransformersPolicy):
         return await self._pairs.submit(job)  # type: ignore[arg-type]  # the batcher hands it to _score below
 
     def _check(self, prefix: Sequence[int], images: Sequence[ImagePart]) -> None:
-        wanted = sum(self.images.count(self.images.encode(image)) for image in images)
-        if (found := self.images.count(prefix)) != wanted:
+        expected = sum(self.images.count(self.images.encode(image)) for image in images)
+        if (actual := self.images.count(prefix)) != expected:
             raise PolicyError(
-                f"The prefix holds {found} image tokens where the {len(images)} image(s) of the messages have "
-                f"{wanted}. Let the same renderer write the whole conversation, and give the messages along."
+                f"The prefix holds {actual} image tokens where the {len(images)} image(s) of the messages have "
+                f"{expected}. Let the same renderer write the whole conversation, and give the messages along."
             )
 
     def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
@@ -129,14 +129,14 @@ class VisionPolicy(TransformersPolicy):
         width = max(map(len, texts))
         ids = np.full((len(texts), width), self.pad_token_id)
         mask = np.zeros((len(texts), width), np.int64)
-        for place, text in enumerate(texts):
-            ids[place, width - len(text) :] = text
-            mask[place, width - len(text) :] = 1
+        for index, text in enumerate(texts):
+            ids[index, width - len(text) :] = text
+            mask[index, width - len(text) :] = 1
         inputs: dict[str, Any] = {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
-        shown = [image for row in rows for image in row.images]
-        if shown and self._wants_kinds:
+        images_of_rows = [image for row in rows for image in row.images]
+        if images_of_rows and self._wants_kinds:
             inputs["mm_token_type_ids"] = (inputs["input_ids"] == self.images.image_token_id).long()
-        for name, tensor in self.images.features(shown).items():
+        for name, tensor in self.images.features(images_of_rows).items():
             inputs[name] = tensor.to(self.model.dtype) if tensor.is_floating_point() else tensor
         return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
 
@@ -152,8 +152,8 @@ def load(
         device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see VisionPolicy.
     """
-    place = device_of(device)
-    model, processor = load_checkpoint(path, device=place, dtype=dtype_of(dtype, place), sees=True)
+    target_device = device_of(device)
+    model, processor = load_checkpoint(path, device=target_device, dtype=dtype_of(dtype, target_device), sees=True)
     call_format_made = load_registered("call_formats", call_format)()
     renderer = TemplateRenderer(processor.tokenizer, call_format_made, images=ImageTokens(processor))
     return VisionPolicy(model.eval(), renderer, **options)
@@ -168,8 +168,8 @@ class _Chooser(LogitsProcessor):
         self._step = 0
         longest = max(row.limit for row in rows)
         self._chance = np.zeros((len(rows), longest))
-        for place, row in enumerate(rows):
-            self._chance[place, : row.limit] = uniforms(row.sampling, row.limit)
+        for index, row in enumerate(rows):
+            self._chance[index, : row.limit] = uniforms(row.sampling, row.limit)
         self._temperature = torch.tensor([row.sampling.temperature for row in rows], dtype=torch.float64)
         self._top_p = torch.tensor([row.sampling.top_p for row in rows], dtype=torch.float64)
 
@@ -181,24 +181,24 @@ class _Chooser(LogitsProcessor):
         tokens, logprobs = draw(logits, chance, self._temperature.to(device), self._top_p.to(device))
         self._step += 1
         chosen = [
-            self._record(place, token, logprob)
-            for place, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True))
+            self._record(index, token, logprob)
+            for index, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True))
         ]
         forced = torch.full_like(scores, -torch.inf)
         return forced.scatter(1, torch.tensor(chosen, device=device)[:, None], 0.0)
 
-    def _record(self, place: int, token: int, logprob: float) -> int:
+    def _record(self, index: int, token: int, logprob: float) -> int:
         """Note a row's token; padding once the row is over."""
-        if not self.running[place]:
+        if not self.running[index]:
             return self._pad
-        row = self.rows[place]
+        row = self.rows[index]
         if not np.isfinite(logprob):
             raise PolicyError("The model gave NaN or infinite logits: its weights diverged, or its dtype overflows.")
         row.tokens.append(token)
         row.logprobs.append(logprob)
         if token in self._ends or (row.ended is not None and row.ended(row.tokens)):
             row.finish_reason = "stop"
-        self.running[place] = row.finish_reason != "stop" and len(row.tokens) < row.limit
+        self.running[index] = row.finish_reason != "stop" and len(row.tokens) < row.limit
         return token
 
 

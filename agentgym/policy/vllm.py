@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from agentgym.deprecation import renamed_keywords
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import images_of
 from agentgym.policy.contract import Policy, Reply, Request
@@ -18,6 +19,7 @@ from agentgym.policy.vllm_images import completion_choice, generate_request
 from agentgym.registry import load as load_registered
 
 
+@renamed_keywords(patience="retry_policy")
 class VllmPolicy(Policy):
     """Continues token ids through `/v1/completions`.
 
@@ -174,11 +176,11 @@ class VllmPolicy(Policy):
     async def _ask_context(self) -> int:
         answer = await self._endpoint.get("/v1/models")
         rows = answer.get("data") if isinstance(answer, dict) else None
-        found = {row.get("id"): row.get("max_model_len") for row in rows or [] if isinstance(row, dict)}
-        length = found.get(self.model)
+        context_lengths = {row.get("id"): row.get("max_model_len") for row in rows or [] if isinstance(row, dict)}
+        length = context_lengths.get(self.model)
         if not isinstance(length, int):
             raise PolicyError(
-                f"The server serves {sorted(map(str, found))} and says no max_model_len for {self.model!r}. "
+                f"The server serves {sorted(map(str, context_lengths))} and says no max_model_len for {self.model!r}. "
                 "Correct the model's name, or give context_tokens."
             )
         return length
@@ -203,15 +205,15 @@ def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
     ids: Any = choice.get("token_ids")
     logprobs: Any = (choice.get("logprobs") or {}).get("token_logprobs")
     try:
-        made = [int(token) for token in ids], [float(value) for value in logprobs]
+        sampled = [int(token) for token in ids], [float(value) for value in logprobs]
     except (TypeError, ValueError):
-        made = [], [math.nan]
-    if not made[0] or len(made[0]) != len(made[1]) or not all(map(math.isfinite, made[1])):
+        sampled = [], [math.nan]
+    if not sampled[0] or len(sampled[0]) != len(sampled[1]) or not all(map(math.isfinite, sampled[1])):
         raise PolicyError(
             "The server gave no token_ids with one finite log-probability each. It must be vLLM 0.10.2 or newer, "
             f"which knows return_token_ids; got token_ids={str(ids)[:80]}, token_logprobs={str(logprobs)[:80]}."
         )
-    return made
+    return sampled
 
 
 def _renderer(path: str, call_format: str) -> TemplateRenderer:

@@ -60,8 +60,10 @@ def hostile(tool: Tool) -> Iterator[dict[str, Any]]:
     rng = random.Random(0)
     usual = {name: _value(schema, tool.parameters, rng) for name, schema in properties.items()}
     choices = {name: _hostile_values(_resolve(schema, tool.parameters)) for name, schema in properties.items()}
-    for place in range(max(map(len, choices.values()))):
-        yield {name: values[min(place, len(values) - 1)] if values else usual[name] for name, values in choices.items()}
+    for position in range(max(map(len, choices.values()))):
+        yield {
+            name: values[min(position, len(values) - 1)] if values else usual[name] for name, values in choices.items()
+        }
 
 
 def wrong(tool: Tool) -> Iterator[tuple[str, Any]]:
@@ -106,10 +108,10 @@ def _resolve(schema: Schema, root: Schema) -> Schema:
         reference = schema.get("$ref")
         if not isinstance(reference, str) or not reference.startswith("#/"):
             return schema
-        found: Any = root
+        target: Any = root
         for step in reference[2:].split("/"):
-            found = found[step]
-        schema = found
+            target = target[step]
+        schema = target
     return schema
 
 

@@ -1,4 +1,4 @@
-"""Whatever the agent calls is answered, and what it calls changes its own world alone."""
+"""Every call of the agent gets an answer and changes only the agent's own environment."""
 
 from __future__ import annotations
 
@@ -18,30 +18,32 @@ async def check_answers(subject: CheckSubject) -> None:
     None of them, nor the reset, changes a task.
     """
     findings, before = subject.findings, [_frozen(task) for task in subject.tasks]
-    world = RecordedEnvironment(subject, subject.task, subject.seed)
+    recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
-        await world.open()
+        await recorded.open()
         cases = [("a tool that does not exist", Call("no_such_tool", {"x": 1}), ResultStatus.UNKNOWN_TOOL)]
         cases.append(("a call that is none", Call("", {}, error="That is no call."), ResultStatus.MALFORMED))
         for case, call, status in cases:
-            await _check_result(world, findings, case, call, status)
-        for tool in world.environment.tools.values():
+            await _check_result(recorded, findings, case, call, status)
+        for tool in recorded.environment.tools.values():
             for case, arguments in wrong(tool):
                 call = Call(tool.name, arguments)
-                await _check_result(world, findings, f"{tool.name} with {case}", call, ResultStatus.WRONG_ARGUMENTS)
+                await _check_result(recorded, findings, f"{tool.name} with {case}", call, ResultStatus.WRONG_ARGUMENTS)
             for arguments in hostile(tool):
-                await _check_result(world, findings, f"{tool.name}({short(arguments, 60)})", Call(tool.name, arguments))
+                await _check_result(
+                    recorded, findings, f"{tool.name}({short(arguments, 60)})", Call(tool.name, arguments)
+                )
     finally:
-        await world.environment.close()
+        await recorded.environment.close()
     _check_untouched(subject, before)
 
 
 async def _check_result(
-    world: RecordedEnvironment, findings: Findings, case: str, call: Call, status: ResultStatus | None = None
+    recorded: RecordedEnvironment, findings: Findings, case: str, call: Call, status: ResultStatus | None = None
 ) -> None:
     call = Call(call.name, call.arguments, "probe_7", call.error)
     try:
-        result = await world.environment.call(call)
+        result = await recorded.environment.call(call)
     except Exception as error:  # noqa: BLE001  nothing that the agent writes may raise
         findings.add(
             f"{case} raised {type(error).__name__}: {short(error)}. What the agent does wrong is a result: raise "
@@ -57,7 +59,7 @@ async def _check_result(
         findings.add(f"{case} ended the episode although it failed ({result.status}).")
     if result.call_id != "probe_7":
         findings.add(f"The result of {case} has call_id {result.call_id!r}, the call had 'probe_7'.")
-    if complaint := _unfit(result.content, world.environment, call.name):
+    if complaint := _unfit(result.content, recorded.environment, call.name):
         findings.add(f"The result of {case} {complaint}")
 
 

@@ -47,8 +47,8 @@ def check_call_format(call_format: str | CallFormat, *, tool: str = "look", argu
     """
     form: CallFormat
     if isinstance(call_format, str):
-        made = load("call_formats", call_format)
-        form = made() if isinstance(made, type) else made
+        loaded = load("call_formats", call_format)
+        form = loaded() if isinstance(loaded, type) else loaded
     else:
         form = call_format
     findings = Findings(f"call format {getattr(form, 'name', call_format)!r}")

@@ -32,20 +32,22 @@ async def check_close(subject: CheckSubject) -> None:
     for _ in range(2):  # what is made once for all is made now
         with findings.no_exception("An episode played by hand"):
             await RecordedEnvironment(subject, subject.task, subject.seed).play(calls)
-    leftovers, kept, episodes = LeakDetector(), [], 3
+    leftovers, kept_episodes, episodes = LeakDetector(), [], 3
     with leftovers.watching():
         for _ in range(episodes):
-            world = RecordedEnvironment(subject, subject.task, subject.seed)
-            kept.append(world)  # alive until counted: a file that only the garbage collector closes is not closed
+            recorded = RecordedEnvironment(subject, subject.task, subject.seed)
+            kept_episodes.append(
+                recorded
+            )  # alive until counted: a file that only the garbage collector closes is not closed
             lodger = DummySandbox()
             with findings.no_exception("An episode played by hand"):
-                await world.open()
-                world.environment._sandboxes.append(cast("Any", lodger))
+                await recorded.open()
+                recorded.environment._sandboxes.append(cast("Any", lodger))
                 for call in calls:
-                    await world.call(call)
+                    await recorded.call(call)
             with findings.no_exception("close, awaited twice"):
-                await asyncio.wait_for(world.environment.close(), CLOSE_S)
-                await asyncio.wait_for(world.environment.close(), CLOSE_S)
+                await asyncio.wait_for(recorded.environment.close(), CLOSE_S)
+                await asyncio.wait_for(recorded.environment.close(), CLOSE_S)
                 if not lodger.closed:
                     findings.add(
                         "close does not end the sandboxes that open_sandbox made. An own `close` ends with "
@@ -57,14 +59,14 @@ async def check_close(subject: CheckSubject) -> None:
 
 
 async def _check_cancel(subject: CheckSubject) -> None:
-    world = RecordedEnvironment(subject, subject.task, subject.seed)
+    recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
-        await world.open()
-        for call in calls_for(world.environment, 2, rounds=1)[:2]:
-            running = asyncio.ensure_future(world.environment.call(call))
+        await recorded.open()
+        for call in calls_for(recorded.environment, 2, rounds=1)[:2]:
+            running = asyncio.ensure_future(recorded.environment.call(call))
             await asyncio.sleep(0)
             running.cancel()
             with suppress(asyncio.CancelledError):
                 await running
     finally:
-        await asyncio.wait_for(world.environment.close(), CLOSE_S)
+        await asyncio.wait_for(recorded.environment.close(), CLOSE_S)

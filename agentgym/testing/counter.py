@@ -1,4 +1,4 @@
-"""A counter: the smallest world with tools, for tests and benchmarks. Nobody registers it but they."""
+"""A counter: the smallest environment with tools. Only tests and benchmarks register it."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ async def check_environment(
 ) -> None:
     """Check an environment: dozens of short episodes, by hand and through the episode manager.
 
-    Always: tools explain themselves; the same seed and calls give the same world, also after and beside
+    Always: tools explain themselves; the same seed and calls give the same results, also after and beside
     other episodes; every call is answered, however wrong or hostile; parallel calls keep their order;
     a checkpoint restores; the task stays as it is; close frees everything, also twice and after cancelling.
     With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
@@ -72,15 +72,15 @@ def _check_definition(subject: instance_checks.CheckSubject) -> bool:
     """The instance is an Environment that can be made twice, and its tools explain themselves."""
     findings = subject.findings
     with findings.no_exception("Making an instance"):
-        one, two = subject.make(), subject.make()
-        if not isinstance(one, Environment):
-            findings.add(f"The factory made {type(one).__name__}, which is no Environment.")
+        first, second = subject.make(), subject.make()
+        if not isinstance(first, Environment):
+            findings.add(f"The factory made {type(first).__name__}, which is no Environment.")
             return False
-        if one is two:
+        if first is second:
             findings.add("The factory gave the same instance twice: an environment serves one episode only.")
-        if not inspect.cleandoc(vars(type(one)).get("__doc__") or ""):
+        if not inspect.cleandoc(vars(type(first)).get("__doc__") or ""):
             findings.add("The class has no docstring: say in a line what it is, and what isolation does not cover.")
-        for tool in one.tools.values():
+        for tool in first.tools.values():
             look_at_tool(tool, findings)
         return True
     return False
@@ -125,5 +125,5 @@ def _tasks(
         return list(task_set)[:sample], None
     splits = [split for split in task_set.values() if len(split)]
     share = -(-sample // len(splits))
-    chosen = [split[place * len(split) // share] for split in splits for place in range(min(share, len(split)))]
+    chosen = [split[index * len(split) // share] for split in splits for index in range(min(share, len(split)))]
     return chosen[:sample], task_set.oracle

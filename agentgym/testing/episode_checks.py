@@ -76,19 +76,20 @@ def solved(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 async def check_judged(stage: EpisodeChecker) -> bool:
     """A reward judges `success`. Returns: whether one does."""
-    played = await stage.play(stage.subject.tasks[:1], _silent, "an agent that says nothing")
+    trajectories = await stage.play(stage.subject.tasks[:1], _silent, "an agent that says nothing")
     if stage.reward is None:
         stage.subject.findings.add(
             "Nothing judges the tasks: set `reward` on the environment to a registered name, or give check_environment "
             "a reward."
         )
         return False
-    if played and played[0].success is None:
+    if trajectories and trajectories[0].success is None:
         stage.subject.findings.add(
-            f"{type(stage.reward).__name__} returned no component 'success': {played[0].outcome}. Evaluation reads it."
+            f"{type(stage.reward).__name__} returned no component 'success': {trajectories[0].outcome}. "
+            "Evaluation reads it."
         )
         return False
-    return bool(played)
+    return bool(trajectories)
 
 
 async def check_oracle(stage: EpisodeChecker, tasks: Sequence[Task], oracle: Callable[[Task], Script]) -> None:
@@ -113,11 +114,13 @@ async def check_lazy_agents(stage: EpisodeChecker, tasks: Sequence[Task], chance
     for who, script in (("an agent that says nothing", _silent), ("an agent that only talks", _talkative)):
         if lucky := solved(await stage.play(tasks, script, who)):
             stage.subject.findings.add(f"{who} succeeds on {lucky[0].task.id!r} ({len(lucky)} of {len(tasks)} tasks).")
-    played = await stage.play(tasks, lambda task: _random_agent(stage.tools, task.id), "an agent that acts at random")
-    lucky = solved(played)
-    if lucky and _tail(len(lucky), len(played), chance) < 0.01:
+    trajectories = await stage.play(
+        tasks, lambda task: _random_agent(stage.tools, task.id), "an agent that acts at random"
+    )
+    lucky = solved(trajectories)
+    if lucky and _tail(len(lucky), len(trajectories), chance) < 0.01:
         stage.subject.findings.add(
-            f"An agent that acts at random succeeds on {len(lucky)} of {len(played)} tasks, for example "
+            f"An agent that acts at random succeeds on {len(lucky)} of {len(trajectories)} tasks, for example "
             f"{lucky[0].task.id!r}; allowed is a rate of {chance}."
         )
 
@@ -133,8 +136,10 @@ async def check_own_reward(stage: EpisodeChecker) -> None:
             hits = solved(await stage.play(tasks, hostile_agent, "a hostile agent"))
             hits = hits if len(hits) == len(tasks) else []
         if hits:
-            said = "; ".join(f"{call.name}({short(call.arguments, 60)})" for call in calls)
-            stage.subject.findings.add(f"The agent can write its own reward: {said} succeeds on {len(hits)} task(s).")
+            attack_text = "; ".join(f"{call.name}({short(call.arguments, 60)})" for call in calls)
+            stage.subject.findings.add(
+                f"The agent can write its own reward: {attack_text} succeeds on {len(hits)} task(s)."
+            )
             return
 
 
@@ -147,10 +152,10 @@ def _attacks(tools: Sequence[Tool]) -> list[list[Call]]:
     attacks = [[(name, arguments)] for name in finals for arguments in values[name]]
     for start in range(0, len(others), MOST_ATTACKS):
         some = others[start : start + MOST_ATTACKS]
-        for place in range(max(len(values[name]) for name in some)):
-            before = [(name, values[name][place]) for name in some if place < len(values[name])]
-            attacks.append(before + [(name, values[name][min(place, len(values[name]) - 1)]) for name in finals])
-    return [[Call(name, arguments, f"call_{n}") for n, (name, arguments) in enumerate(one)] for one in attacks]
+        for index in range(max(len(values[name]) for name in some)):
+            before = [(name, values[name][index]) for name in some if index < len(values[name])]
+            attacks.append(before + [(name, values[name][min(index, len(values[name]) - 1)]) for name in finals])
+    return [[Call(name, arguments, f"call_{n}") for n, (name, arguments) in enumerate(attack)] for attack in attacks]
 
 
 async def check_parallel_calls(stage: EpisodeChecker) -> None:
@@ -212,19 +217,19 @@ async def check_truth_hidden(stage: EpisodeChecker, tasks: Sequence[Task], publi
 
     One task in five may show it by chance (a yes in the question); more is a leak.
     """
-    shown, judged = [], 0
+    leaks, judged = [], 0
     for trajectory in await stage.play(tasks, _talkative, "an agent that only talks"):
         if trajectory.task.truth is None:
             continue
         judged += 1
-        told = [message.text for message in trajectory.messages() if message.role != "assistant"]
-        told += [str(tool.schema()) for tool in stage.tools]
-        if part := shown_truth(trajectory.task.truth, "\n".join(told), public=public):
-            shown.append((trajectory.task.id, part))
-    if shown and len(shown) > judged / 5:
-        task, part = shown[0]
+        visible_texts = [message.text for message in trajectory.messages() if message.role != "assistant"]
+        visible_texts += [str(tool.schema()) for tool in stage.tools]
+        if part := shown_truth(trajectory.task.truth, "\n".join(visible_texts), public=public):
+            leaks.append((trajectory.task.id, part))
+    if leaks and len(leaks) > judged / 5:
+        task, part = leaks[0]
         stage.subject.findings.add(
-            f"The agent is shown the truth without doing anything, on {len(shown)} of {judged} tasks: "
+            f"The agent is shown the truth without doing anything, on {len(leaks)} of {judged} tasks: "
             f"{short(part, 80)!r} of {task!r} stands in its opening or tools."
         )
 
@@ -265,11 +270,11 @@ def _random_agent(tools: Sequence[Tool], salt: str) -> Script:
 
 def with_different_truth(tasks: Sequence[Task], most: int = 3) -> list[Task]:
     """The first tasks of which no two have the same truth, `most` of them."""
-    found: list[Task] = []
+    tasks_found: list[Task] = []
     for task in tasks:
-        if all(task.truth != other.truth for other in found):
-            found.append(task)
-    return found[:most]
+        if all(task.truth != other.truth for other in tasks_found):
+            tasks_found.append(task)
+    return tasks_found[:most]
 
 
 def _tail(successes: int, trials: int, chance: float) -> float:
@@ -281,10 +286,10 @@ def make_with_backend(make: Callable[[], Environment], backend: object) -> Calla
     """The factory, with a backend given to instances that need one and have none."""
     from agentgym.registry import DEFAULT_BACKEND, shared_backend
 
-    def made() -> Environment:
+    def make_environment() -> Environment:
         environment = make()
         if isinstance(environment, Environment) and environment.sandbox is not None and environment.backend is None:
             environment.backend = shared_backend(backend or DEFAULT_BACKEND)  # type: ignore[arg-type]
         return environment
 
-    return made
+    return make_environment

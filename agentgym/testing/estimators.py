@@ -61,8 +61,8 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
                 findings.add(f"A group of one gets {short(alone[0])}: with nobody to compare with it is 0.")
     if zero_if_equal:
         with findings.no_exception("A group of equals"):
-            one = random_signals(rng, size=1)
-            same = estimate(Group.from_arrays(**_rows(one, lambda rows: rows * 3)))
+            single_group = random_signals(rng, size=1)
+            same = estimate(Group.from_arrays(**_rows(single_group, lambda rows: rows * 3)))
             if any(np.any(advantages != 0) for advantages in same):
                 findings.add(f"Three equal trajectories get {short(same)}: without a difference it is exactly 0.")
     if isinstance(estimate, Estimator):
@@ -104,15 +104,15 @@ def _check_group(estimate: Estimate, arrays: Arrays, rng: np.random.Generator, f
     shuffled = estimate(Group.from_arrays(**_rows(arrays, lambda rows: [rows[i] for i in order])))
     if not _same(shuffled, [advantages[i] for i in order], CLOSE):
         findings.add("The order of the trajectories changes their advantages.")
-    place = int(rng.integers(size + 1))
-    last = [*range(place), size, *range(place, size)]  # the failed one in its place
+    position = int(rng.integers(size + 1))
+    last = [*range(position), size, *range(position, size)]  # the failed one in its place
     broken = _rows(_joined(arrays, random_signals(rng, size=1)), lambda rows: [rows[i] for i in last])
-    broken["valid"] = [i != place for i in range(size + 1)]
-    broken["outcomes"][place] = None
+    broken["valid"] = [i != position for i in range(size + 1)]
+    broken["outcomes"][position] = None
     with_failure = estimate(Group.from_arrays(**broken))
-    if np.any(with_failure[place] != 0):
-        findings.add(f"A failed trajectory gets {short(with_failure[place])}: it is not trained on, so it is 0.")
-    if not _same(with_failure[:place] + with_failure[place + 1 :], advantages, CLOSE):
+    if np.any(with_failure[position] != 0):
+        findings.add(f"A failed trajectory gets {short(with_failure[position])}: it is not trained on, so it is 0.")
+    if not _same(with_failure[:position] + with_failure[position + 1 :], advantages, CLOSE):
         findings.add("A failed trajectory changes the advantages of the others.")
     raised = {field: _raised(arrays[field]) for field in ("outcomes", "outcome_components")}
     other = {**arrays, **raised}

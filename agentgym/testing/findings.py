@@ -13,12 +13,12 @@ class Findings:
 
     def __init__(self, subject: str) -> None:
         self.subject = subject
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def add(self, finding: str) -> None:
         """Keep a breach; the same one met again is not repeated."""
-        if finding not in self.found:
-            self.found.append(finding)
+        if finding not in self.messages:
+            self.messages.append(finding)
 
     @contextmanager
     def no_exception(self, doing: str) -> Iterator[None]:
@@ -30,8 +30,8 @@ class Findings:
 
     def conclude(self) -> None:
         """Raises: ConformanceError with every finding, if there is any."""
-        if self.found:
-            raise ConformanceError(self.subject, self.found)
+        if self.messages:
+            raise ConformanceError(self.subject, self.messages)
 
 
 def short(value: object, limit: int = 160) -> str:

@@ -251,8 +251,8 @@ def _filled(
 
 def _asked_for(task: Task) -> list[str]:
     """Names of functions in what the agent is told, so that what it hands in is at least what was asked for."""
-    told = "\n".join([*(message.text for message in task.opening()), repr(dict(task.parameters))])
-    names = dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\s*\(", told[:20_000]))
+    visible_text = "\n".join([*(message.text for message in task.opening()), repr(dict(task.parameters))])
+    names = dict.fromkeys(re.findall(r"\b([A-Za-z_]\w*)\s*\(", visible_text[:20_000]))
     return [name for name in names if name not in dir(builtins) and not keyword.iskeyword(name)][:20] or [
         "solve",
         "main",

@@ -21,8 +21,8 @@ def shown_truth(truth: Any, text: str, *, public: Sequence[str] = ()) -> str | N
     """
     folded = _fold(text)
     for part in _parts(truth, public):
-        wanted = [_fold(item) for item in part]
-        if max(map(len, wanted), default=0) >= SHORTEST and all(_holds(folded, item) for item in wanted):
+        folded_items = [_fold(item) for item in part]
+        if max(map(len, folded_items), default=0) >= SHORTEST and all(_holds(folded, item) for item in folded_items):
             return " | ".join(part)
     return None
 

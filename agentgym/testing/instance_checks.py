@@ -40,27 +40,27 @@ class RecordedEnvironment:
 
     def __init__(self, subject: CheckSubject, task: Task, seed: int) -> None:
         self.environment, self.task, self.seed = subject.make(), task.public(), seed
-        self.said: list[tuple[str, str]] = []
+        self.transcript: list[tuple[str, str]] = []
 
     async def open(self) -> list[Message]:
         opening = await self.environment.reset(self.task, seed=self.seed)
-        self.said.append(("reset", "\n".join(f"{m.role}: {plain(m.content)}" for m in opening)))
+        self.transcript.append(("reset", "\n".join(f"{m.role}: {plain(m.content)}" for m in opening)))
         await self._note_state()
         return opening
 
     async def call(self, call: Call) -> Result:
         result = await self.environment.call(call)
         text = f"{result.status}: {plain(result.content)}"
-        self.said.append((f"{call.name}({short(call.arguments, 80)})", text))
+        self.transcript.append((f"{call.name}({short(call.arguments, 80)})", text))
         await self._note_state()
         return result
 
     async def speak(self) -> None:
         answer = await self.environment.respond(SPOKEN)
-        self.said.append(("respond", "\n".join(plain(m.content) for m in answer)))
+        self.transcript.append(("respond", "\n".join(plain(m.content) for m in answer)))
 
     async def _note_state(self) -> None:
-        self.said.append(("state_key", str(await self.environment.state_key())))
+        self.transcript.append(("state_key", str(await self.environment.state_key())))
 
     async def play(self, calls: Sequence[Call]) -> list[tuple[str, str]]:
         """Reset, the calls in order, one spoken message, close. Returns: everything that was said."""
@@ -71,7 +71,7 @@ class RecordedEnvironment:
             await self.speak()
         finally:
             await self.environment.close()
-        return self.said
+        return self.transcript
 
 
 def plain(content: Content) -> str:
@@ -94,9 +94,9 @@ def calls_for(environment: Environment, seed: int, rounds: int = 2) -> list[Call
 
 async def check_opening(subject: CheckSubject) -> bool:
     """The reset works and opens a conversation. Returns: whether it makes sense to go on."""
-    world = RecordedEnvironment(subject, subject.task, subject.seed)
+    recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
-        opening = await world.open()
+        opening = await recorded.open()
     except Exception as error:  # noqa: BLE001  the finding says what it was
         subject.findings.add(
             f"reset raised {type(error).__name__} on task {subject.task.id!r}: {short(error, 400)}. If the environment "
@@ -105,7 +105,7 @@ async def check_opening(subject: CheckSubject) -> bool:
         return False
     finally:
         with subject.findings.no_exception("close after reset"):
-            await world.environment.close()
+            await recorded.environment.close()
     if not opening or not all(isinstance(message, Message) for message in opening):
         subject.findings.add(f"reset returned {short(opening)}: the opening is a list of at least one Message.")
         return False
@@ -117,7 +117,7 @@ async def check_opening(subject: CheckSubject) -> bool:
 
 
 async def check_determinism_and_isolation(subject: CheckSubject) -> None:
-    """The same seed and calls give the same world: afresh, after other episodes, and beside another one."""
+    """The same seed and calls give the same results: afresh, after other episodes, and beside a running episode."""
     findings, seed = subject.findings, subject.seed
     other_task, other_seed = subject.tasks[-1], seed + 1
     calls, others = calls_for(subject.make(), 0), calls_for(subject.make(), 1)
@@ -126,8 +126,8 @@ async def check_determinism_and_isolation(subject: CheckSubject) -> None:
         first = await RecordedEnvironment(subject, subject.task, seed).play(calls)
         other = await RecordedEnvironment(subject, other_task, other_seed).play(others)
         before = _class_state(subject)
-        again = await RecordedEnvironment(subject, subject.task, seed).play(calls)
-        if difference := _first_difference(first, again):
+        repeated = await RecordedEnvironment(subject, subject.task, seed).play(calls)
+        if difference := _first_difference(first, repeated):
             if changed := _changed(before, _class_state(subject)):
                 findings.add(f"State leaks between episodes through {changed}. Keep it on the instance. {difference}")
             else:
@@ -169,7 +169,7 @@ async def _check_side_by_side(
     finally:
         await a.environment.close()
         await b.environment.close()
-    for alone, together in ((left[0], a.said), (right[0], b.said)):
+    for alone, together in ((left[0], a.transcript), (right[0], b.transcript)):
         if difference := _first_difference(alone, together):
             subject.findings.add(f"Two episodes at once disturb each other: state is shared. {difference}")
             return
@@ -196,13 +196,13 @@ async def check_checkpoint(subject: CheckSubject) -> None:
                 json.dumps(dict(checkpoint.data))
             except (TypeError, ValueError) as error:
                 findings.add(f"The data of a checkpoint is not plain: {short(error)}.")
-            original.said.clear()
+            original.transcript.clear()
             for call in calls[half:]:
                 await original.call(call)
             await copy.environment.restore(subject.task.public(), checkpoint, seed=subject.seed)
             for call in calls[half:]:
                 await copy.call(call)
-            if difference := _first_difference(original.said, copy.said):
+            if difference := _first_difference(original.transcript, copy.transcript):
                 findings.add(f"A restored checkpoint does not go on as the original. {difference}")
     finally:
         with findings.no_exception("close after restore"):
@@ -210,23 +210,23 @@ async def check_checkpoint(subject: CheckSubject) -> None:
             await copy.environment.close()
 
 
-def _first_difference(one: list[tuple[str, str]], two: list[tuple[str, str]]) -> str:
-    for (did, got), (_, got_again) in zip(one, two, strict=False):
+def _first_difference(first: list[tuple[str, str]], second: list[tuple[str, str]]) -> str:
+    for (did, got), (_, got_again) in zip(first, second, strict=False):
         if got != got_again:
             return f"{did} gave {short(got)!r} and then {short(got_again)!r}."
-    return "" if len(one) == len(two) else f"There were {len(one)} answers and then {len(two)}."
+    return "" if len(first) == len(second) else f"There were {len(first)} answers and then {len(second)}."
 
 
 def _class_state(subject: CheckSubject) -> dict[str, str]:
     """Text of every data attribute of the environment's classes, to see which one changes."""
-    found = {}
+    results = {}
     for cls in type(subject.make()).__mro__:
         if cls in (Environment, object):
             continue
         for name, value in vars(cls).items():
             if not name.startswith("__") and not callable(value) and name != "tools":
-                found[f"the class attribute {cls.__name__}.{name}"] = short(repr(value), 2_000)
-    return found
+                results[f"the class attribute {cls.__name__}.{name}"] = short(repr(value), 2_000)
+    return results
 
 
 def _changed(before: dict[str, str], after: dict[str, str]) -> str:

@@ -42,9 +42,9 @@ class LeakDetector:
             new = items - self._before[kind]
             if len(items) - len(self._before[kind]) >= episodes:
                 phrases.append(f"{len(new)} {kind} ({', '.join(sorted(new)[:3])})")
-        made = [path for path in self._temporary if os.path.exists(path)]
-        if len(made) >= episodes:
-            phrases.append(f"{len(made)} temporary files or folders ({made[0]})")
+        created_paths = [path for path in self._temporary if os.path.exists(path)]
+        if len(created_paths) >= episodes:
+            phrases.append(f"{len(created_paths)} temporary files or folders ({created_paths[0]})")
         return phrases
 
     @staticmethod
@@ -68,18 +68,18 @@ def _note_temporary(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _open_files() -> set[str]:
-    found = set()
+    descriptors = set()
     folder = Path("/proc/self/fd")
     if folder.is_dir():
         for name in os.listdir(folder):
             with suppress(OSError):
-                found.add(f"{name}: {os.readlink(folder / name)}")
-    return found
+                descriptors.add(f"{name}: {os.readlink(folder / name)}")
+    return descriptors
 
 
 def _children() -> set[str]:
-    found: set[str] = set()
+    process_ids: set[str] = set()
     for path in Path("/proc/self/task").glob("*/children"):
         with suppress(OSError):
-            found.update(path.read_text().split())
-    return found
+            process_ids.update(path.read_text().split())
+    return process_ids

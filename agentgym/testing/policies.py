@@ -61,11 +61,12 @@ async def check_policy(policy: Policy, *, max_tokens: int = 24, scripted: bool =
                 _check_reply(policy, request, reply, findings, scripted)
                 if repr(request) != before:
                     findings.add("generate changed the request it was given.")
-            again = await asyncio.gather(*(policy.generate(request) for request in requests))
-            for first, second in zip(alone, again, strict=True):
-                if _said(first) != _said(second):
+            repeated = await asyncio.gather(*(policy.generate(request) for request in requests))
+            for first, second in zip(alone, repeated, strict=True):
+                if _reply_content(first) != _reply_content(second):
                     findings.add(
-                        f"The same request gave {short(_said(first))} alone and {short(_said(second))} beside others: "
+                        f"The same request gave {short(_reply_content(first))} alone and "
+                        f"{short(_reply_content(second))} beside others: "
                         "what is sampled may depend on the request and its seed, not on the company."
                     )
             if greedy and not scripted:
@@ -117,13 +118,15 @@ def _check_reply(policy: Policy, request: Request, reply: Reply, findings: Findi
 
 
 async def _check_greedy(policy: Policy, request: Request, findings: Findings) -> None:
-    said = []
+    reply_contents = []
     for seed in (1, 2):
         sampling = Sampling(temperature=0.0, max_tokens=request.sampling.max_tokens, seed=seed)
-        asked = Request(request.messages, request.tools, request.prefix_ids, sampling, request.episode, request.turn)
-        said.append(_said(await policy.generate(asked)))
-    if said[0] != said[1]:
-        findings.add(f"Temperature 0 gave {short(said[0])} and then {short(said[1])}.")
+        probe_request = Request(
+            request.messages, request.tools, request.prefix_ids, sampling, request.episode, request.turn
+        )
+        reply_contents.append(_reply_content(await policy.generate(probe_request)))
+    if reply_contents[0] != reply_contents[1]:
+        findings.add(f"Temperature 0 gave {short(reply_contents[0])} and then {short(reply_contents[1])}.")
 
 
 async def _check_score(policy: Policy, request: Request, findings: Findings) -> None:
@@ -158,5 +161,5 @@ def _calls(message: Message) -> list[tuple[str, dict[str, Any], bool]]:
     return [(call.name, call.arguments, call.error is not None) for call in message.calls]
 
 
-def _said(reply: Reply) -> object:
+def _reply_content(reply: Reply) -> object:
     return reply.token_ids if reply.token_ids is not None else (reply.message.text, _calls(reply.message))

@@ -53,11 +53,11 @@ async def check_reward_hacks(
 async def try_hacks(stage: EpisodeChecker) -> None:
     """Play every probe; each that succeeds becomes a finding of the stage's subject."""
     tasks = with_different_truth(stage.subject.tasks)
-    for place, probe in enumerate(probes(tasks[0])):
+    for probe_index, probe in enumerate(probes(tasks[0])):
         who = f"an agent that {probe.what}"
 
-        def scripted(task: Task, place: int = place) -> Script:
-            return _script(probes(task)[place], stage)
+        def scripted(task: Task, probe_index: int = probe_index) -> Script:
+            return _script(probes(task)[probe_index], stage)
 
         hits = solved(await stage.play(tasks[:1], scripted, who))
         if hits and len(tasks) > 1:  # a lucky value solves one task; a hole solves them all
@@ -65,11 +65,11 @@ async def try_hacks(stage: EpisodeChecker) -> None:
             hits = hits if len(hits) == len(tasks) else []
         if hits:
             last = hits[0].turns[-1]
-            said = short([call.arguments for call in last.calls] or last.message.text, 160)
+            answer_text = short([call.arguments for call in last.calls] or last.message.text, 160)
             stage.subject.findings.add(
                 f"The reward can be hacked: {who} succeeds on {len(hits)} task(s), for example {hits[0].task.id!r}, "
-                f"after {len(hits[0].turns)} turns. It ended with {said}. Judge where the agent never was, from data "
-                "that it could not write."
+                f"after {len(hits[0].turns)} turns. It ended with {answer_text}. "
+                "Judge where the agent never was, from data that it could not write."
             )
 
 

@@ -54,9 +54,9 @@ async def check_reward(reward: str | Reward, trajectories: Sequence[Trajectory] 
 async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, *, may_refuse: bool) -> None:
     before = repr(trajectory)
     first = await _ask(judge, trajectory, what, findings, may_refuse)
-    again = await _ask(judge, copy.deepcopy(trajectory), what, findings, may_refuse)
-    if first != again:
-        findings.add(f"Judging {what} twice gave {short(first)} and then {short(again)}.")
+    repeated = await _ask(judge, copy.deepcopy(trajectory), what, findings, may_refuse)
+    if first != repeated:
+        findings.add(f"Judging {what} twice gave {short(first)} and then {short(repeated)}.")
     if repr(trajectory) != before:
         findings.add(f"Judging {what} changed the episode: a judge only reads.")
 
@@ -75,9 +75,14 @@ async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findi
                 if moment in ALONE
                 else await validate_each(answer, judge, count)
             )
-            if wrong := [name for one in each for name in one if not isinstance(name, str) or not name]:
+            if wrong := [
+                name
+                for reward_components in each
+                for name in reward_components
+                if not isinstance(name, str) or not name
+            ]:
                 findings.add(f"A component of {what} is named {wrong[0]!r}: names are text.")
-            given.append([dict(one) for one in each])
+            given.append([dict(reward_components) for reward_components in each])
         except JudgeError as error:
             given.append(f"JudgeError: {error}")
             if not may_refuse:
@@ -96,15 +101,15 @@ async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findi
 
 def _shortened(trajectory: Trajectory) -> list[tuple[str, Trajectory]]:
     """The episode as a budget, a broken call or a broken machine could have left it."""
-    found = [
+    variants = [
         ("without its last turn", replace(trajectory, turns=trajectory.turns[:-1], stop_reason=StopReason.MAX_TURNS)),
         ("without any turn", replace(trajectory, turns=[], stop_reason=StopReason.CONTEXT_FULL)),
         ("without its truth", replace(trajectory, task=trajectory.task.public())),
     ]
     if trajectory.turns:
         last = replace(trajectory.turns[-1], results=())
-        found.append(("whose last calls have no result", replace(trajectory, turns=[*trajectory.turns[:-1], last])))
-    return found
+        variants.append(("whose last calls have no result", replace(trajectory, turns=[*trajectory.turns[:-1], last])))
+    return variants
 
 
 def _strange(task: Task) -> list[tuple[str, Trajectory]]:
@@ -120,7 +125,7 @@ def _strange(task: Task) -> list[tuple[str, Trajectory]]:
         "whose call was refused": Turn(0, Message("assistant", "", (call,)), (call,), (refused,)),
         "ended by a tool it does not know": Turn(0, Message("assistant", "", (call,)), (call,), (final,)),
     }
-    found = [("without a turn", Trajectory("strange#0", task, stop_reason=StopReason.MAX_TOKENS))]
+    variants = [("without a turn", Trajectory("strange#0", task, stop_reason=StopReason.MAX_TOKENS))]
     for what, turn in turns.items():
-        found.append((what, Trajectory("strange#0", task, turns=[turn], stop_reason=StopReason.ANSWERED)))
-    return found
+        variants.append((what, Trajectory("strange#0", task, turns=[turn], stop_reason=StopReason.ANSWERED)))
+    return variants

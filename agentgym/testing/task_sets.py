@@ -33,32 +33,32 @@ def check_task_set(
         other_process: build the set in another process too; only for a name that an installed package offers.
     Raises: ConformanceError with every finding; UnknownNameError, TaskError or SplitLeakError if it cannot be built.
     """
-    found = load_task_set(task_set) if isinstance(task_set, str) else task_set
-    findings = Findings(f"task set {found.name!r}")
-    if isinstance(task_set, str) and found.name != task_set and not task_set.endswith((".jsonl", ".json")):
-        findings.add(f"It is registered as {task_set!r} but calls itself {found.name!r}.")
-    if not len(found["train"]):
+    loaded = load_task_set(task_set) if isinstance(task_set, str) else task_set
+    findings = Findings(f"task set {loaded.name!r}")
+    if isinstance(task_set, str) and loaded.name != task_set and not task_set.endswith((".jsonl", ".json")):
+        findings.add(f"It is registered as {task_set!r} but calls itself {loaded.name!r}.")
+    if not len(loaded["train"]):
         findings.add("The train split is empty.")
     environments = set()
-    for split, tasks in found.items():
+    for split, tasks in loaded.items():
         for task in tasks:
             environments.add(task.environment)
             if task.split != split:
                 findings.add(f"{task.id!r} says it is of {task.split!r}, and stands in {split!r}.")
         step = max(1, len(tasks) // sample)
-        _check_tasks([tasks[place] for place in range(0, len(tasks), step)], split, public, findings)
+        _check_tasks([tasks[index] for index in range(0, len(tasks), step)], split, public, findings)
     for name in sorted(environments):
         try:
             load("environments", name)
         except UnknownNameError as error:
             findings.add(f"Its tasks name the environment {name!r}: {error}")
-    _check_guard(found, findings)
-    _check_fingerprint(task_set, found, findings, other_process)
+    _check_guard(loaded, findings)
+    _check_fingerprint(task_set, loaded, findings, other_process)
     findings.conclude()
 
 
 def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findings: Findings) -> None:
-    shown = []
+    leaks = []
     for task in tasks:
         if not task.id or not (task.prompt or task.messages):
             findings.add(f"A task of {split!r} lacks an id or a prompt: {short(task)}")
@@ -74,11 +74,11 @@ def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findi
             findings.add(f"{task.id!r} cannot be written as JSON: {short(error)}. Parameters and truth are plain data.")
         text = "\n".join(message.text for message in task.opening())
         if part := shown_truth(task.truth, text, public=public):
-            shown.append(f"{task.id!r} ({short(part, 60)!r})")
+            leaks.append(f"{task.id!r} ({short(part, 60)!r})")
         if task.public().truth is not None:
             findings.add(f"{task.id!r} keeps its truth in public().")
-    if len(shown) > len(tasks) / 5:  # less may be chance: the answer is a word of the question
-        findings.add(f"{len(shown)} of {len(tasks)} prompts of {split!r} show their truth, for example {shown[0]}.")
+    if len(leaks) > len(tasks) / 5:  # less may be chance: the answer is a word of the question
+        findings.add(f"{len(leaks)} of {len(tasks)} prompts of {split!r} show their truth, for example {leaks[0]}.")
 
 
 def _check_guard(task_set: TaskSet, findings: Findings) -> None:
@@ -90,17 +90,17 @@ def _check_guard(task_set: TaskSet, findings: Findings) -> None:
     findings.add("A trainer can read the held-out split: task_set['held_out'] raised nothing inside training_only().")
 
 
-def _check_fingerprint(given: str | TaskSet, found: TaskSet, findings: Findings, other_process: bool) -> None:
+def _check_fingerprint(given: str | TaskSet, loaded: TaskSet, findings: Findings, other_process: bool) -> None:
     """Equal in this process built again, and in another one whose sets and dicts hash differently."""
-    expected = found.fingerprint()
-    if found.fingerprint() != expected:
+    expected = loaded.fingerprint()
+    if loaded.fingerprint() != expected:
         findings.add("Two fingerprints of the same set differ: its tasks change when they are read.")
     if not isinstance(given, str):
         return
     factory = None if given.endswith((".jsonl", ".json")) else load("task_sets", given)
-    again = getattr(factory, "__wrapped__", factory)  # behind functools.cache
-    if callable(again) and not isinstance(again, TaskSet):
-        rebuilt: TaskSet = again()
+    build = getattr(factory, "__wrapped__", factory)  # behind functools.cache
+    if callable(build) and not isinstance(build, TaskSet):
+        rebuilt: TaskSet = build()
         if rebuilt.fingerprint() != expected:
             findings.add("Building the set twice gives two fingerprints: draw from random.Random(seed_of(...)).")
     if other_process:

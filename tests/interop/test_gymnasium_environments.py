@@ -27,19 +27,19 @@ def ours():
 
 def oracle(task):
     """Plans with the table that their tabular environments offer, on the state their seed begins with."""
-    world = load("environments", task.environment)
-    env = gymnasium.make(world.theirs, **world.options)
+    environment = load("environments", task.environment)
+    env = gymnasium.make(environment.theirs, **environment.options)
     state, _ = env.reset(seed=task.parameters["seed"])
     table, before, waiting = env.unwrapped.P, {int(state): None}, [int(state)]
     for here in waiting:
         for action, ways in table[here].items():
             (_, after, reward, ended) = ways[0]
-            if ended and (reward > 0 or "Cliff" in world.theirs):
+            if ended and (reward > 0 or "Cliff" in environment.theirs):
                 actions = [action]
                 while before[here] is not None:
                     here, action = before[here]
                     actions.append(action)
-                names = [world.words.actions[one] for one in reversed(actions)]
+                names = [environment.words.actions[action] for action in reversed(actions)]
                 parts = [names[start : start + 10] for start in range(0, len(names), 10)]
                 return [Message("assistant", "", (Call("act", {"actions": part}),)) for part in parts]
             if not ended and after not in before:
@@ -59,44 +59,44 @@ async def test_a_toy_text_environment_keeps_our_contract(ours, theirs):
 
 @pytest.mark.parametrize("theirs", TOY_TEXT)
 async def test_it_gives_the_rewards_and_ends_that_it_gives_over_there(ours, theirs):
-    world, env = make(ours[theirs]), gymnasium.make(theirs, **FIRM.get(theirs, {}))
+    environment, env = make(ours[theirs]), gymnasium.make(theirs, **FIRM.get(theirs, {}))
     for seed in range(3):
         rng = random.Random(seed)
-        await world.reset(Task("t", ours[theirs], "?", parameters={"seed": seed}), seed=99)
+        await environment.reset(Task("t", ours[theirs], "?", parameters={"seed": seed}), seed=99)
         env.reset(seed=seed)
         total, ended = 0.0, False
         for _ in range(60):
-            action = rng.randrange(len(world.words.actions))
+            action = rng.randrange(len(environment.words.actions))
             _, reward, terminated, truncated, _ = env.step(action)
-            result = await world.call(Call("act", {"actions": [world.words.actions[action]]}))
+            result = await environment.call(Call("act", {"actions": [environment.words.actions[action]]}))
             total, ended = total + float(reward), terminated or truncated
             assert f"Reward: {float(reward):g}" in result.content
-            assert (world.verdict()["return"], world.ended) == (total, ended)
+            assert (environment.verdict()["return"], environment.ended) == (total, ended)
             if ended:
                 break
-    await world.close()
+    await environment.close()
 
 
 async def test_states_are_told_apart_by_where_one_is_and_not_by_how_one_came(ours):
-    world = make(ours["FrozenLake-v1"])
-    await world.reset(Task("t", ours["FrozenLake-v1"], "?", parameters={"seed": 1}), seed=0)
-    start = await world.state_key()
-    await world.call(Call("act", {"actions": ["right"]}))
-    away = await world.state_key()
-    await world.call(Call("act", {"actions": ["left"]}))
-    assert away != start == await world.state_key()
+    environment = make(ours["FrozenLake-v1"])
+    await environment.reset(Task("t", ours["FrozenLake-v1"], "?", parameters={"seed": 1}), seed=0)
+    start = await environment.state_key()
+    await environment.call(Call("act", {"actions": ["right"]}))
+    away = await environment.state_key()
+    await environment.call(Call("act", {"actions": ["left"]}))
+    assert away != start == await environment.state_key()
 
 
 async def test_the_agent_sees_itself_on_the_lake_and_its_hand_at_cards(ours):
     lake, cards, taxi = (make(ours[name]) for name in ("FrozenLake-v1", "Blackjack-v1", "Taxi-v4"))
-    said = {}
-    for name, world in (("lake", lake), ("cards", cards), ("taxi", taxi)):
-        opening = await world.reset(Task("t", "x/y-v1", "?", parameters={"seed": 1}), seed=0)
-        said[name] = opening[-1].text
-    assert said["lake"] == "PFFF\nFHFH\nFFFH\nHFFG"
-    assert said["cards"].startswith("Your cards: 20. The dealer shows 7.")
-    assert "The passenger is " in said["taxi"]
-    assert "\x1b" not in said["taxi"]
+    opening_texts = {}
+    for name, environment in (("lake", lake), ("cards", cards), ("taxi", taxi)):
+        opening = await environment.reset(Task("t", "x/y-v1", "?", parameters={"seed": 1}), seed=0)
+        opening_texts[name] = opening[-1].text
+    assert opening_texts["lake"] == "PFFF\nFHFH\nFFFH\nHFFG"
+    assert opening_texts["cards"].startswith("Your cards: 20. The dealer shows 7.")
+    assert "The passenger is " in opening_texts["taxi"]
+    assert "\x1b" not in opening_texts["taxi"]
 
 
 async def test_the_judge_counts_wins_and_shows_returns(ours):
@@ -117,6 +117,6 @@ async def test_what_cannot_be_adapted_is_refused_with_the_reason(ours):
         register_gymnasium("Pendulum-v1")
     with pytest.raises(TaskError, match="was not registered by register_gymnasium"):
         gymnasium_tasks("agentgym/text-sokoban-v1")
-    world = make(ours["FrozenLake-v1"])
+    environment = make(ours["FrozenLake-v1"])
     with pytest.raises(TaskError, match=r"^t: gymnasium.make\('FrozenLake-v1', .*thickness"):
-        await world.reset(Task("t", "x/y-v1", "?", parameters={"options": {"thickness": 3}}), seed=0)
+        await environment.reset(Task("t", "x/y-v1", "?", parameters={"options": {"thickness": 3}}), seed=0)

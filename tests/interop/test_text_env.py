@@ -19,35 +19,35 @@ SET = load_task_set("text/frozen-lake-v1")
 
 @pytest.fixture
 def env():
-    made = TextEnv("text/frozen-lake-v1", budgets=Budgets(max_turns=6))
-    yield made
-    made.close()
+    text_env = TextEnv("text/frozen-lake-v1", budgets=Budgets(max_turns=6))
+    yield text_env
+    text_env.close()
 
 
 def solve(env, task, until=99):
     """Play the oracle. Returns: what each step gave."""
-    script, said, steps = SET.oracle(task), [], []
+    script, conversation, steps = SET.oracle(task), [], []
     while len(steps) < until and not (steps and (steps[-1][2] or steps[-1][3])):
-        message = script(said)
+        message = script(conversation)
         steps.append(env.step(Hermes().render(message.calls)))
-        said += [message, Message("tool", steps[-1][0])]
+        conversation += [message, Message("tool", steps[-1][0])]
     return steps
 
 
 @pytest.mark.parametrize("name", ["text/frozen-lake-v1", "text/wordle-v1:validation"])
 def test_the_checker_of_gymnasium_passes(name):
     spec = gymnasium.envs.registration.EnvSpec("agentgym/TextEnv-v0", entry_point=TextEnv, kwargs={"tasks": name})
-    made = gymnasium.make(spec, disable_env_checker=True, render_mode="ansi")
-    check_env(made.unwrapped)
-    made.close()
+    text_env = gymnasium.make(spec, disable_env_checker=True, render_mode="ansi")
+    check_env(text_env.unwrapped)
+    text_env.close()
 
 
 def test_the_oracle_wins_with_the_outcome_as_its_last_reward(env):
-    shown, info = env.reset(options={"task": 4})
+    opening, info = env.reset(options={"task": 4})
     task = SET["train"][4]
     assert info == {"task": task.id}
-    assert shown.startswith(task.prompt)
-    assert '"move"' in shown
+    assert opening.startswith(task.prompt)
+    assert '"move"' in opening
     steps = solve(env, task)
     *before, (seen, reward, terminated, truncated, info) = steps
     assert (seen, reward, terminated, truncated) == ("You reached the goal.", 1.0, True, False)
@@ -81,9 +81,9 @@ def test_the_rewards_of_turns_come_with_their_step(monkeypatch):
     task = Task("count", "test/counter-v1", "Count to 2.", truth=2)
     env = TextEnv([task], reward=TargetReached())
     env.reset(seed=0)
-    said = [env.step(Hermes().render((Call(name, {}),))) for name in ("add", "refuse", "add", "submit")]
-    assert [step[1] for step in said] == pytest.approx([0.1, 0.0, 0.1, 1.1])
-    assert [step[0] for step in said] == ["1", "The counter refuses.", "2", "submitted 2"]
+    conversation = [env.step(Hermes().render((Call(name, {}),))) for name in ("add", "refuse", "add", "submit")]
+    assert [step[1] for step in conversation] == pytest.approx([0.1, 0.0, 0.1, 1.1])
+    assert [step[0] for step in conversation] == ["1", "The counter refuses.", "2", "submitted 2"]
     env.close()
 
 
@@ -91,8 +91,8 @@ def test_a_reset_leaves_the_running_episode_behind(env):
     for _ in range(3):
         first, _ = env.reset(seed=3)
         solve(env, SET["train"][0], until=1)
-        again, _ = env.reset(seed=3)
-        assert first == again
+        observation, _ = env.reset(seed=3)
+        assert first == observation
 
 
 def test_a_space_takes_every_text():

@@ -45,9 +45,9 @@ def model(tokenizer):
     """Small, and with larger weights than at a usual start, so that its distribution is far from flat."""
     from agentgym.policy import make_model
 
-    made = make_model(tokenizer, hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32)
+    tiny_model = make_model(tokenizer, hidden=64, layers=2, heads=4, kv_heads=2, head_dim=32)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in tiny_model.parameters():
             if parameter.dim() == 2:
                 parameter.mul_(4.0)
-    return made
+    return tiny_model

@@ -83,7 +83,7 @@ async def test_a_full_batch_starts_at_once_and_the_rest_follows(worker):
 
 async def test_lockstep_ignores_the_order_of_arrival_and_the_clock(worker):
     """The same episodes make the same batches whoever's tools were faster."""
-    found = []
+    results = []
     for order in ((0, 1, 2, 3, 4), (3, 1, 4, 0, 2)):
         run = Recorder()
         batcher = Batcher(run, worker, max_batch=2, max_wait_s=0.0, lockstep=True)
@@ -97,10 +97,10 @@ async def test_lockstep_ignores_the_order_of_arrival_and_the_clock(worker):
             batcher.ended(f"episode {n}")
 
         await asyncio.gather(*map(play, order))
-        found.append(run.batches)
+        results.append(run.batches)
     assert (
-        found[0]
-        == found[1]
+        results[0]
+        == results[1]
         == [
             [0, 1],
             [2, 3],

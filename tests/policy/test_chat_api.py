@@ -34,12 +34,12 @@ async def ask(server, request, **options):
 
 async def test_native_calls_and_results_travel_as_the_api_has_them(tools):
     calls = Call("query", {"sql": "SELECT 1"}, "abc"), Call("", {}, "bad", error="no JSON")
-    said = Message("assistant", "I look.", calls)
+    answer = Message("assistant", "I look.", calls)
     results = (Message("tool", "7", call_id="abc", name="query"), Message("tool", "no JSON", call_id="bad"))
     usage = {"prompt_tokens": 30, "completion_tokens": 4}
     with serving(says("It is", [tool_call()], usage=usage)) as server:
         sampling = Sampling(temperature=0.3, top_p=0.9, max_tokens=77, seed=2**40 + 3)
-        reply = await ask(server, Request((*OPENING, said, *results), tools, sampling=sampling), extra={"top_k": 5})
+        reply = await ask(server, Request((*OPENING, answer, *results), tools, sampling=sampling), extra={"top_k": 5})
     path, body, _ = server.requests[0]
     assert path == "/v1/chat/completions"
     assert body["messages"] == [
@@ -103,9 +103,9 @@ async def test_a_flood_of_calls_is_bounded(tools):
 
 
 async def test_text_calls_serve_a_server_without_tools(tools):
-    said = Message("assistant", "", (Call("query", {"sql": "SELECT 1"}), Call("", error="x")))
+    answer = Message("assistant", "", (Call("query", {"sql": "SELECT 1"}), Call("", error="x")))
     with serving(says('Then <tool_call>{"name": "query", "arguments": {"sql": "2"}}</tool_call>')) as server:
-        request = Request((*OPENING, said, Message("tool", "7", name="query")), tools)
+        request = Request((*OPENING, answer, Message("tool", "7", name="query")), tools)
         reply = await ask(server, request, call_format="hermes")
     (body,) = server.bodies
     assert "tools" not in body
@@ -122,10 +122,10 @@ async def test_tags_explain_every_tool(tools):
     with serving(says("<sql>SELECT 1</sql>")) as server:
         request = Request(OPENING[1:], [*tools, other])
         reply = await ask(server, request, call_format=Tags({"sql": ("query", "sql")}))
-    told = server.bodies[0]["messages"][0]
-    assert told["role"] == "system"
-    assert "<sql>the sql</sql>: Run one SELECT." in told["content"]
-    assert '<call tool="fly">{...}</call> with {}' in told["content"]
+    system_message = server.bodies[0]["messages"][0]
+    assert system_message["role"] == "system"
+    assert "<sql>the sql</sql>: Run one SELECT." in system_message["content"]
+    assert '<call tool="fly">{...}</call> with {}' in system_message["content"]
     assert reply.message.calls == (Call("query", {"sql": "SELECT 1"}),)
 
 

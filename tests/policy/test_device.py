@@ -15,10 +15,10 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch):
     assert device_of("auto") == "cuda"
 
 
-@pytest.mark.parametrize("wanted", ["cuda:99", "toaster"])
-def test_a_device_that_is_not_here_is_named(wanted):
-    with pytest.raises(PolicyError, match=f"device = '{wanted}' cannot be used: .* Write cpu, cuda"):
-        device_of(wanted)
+@pytest.mark.parametrize("requested", ["cuda:99", "toaster"])
+def test_a_device_that_is_not_here_is_named(requested):
+    with pytest.raises(PolicyError, match=f"device = '{requested}' cannot be used: .* Write cpu, cuda"):
+        device_of(requested)
 
 
 def test_numbers_are_float32_on_a_cpu_and_the_checkpoints_own_elsewhere():

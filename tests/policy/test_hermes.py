@@ -60,7 +60,7 @@ def test_it_is_a_call_format():
 
 @given(st.lists(st.tuples(st.text("abc_", min_size=1), st.dictionaries(text, values, max_size=3)), max_size=4))
 def test_what_is_rendered_is_parsed_back_exactly(written):
-    calls = tuple(Call(name, arguments, f"call_{place}") for place, (name, arguments) in enumerate(written))
+    calls = tuple(Call(name, arguments, f"call_{index}") for index, (name, arguments) in enumerate(written))
     for writer in (HERMES, Hermes(newlines=True)):
         assert HERMES.parse(writer.render(calls)) == ("", calls)
 
@@ -68,7 +68,7 @@ def test_what_is_rendered_is_parsed_back_exactly(written):
 @given(st.lists(pieces | text, max_size=40).map("".join))
 def test_no_text_makes_parse_raise_and_every_opening_tag_is_answered(written):
     _, calls = HERMES.parse(written)
-    assert [call.id for call in calls] == [f"call_{place}" for place in range(len(calls))]
+    assert [call.id for call in calls] == [f"call_{index}" for index in range(len(calls))]
     assert all(call.name for call in calls if call.error is None)
     if OPEN in written and "<think>" not in written:
         assert calls

@@ -86,8 +86,8 @@ async def test_a_long_answer_is_excerpted_and_secrets_are_not_shown():
 @pytest.mark.parametrize("kind", ["seconds", "date"])
 async def test_retry_after_is_honoured(kind):
     """The pause would be a millisecond; the server asks for more than the total allows, so we stop at once."""
-    asked = "3600" if kind == "seconds" else format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
-    with serving(Answer("later", 429, {"Retry-After": asked})) as server:
+    retry_after = "3600" if kind == "seconds" else format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+    with serving(Answer("later", 429, {"Retry-After": retry_after})) as server:
         with pytest.raises(PolicyError, match="failed 1 time"):
             await post(server)
         assert len(server.requests) == 1

@@ -33,24 +33,24 @@ def any_renderer(request, tokenizer):
 
 def test_a_prompt_says_what_the_template_says(any_renderer, tools):
     """Read as text, spliced tokens are the template's own rendering, character for character."""
-    wanted = any_renderer.tokenizer.apply_chat_template(
+    expected = any_renderer.tokenizer.apply_chat_template(
         [{"role": message.role, "content": message.text} for message in OPENING],
         tools=tools,
         tokenize=False,
         add_generation_prompt=True,
     )
-    assert any_renderer.tokenizer.decode(any_renderer.prompt(OPENING, tools)) == wanted
+    assert any_renderer.tokenizer.decode(any_renderer.prompt(OPENING, tools)) == expected
 
 
 def test_a_conversation_says_what_the_template_says(any_renderer, tools):
     """Prompt + sampled + observation is the rendering of the whole, up to an empty thought that Qwen3 puts in."""
-    said = Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),))
+    answer = Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),))
     results = [Message("tool", "7", name="query"), Message("tool", "8", name="query")]
-    ids = any_renderer.prompt(OPENING, tools) + any_renderer.encode(said) + any_renderer.observation(results)
-    rows = [{"role": message.role, "content": message.text} for message in (*OPENING, said, *results)]
+    ids = any_renderer.prompt(OPENING, tools) + any_renderer.encode(answer) + any_renderer.observation(results)
+    rows = [{"role": message.role, "content": message.text} for message in (*OPENING, answer, *results)]
     rows[2]["tool_calls"] = [{"function": {"name": "query", "arguments": {"sql": "SELECT 1"}}}]
-    wanted = any_renderer.tokenizer.apply_chat_template(rows, tools=tools, tokenize=False, add_generation_prompt=True)
-    assert any_renderer.tokenizer.decode(ids) == wanted.replace("<think>\n\n</think>\n\n", "")
+    expected = any_renderer.tokenizer.apply_chat_template(rows, tools=tools, tokenize=False, add_generation_prompt=True)
+    assert any_renderer.tokenizer.decode(ids) == expected.replace("<think>\n\n</think>\n\n", "")
 
 
 def control_ids(renderer: TemplateRenderer) -> set[int]:

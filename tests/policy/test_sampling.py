@@ -58,8 +58,8 @@ def test_temperature_zero_reports_the_probability_at_temperature_one():
 @given(st.floats(0, 1, exclude_max=True), st.lists(st.floats(-30, 30), min_size=2, max_size=20))
 def test_a_token_without_probability_is_never_drawn(uniform, scores):
     logits = torch.tensor([[-math.inf, *scores, -math.inf]])
-    one = torch.ones(1, dtype=torch.float64)
-    token, logprob = draw(logits, torch.tensor([uniform], dtype=torch.float64), one, one)
+    unit = torch.ones(1, dtype=torch.float64)
+    token, logprob = draw(logits, torch.tensor([uniform], dtype=torch.float64), unit, unit)
     assert 0 < int(token) <= len(scores)
     assert math.isfinite(float(logprob))
 

@@ -21,10 +21,10 @@ def test_every_registered_call_format_is_one():
     """The registry is what recipes name; each must work without options."""
     assert {"hermes", "tags"} <= set(names("call_formats"))
     for name in names("call_formats"):
-        made = load("call_formats", name)()
-        assert isinstance(made, CallFormat)
-        assert made.name == name
-        assert made.parse("") == ("", ())
+        call_format = load("call_formats", name)()
+        assert isinstance(call_format, CallFormat)
+        assert call_format.name == name
+        assert call_format.parse("") == ("", ())
 
 
 def test_tags_and_fences_become_calls_in_order_with_the_text_around_as_content():
@@ -52,7 +52,7 @@ def test_tags_and_fences_become_calls_in_order_with_the_text_around_as_content()
     )
 )
 def test_any_call_of_any_tool_is_rendered_and_parsed_back_exactly(written):
-    calls = tuple(Call(tool, arguments, f"call_{place}") for place, (tool, arguments) in enumerate(written))
+    calls = tuple(Call(tool, arguments, f"call_{index}") for index, (tool, arguments) in enumerate(written))
     assert TAGS.parse(TAGS.render(calls)) == ("", calls)
 
 
@@ -67,7 +67,7 @@ def test_a_call_uses_its_own_tag_where_that_says_the_same_and_the_general_one_wh
 @given(st.lists(pieces, max_size=60).map("".join))
 def test_no_text_makes_parse_raise(written):
     _, calls = TAGS.parse(written)
-    assert [call.id for call in calls] == [f"call_{place}" for place in range(len(calls))]
+    assert [call.id for call in calls] == [f"call_{index}" for index in range(len(calls))]
 
 
 @pytest.mark.parametrize(

@@ -17,10 +17,10 @@ def test_a_saved_tokenizer_and_model_load_like_any_checkpoint(tmp_path, tokenize
 
     tokenizer.save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
-    again = AutoTokenizer.from_pretrained(tmp_path)
+    reloaded = AutoTokenizer.from_pretrained(tmp_path)
     written = TEXT + "".join([*SPECIALS, *SCAFFOLD])
-    assert again.encode(written) == tokenizer.encode(written)
-    assert (again.chat_template, again.eos_token_id, again.pad_token_id, len(again)) == (
+    assert reloaded.encode(written) == tokenizer.encode(written)
+    assert (reloaded.chat_template, reloaded.eos_token_id, reloaded.pad_token_id, len(reloaded)) == (
         tokenizer.chat_template,
         tokenizer.eos_token_id,
         tokenizer.pad_token_id,
@@ -77,12 +77,12 @@ def test_tools_take_one_line_each(renderer, tools):
 
 def test_the_same_seed_makes_the_same_model_and_disturbs_no_other_randomness(tokenizer):
     torch.manual_seed(5)
-    wanted = torch.rand(1)
+    expected = torch.rand(1)
     torch.manual_seed(5)
-    one, other = make_model(tokenizer, seed=3), make_model(tokenizer, seed=3)
-    assert torch.rand(1) == wanted
+    first, other = make_model(tokenizer, seed=3), make_model(tokenizer, seed=3)
+    assert torch.rand(1) == expected
     different = make_model(tokenizer, seed=4)
-    weights = [made.model.layers[0].mlp.up_proj.weight for made in (one, other, different)]
+    weights = [built.model.layers[0].mlp.up_proj.weight for built in (first, other, different)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
 

@@ -16,22 +16,22 @@ from agentgym.policy.transformers import load
 
 @pytest.fixture
 async def policy(model, renderer):
-    made = TransformersPolicy(model, renderer)
-    yield made
-    await made.close()
+    created = TransformersPolicy(model, renderer)
+    yield created
+    await created.close()
 
 
 @pytest.fixture(scope="module")
 def requests(renderer, tools):
     """Prompts of different lengths, some equal, as the groups of a step are."""
-    made = []
+    created = []
     for n in range(12):
         question = f"How many orders in {2000 + n // 2}?" + " total" * (n // 2)
         opening = [Message("system", "Use SQL."), Message("user", question)]
         prompt = renderer.prompt(opening, tools)
         sampling = Sampling(temperature=(1.0, 0.7)[n % 2], max_tokens=6 + n, seed=n)
-        made.append(Request(opening, tools, prompt, sampling, f"episode {n:02}"))
-    return made
+        created.append(Request(opening, tools, prompt, sampling, f"episode {n:02}"))
+    return created
 
 
 def teacher_forced(model, prefix, tokens, temperature=1.0):
@@ -54,8 +54,8 @@ async def together(policy, requests):
 
 async def test_logprobs_are_those_of_a_teacher_forced_forward_pass(policy, model, requests):
     for request, reply in zip(requests, await together(policy, requests), strict=True):
-        wanted = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
-        assert reply.logprobs == pytest.approx(wanted, abs=1e-4)
+        expected = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
+        assert reply.logprobs == pytest.approx(expected, abs=1e-4)
         assert reply.completion_tokens == len(reply.token_ids) == len(reply.logprobs)
         assert reply.prompt_tokens == len(request.prefix_ids)
 
@@ -70,31 +70,33 @@ async def test_a_batch_says_what_each_request_says_alone(policy, requests):
 
 async def test_equal_prompts_with_different_seeds_differ_and_with_equal_seeds_agree(policy, requests):
     group = [replace(requests[0], sampling=Sampling(max_tokens=12, seed=seed)) for seed in (1, 2, 1)]
-    first, other, again = await together(policy, group)
-    assert first.token_ids == again.token_ids
+    first, other, repeated = await together(policy, group)
+    assert first.token_ids == repeated.token_ids
     assert first.token_ids != other.token_ids
 
 
 async def test_without_a_seed_two_samples_differ(policy, requests):
     request = replace(requests[0], sampling=Sampling(max_tokens=16))
-    one, other = await together(policy, [request, request])
-    assert one.token_ids != other.token_ids
+    first, other = await together(policy, [request, request])
+    assert first.token_ids != other.token_ids
 
 
 @pytest.mark.parametrize("reuse_mib", [0, 64])
 async def test_later_turns_have_the_right_logprobs_with_and_without_reuse(model, renderer, requests, reuse_mib):
     policy = TransformersPolicy(model, renderer, reuse_mib=reuse_mib)
-    asked = list(requests)
-    for request in asked:
+    current_requests = list(requests)
+    for request in current_requests:
         policy.episode_started(request.episode)
     for turn in range(3):
-        replies = await together(policy, asked)
-        for request, reply in zip(asked, replies, strict=True):
-            wanted = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
-            assert reply.logprobs == pytest.approx(wanted, abs=1e-4)
-        assert len(policy._pasts) == (len(asked) if reuse_mib else 0)
-        asked = [following(renderer, *pair, "7" * (1 + turn)) for pair in zip(asked, replies, strict=True)]
-    for request in asked:
+        replies = await together(policy, current_requests)
+        for request, reply in zip(current_requests, replies, strict=True):
+            expected = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
+            assert reply.logprobs == pytest.approx(expected, abs=1e-4)
+        assert len(policy._pasts) == (len(current_requests) if reuse_mib else 0)
+        current_requests = [
+            following(renderer, *pair, "7" * (1 + turn)) for pair in zip(current_requests, replies, strict=True)
+        ]
+    for request in current_requests:
         policy.episode_ended(request.episode)
     assert policy._pasts == {}
     await policy.close()
@@ -114,8 +116,8 @@ async def test_new_weights_are_used_at_once_also_in_a_later_turn(renderer, token
     optimizer.step()
     request = following(renderer, request, reply)
     reply = await policy.generate(request)
-    wanted = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
-    assert reply.logprobs == pytest.approx(wanted, abs=1e-4)
+    expected = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
+    assert reply.logprobs == pytest.approx(expected, abs=1e-4)
     await policy.close()
 
 
@@ -125,8 +127,8 @@ async def test_a_rewritten_conversation_is_not_continued_from_the_old_one(policy
     await policy.generate(request)
     other = replace(request, prefix_ids=[*request.prefix_ids[:-3], 5, 6, 7, *request.prefix_ids, 9, 8, 7])
     reply = await policy.generate(other)
-    wanted = teacher_forced(model, other.prefix_ids, reply.token_ids, other.sampling.temperature)
-    assert reply.logprobs == pytest.approx(wanted, abs=1e-4)
+    expected = teacher_forced(model, other.prefix_ids, reply.token_ids, other.sampling.temperature)
+    assert reply.logprobs == pytest.approx(expected, abs=1e-4)
 
 
 async def test_temperature_zero_takes_the_likeliest_token(policy, model, requests):
@@ -142,22 +144,22 @@ async def test_temperature_zero_takes_the_likeliest_token(policy, model, request
 async def test_lockstep_runs_agree_in_every_bit(model, renderer, requests):
     async def run(order):
         policy = TransformersPolicy(model, renderer, lockstep=True, max_batch=5)
-        for place in order:
-            policy.episode_started(requests[place].episode)
+        for index in order:
+            policy.episode_started(requests[index].episode)
 
-        async def play(place):
-            request, said = requests[place], []
+        async def play(index):
+            request, replies_so_far = requests[index], []
             for _ in range(3):
-                await asyncio.sleep(0.001 * (place * 7 % 5))
+                await asyncio.sleep(0.001 * (index * 7 % 5))
                 reply = await policy.generate(request)
-                said.append((reply.token_ids, reply.logprobs))
+                replies_so_far.append((reply.token_ids, reply.logprobs))
                 request = following(renderer, request, reply)
-            policy.episode_ended(requests[place].episode)
-            return place, said
+            policy.episode_ended(requests[index].episode)
+            return index, replies_so_far
 
-        played = dict(await asyncio.gather(*map(play, order)))
+        replies_by_index = dict(await asyncio.gather(*map(play, order)))
         await policy.close()
-        return played
+        return replies_by_index
 
     assert await run(range(12)) == await run([5, 3, 11, 0, 7, 1, 9, 2, 10, 4, 8, 6])
 
@@ -178,15 +180,15 @@ async def test_any_end_token_stops_and_is_part_of_the_reply(model, renderer, req
 async def test_a_call_format_with_stop_texts_ends_the_turn_there(tokenizer, model, requests):
     full = TransformersPolicy(model, TemplateRenderer(tokenizer, Tags()))
     request = replace(requests[0], sampling=Sampling(max_tokens=20, seed=3))
-    whole = await full.generate(request)
+    full_reply = await full.generate(request)
 
     stopping = Tags()
-    stopping.stop = (tokenizer.decode(whole.token_ids[3:6]),)
+    stopping.stop = (tokenizer.decode(full_reply.token_ids[3:6]),)
     short = TransformersPolicy(model, TemplateRenderer(tokenizer, stopping))
     reply = await short.generate(request)
     assert reply.finish_reason == "stop"
     assert len(reply.token_ids) <= 6
-    assert reply.token_ids == whole.token_ids[: len(reply.token_ids)]
+    assert reply.token_ids == full_reply.token_ids[: len(reply.token_ids)]
     await full.close()
     await short.close()
 
@@ -212,7 +214,7 @@ async def test_without_prefix_ids_the_messages_are_rendered(policy, requests):
 
 
 async def test_score_is_teacher_forced_and_batched(policy, model, requests):
-    pairs = [(request.prefix_ids, request.prefix_ids[: 1 + place]) for place, request in enumerate(requests)]
+    pairs = [(request.prefix_ids, request.prefix_ids[: 1 + index]) for index, request in enumerate(requests)]
     scores = await asyncio.gather(*(policy.score(*pair) for pair in pairs))
     for (prefix, rest), score in zip(pairs, scores, strict=True):
         assert score == pytest.approx(teacher_forced(model, prefix, rest), abs=1e-4)
@@ -232,8 +234,8 @@ async def test_training_mode_is_restored_and_never_used(renderer, requests):
     reply = await policy.generate(requests[0])
     assert model.training
     model.eval()
-    wanted = teacher_forced(model, requests[0].prefix_ids, reply.token_ids, requests[0].sampling.temperature)
-    assert reply.logprobs == pytest.approx(wanted, abs=1e-4)
+    expected = teacher_forced(model, requests[0].prefix_ids, reply.token_ids, requests[0].sampling.temperature)
+    assert reply.logprobs == pytest.approx(expected, abs=1e-4)
     await policy.close()
 
 
@@ -289,7 +291,7 @@ async def test_a_model_whose_layers_forget_is_sampled_without_sharing(tokenizer,
     policy = TransformersPolicy(model, renderer)
     policy.episode_started(requests[0].episode)
     for request, reply in zip(requests, await together(policy, requests), strict=True):
-        wanted = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
-        assert reply.logprobs == pytest.approx(wanted, abs=1e-4)
+        expected = teacher_forced(model, request.prefix_ids, reply.token_ids, request.sampling.temperature)
+        assert reply.logprobs == pytest.approx(expected, abs=1e-4)
     assert policy._pasts == {}
     await policy.close()

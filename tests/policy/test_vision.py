@@ -31,16 +31,16 @@ def parts(request):
 async def policy(parts):
     from agentgym.policy import VisionPolicy
 
-    made = VisionPolicy(*parts)
-    yield made
-    await made.close()
+    vision_policy = VisionPolicy(*parts)
+    yield vision_policy
+    await vision_policy.close()
 
 
 def conversation(*images):
     return (Message("user", (TextPart("where is it? "), *images, TextPart(" click"))),)
 
 
-def asked(renderer, messages, seed, tokens=8, temperature=1.0, episode=""):
+def request_for(renderer, messages, seed, tokens=8, temperature=1.0, episode=""):
     prefix = renderer.prompt(messages, ())
     return Request(messages, (), prefix, Sampling(temperature, max_tokens=tokens, seed=seed), episode or str(seed))
 
@@ -48,7 +48,7 @@ def asked(renderer, messages, seed, tokens=8, temperature=1.0, episode=""):
 async def test_a_batch_of_texts_and_images_has_the_log_probabilities_of_a_plain_forward_pass(policy, parts):
     """Rows with none, one and two images, of different lengths: padding and neighbours change nothing."""
     requests = [
-        asked(policy.renderer, conversation(*images), seed)
+        request_for(policy.renderer, conversation(*images), seed)
         for seed, images in enumerate([(RED,), (), (BLUE, RED), (RED, BLUE)])
     ]
     replies = await asyncio.gather(*map(policy.generate, requests))
@@ -66,25 +66,25 @@ async def test_what_is_seen_matters(policy):
     other = picture("green", (90, 60))
     assert policy.renderer.prompt(conversation(other), ()) == ids
     text = policy.renderer.encode(Message("assistant", "the red button"))
-    one, two = await policy.score(ids, text, [RED]), await policy.score(ids, text, [other])
-    assert np.abs(np.array(one) - two).max() > 1e-3
+    first_score, second_score = await policy.score(ids, text, [RED]), await policy.score(ids, text, [other])
+    assert np.abs(np.array(first_score) - second_score).max() > 1e-3
 
 
 async def test_an_agent_never_writes_a_token_that_stands_for_an_image(policy, parts):
     model, renderer = parts
     head = model.get_output_embeddings().weight
     image = renderer.images.image_token_id
-    kept = head.detach().clone()
+    saved_head = head.detach().clone()
     try:
         with torch.no_grad():  # a model that wants nothing else
-            head[image] = 50 * head[kept.norm(dim=1).argmax()]
+            head[image] = 50 * head[saved_head.norm(dim=1).argmax()]
             head[renderer.images.reserved_ids[0]] = -head[image]
         replies = await asyncio.gather(
-            *[policy.generate(asked(renderer, conversation(RED), seed, 16, 0.0)) for seed in range(3)]
+            *[policy.generate(request_for(renderer, conversation(RED), seed, 16, 0.0)) for seed in range(3)]
         )
     finally:
         with torch.no_grad():
-            head.copy_(kept)
+            head.copy_(saved_head)
     for reply in replies:
         assert not set(reply.token_ids) & set(renderer.images.reserved_ids)
 
@@ -94,8 +94,8 @@ def test_text_that_looks_like_an_image_is_text(parts):
     mark = renderer.tokenizer.convert_ids_to_tokens(renderer.images.image_token_id)
     assert renderer.images.count(renderer.prompt([Message("user", f"see {mark}{mark}")], ())) == 0
     assert renderer.images.count(renderer.encode(Message("assistant", mark))) == 0
-    shown = renderer.observation([Message("tool", (TextPart(mark), RED), name=mark)])
-    assert renderer.images.count(shown) == renderer.images.count(renderer.images.encode(RED)) > 0
+    rendered = renderer.observation([Message("tool", (TextPart(mark), RED), name=mark)])
+    assert renderer.images.count(rendered) == renderer.images.count(renderer.images.encode(RED)) > 0
 
 
 def test_collapsed_ids_hold_each_image_once(parts):
@@ -143,17 +143,17 @@ async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_
     player = VisionPolicy(model, renderer, eos_token_ids=ends)
     budgets = Budgets(max_turns=3, max_turn_tokens=30, max_void_turns=9)
     manager = EpisodeManager(player, RolloutConfig(environment=Lamp, budgets=budgets))
-    played = (await manager.collect([Task("t", "acme/lamp-v1", "look")], group_size=2))[0]
-    assert played.valid
-    arrays = played.arrays()
+    trajectory = (await manager.collect([Task("t", "acme/lamp-v1", "look")], group_size=2))[0]
+    assert trajectory.valid
+    arrays = trajectory.arrays()
     images = renderer.images
-    shown = played.messages()
+    rendered = trajectory.messages()
     assert images.count(arrays.ids[: arrays.prompt_length]) == images.count(images.encode(RED))
     assert not images.count(arrays.ids[arrays.loss_mask])  # the agent's own tokens hold no image
-    assert all(images.count(turn.observation_ids) for turn in played.turns[:-1])
-    start, at = len(played.prompt_ids), 1
-    for turn, (begin, _) in zip(played.turns, played.turn_spans(), strict=True):
-        seen = [image for message in shown[:at] for image in message.images]
+    assert all(images.count(turn.observation_ids) for turn in trajectory.turns[:-1])
+    start, at = len(trajectory.prompt_ids), 1
+    for turn, (begin, _) in zip(trajectory.turns, trajectory.turn_spans(), strict=True):
+        seen = [image for message in rendered[:at] for image in message.images]
         scored = await player.score(arrays.ids[: start + begin].tolist(), turn.token_ids, seen)
         assert turn.logprobs == pytest.approx(scored, abs=2e-4)
         at += 1 + len(turn.results) + len(turn.replies)
@@ -171,8 +171,8 @@ async def test_a_saved_checkpoint_is_loaded_by_name_and_answers_alike(tmp_path):
     processor.save_pretrained(tmp_path)
     loaded = load_registered("policies", "vision")(str(tmp_path))
     first = VisionPolicy(model, TemplateRenderer(processor.tokenizer, Hermes(), images=ImageTokens(processor)))
-    request = asked(first.renderer, conversation(RED), 3)
-    one, two = await first.generate(request), await loaded.generate(request)
-    assert one.token_ids == two.token_ids
+    request = request_for(first.renderer, conversation(RED), 3)
+    first_score, second_score = await first.generate(request), await loaded.generate(request)
+    assert first_score.token_ids == second_score.token_ids
     await first.close()
     await loaded.close()

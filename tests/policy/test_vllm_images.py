@@ -19,12 +19,12 @@ def seeing():
 
 
 def answer(prompt_ids, ids):
-    rows = [{"token_id": token, "logprob": -0.25 * place} for place, token in enumerate(ids)]
+    rows = [{"token_id": token, "logprob": -0.25 * index} for index, token in enumerate(ids)]
     choice = {"index": 0, "token_ids": ids, "logprobs": {"content": rows}, "finish_reason": "stop"}
     return {"choices": [choice], "prompt_token_ids": prompt_ids}
 
 
-async def asked(server, renderer, messages):
+async def reply_for(server, renderer, messages):
     policy = VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=500, retry_policy=ONCE)
     prefix = renderer.prompt(messages, ())
     try:
@@ -37,7 +37,7 @@ async def test_images_go_beside_tokens_that_hold_each_once(seeing):
     messages = conversation(RED, RED)
     prefix = seeing.prompt(messages, ())
     with serving(answer(prefix, [5, 6])) as server:
-        reply = await asked(server, seeing, messages)
+        reply = await reply_for(server, seeing, messages)
     path, body, _ = server.requests[0]
     assert path == "/inference/v1/generate"
     assert body["token_ids"].count(seeing.images.image_token_id) == 2
@@ -53,7 +53,7 @@ async def test_a_server_that_read_other_tokens_is_refused(seeing):
     prefix = seeing.prompt(messages, ())
     for read in (prefix[:-1], None, [*prefix, 1]):
         with serving(answer(read, [5])) as server, pytest.raises(PolicyError, match="prompt tokens where"):
-            await asked(server, seeing, messages)
+            await reply_for(server, seeing, messages)
 
 
 async def test_a_text_renderer_says_what_it_lacks(renderer):

@@ -15,7 +15,7 @@ from agentgym.policy import Request, RetryPolicy, Sampling, VllmPolicy, save_unt
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
 
 
-def made(server, renderer, context_tokens: int | None = 100):
+def make_policy(server, renderer, context_tokens: int | None = 100):
     return VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=context_tokens, retry_policy=QUICK)
 
 
@@ -24,10 +24,10 @@ def choice(**fields):
 
 
 async def test_tokens_go_in_and_out_untouched(renderer):
-    said = renderer.encode(Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),)))
-    logprobs = [-0.5 * place for place in range(len(said))]
-    with serving(choice(token_ids=said, logprobs={"token_logprobs": logprobs}, finish_reason="stop")) as server:
-        policy = made(server, renderer)
+    token_ids = renderer.encode(Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),)))
+    logprobs = [-0.5 * index for index in range(len(token_ids))]
+    with serving(choice(token_ids=token_ids, logprobs={"token_logprobs": logprobs}, finish_reason="stop")) as server:
+        policy = make_policy(server, renderer)
         policy.version = 4
         sampling = Sampling(temperature=0.7, top_p=0.9, max_tokens=512, seed=11)
         reply = await policy.generate(Request([], prefix_ids=[5, 6, 7], sampling=sampling))
@@ -38,7 +38,7 @@ async def test_tokens_go_in_and_out_untouched(renderer):
     assert body["max_tokens"] == 97  # what the context leaves
     assert body["stop_token_ids"] == [renderer.end_of_turn_id]
     assert (body["temperature"], body["top_p"], body["seed"], body["return_token_ids"]) == (0.7, 0.9, 11, True)
-    assert (reply.token_ids, reply.logprobs, reply.policy_version) == (said, logprobs, 4)
+    assert (reply.token_ids, reply.logprobs, reply.policy_version) == (token_ids, logprobs, 4)
     assert reply.message.calls == (Call("query", {"sql": "SELECT 1"}),)
 
 
@@ -56,7 +56,7 @@ async def test_tokens_go_in_and_out_untouched(renderer):
 )
 async def test_a_server_that_gives_no_exact_tokens_is_refused(renderer, fields):
     with serving(choice(**fields)) as server:
-        policy = made(server, renderer)
+        policy = make_policy(server, renderer)
         with pytest.raises(PolicyError, match="return_token_ids"):
             await policy.generate(Request([], prefix_ids=[5]))
         await policy.close()
@@ -66,7 +66,7 @@ async def test_the_context_is_asked_for_once_and_kept_to(renderer):
     models = {"data": [{"id": "tiny", "max_model_len": 8}]}
     answer = choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]})
     with serving(models, answer) as server:
-        policy = made(server, renderer, context_tokens=None)
+        policy = make_policy(server, renderer, context_tokens=None)
         await policy.generate(Request([], prefix_ids=[5, 6]))
         await policy.generate(Request([], prefix_ids=[5, 6]))
         with pytest.raises(ContextFull, match="holds 8"):
@@ -78,7 +78,7 @@ async def test_the_context_is_asked_for_once_and_kept_to(renderer):
 
 async def test_a_wrong_model_name_is_told_with_the_right_ones(renderer):
     with serving({"data": [{"id": "other", "max_model_len": 8}]}) as server:
-        policy = made(server, renderer, context_tokens=None)
+        policy = make_policy(server, renderer, context_tokens=None)
         with pytest.raises(PolicyError, match=r"\['other'\].*'tiny'"):
             await policy.generate(Request([], prefix_ids=[5]))
         await policy.close()
@@ -87,7 +87,7 @@ async def test_a_wrong_model_name_is_told_with_the_right_ones(renderer):
 async def test_score_reads_the_log_probability_of_each_given_token(renderer):
     rows = [None, {"6": {"logprob": -0.1}}, {"7": {"logprob": -0.2}, "1": {"logprob": -0.01}}, {"8": {"logprob": -0.3}}]
     with serving(choice(prompt_logprobs=rows)) as server:
-        policy = made(server, renderer)
+        policy = make_policy(server, renderer)
         assert await policy.score([5, 6], [7, 8]) == [-0.2, -0.3]
         assert await policy.score([5], []) == []
         with pytest.raises(PolicyError, match="prompt_logprobs"):
@@ -99,7 +99,7 @@ async def test_score_reads_the_log_probability_of_each_given_token(renderer):
 
 async def test_weights_are_replaced_in_the_only_safe_order(renderer):
     with serving(Answer(b"")) as server:
-        policy = made(server, renderer)
+        policy = make_policy(server, renderer)
         await policy.update_weights("/checkpoints/7")
         await policy.update_weights("/checkpoints/9", version=9)
         await policy.close()
@@ -111,7 +111,7 @@ async def test_weights_are_replaced_in_the_only_safe_order(renderer):
 
 async def test_a_server_that_cannot_load_the_weights_is_resumed_with_the_old_ones(renderer):
     with serving(Answer(b""), Answer("no such folder", 400), Answer(b"")) as server:
-        policy = made(server, renderer)
+        policy = make_policy(server, renderer)
         with pytest.raises(PolicyError, match="no such folder"):
             await policy.update_weights("/nowhere")
         await policy.close()
@@ -123,7 +123,7 @@ async def test_an_update_waits_for_running_requests_and_later_ones_wait_for_it(r
     """Every reply names the weights that sampled it, so nothing may be on its way while they change."""
     reply = choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]})
     with serving(Answer(reply, after_s=0.2), Answer(b"", after_s=0.1), *[Answer(b"")] * 3, reply) as server:
-        policy = made(server, renderer)
+        policy = make_policy(server, renderer)
         early = asyncio.create_task(policy.generate(Request([], prefix_ids=[5])))
         await asyncio.sleep(0.05)
         update = asyncio.create_task(policy.update_weights("/new"))
@@ -149,7 +149,7 @@ async def test_an_update_waits_for_running_requests_and_later_ones_wait_for_it(r
 
 async def test_a_request_that_the_server_broke_off_is_no_reply(renderer):
     with serving(choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]}, finish_reason="abort")) as server:
-        policy = made(server, renderer)
+        policy = make_policy(server, renderer)
         with pytest.raises(PolicyError, match="broke the request off"):
             await policy.generate(Request([], prefix_ids=[5]))
         await policy.close()

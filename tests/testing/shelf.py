@@ -24,11 +24,11 @@ class Shelf(Environment):
         return [Message("system", "Open boxes, then answer."), *task.opening()]
 
     @tool(inline=True)
-    def open_box(self, place: int) -> int:
+    def open_box(self, box: int) -> int:
         """Look into a box."""
-        if not 0 <= place < len(self.boxes):
-            raise ToolError(f"There is no box {place}; there are boxes 0 to {len(self.boxes) - 1}.")
-        return self.boxes[place]
+        if not 0 <= box < len(self.boxes):
+            raise ToolError(f"There is no box {box}; there are boxes 0 to {len(self.boxes) - 1}.")
+        return self.boxes[box]
 
     @tool(inline=True)
     def note(self, text: str = "") -> str:
@@ -62,14 +62,14 @@ class SumIsRight(Reward):
 
 
 def shelf_tasks() -> list[Task]:
-    found = []
+    tasks = []
     for number in range(6):
         rng = random.Random(number)
         boxes = [rng.randint(1_000, 9_000) for _ in range(3)]
         prompt = f"What is the sum of the {len(boxes)} boxes on shelf {number}?"
         task = Task(f"shelf-{number}", "test/shelf-v1", prompt=prompt, parameters={"boxes": boxes}, truth=sum(boxes))
-        found.append(task)
-    return found
+        tasks.append(task)
+    return tasks
 
 
 def shelf_oracle(task: Task):
@@ -78,7 +78,7 @@ def shelf_oracle(task: Task):
     def script(messages: Sequence[Message]) -> Message:
         seen = [int(message.text) for message in messages if message.role == "tool"]
         if len(seen) < 3:
-            return Message("assistant", "", (Call("open_box", {"place": len(seen)}),))
+            return Message("assistant", "", (Call("open_box", {"box": len(seen)}),))
         return Message("assistant", "", (Call("answer", {"total": sum(seen)}),))
 
     return script

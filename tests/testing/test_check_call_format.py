@@ -25,8 +25,8 @@ class Plain:
     def parse(self, text):
         lines = text.split("\n")
         calls = [line[1:].partition(" ") for line in lines if line.startswith("!")]
-        found = tuple(Call(name, {"text": rest}, f"call_{n}") for n, (name, _, rest) in enumerate(calls))
-        return "\n".join(line for line in lines if not line.startswith("!")).strip(), found
+        parsed = tuple(Call(name, {"text": rest}, f"call_{n}") for n, (name, _, rest) in enumerate(calls))
+        return "\n".join(line for line in lines if not line.startswith("!")).strip(), parsed
 
 
 def test_a_sound_call_format_passes():

@@ -1,4 +1,4 @@
-"""check_environment passes a sound environment, and names what is wrong with a world's state and its answers."""
+"""check_environment passes a sound environment and reports faults in the state and the answers of others."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Dice(Shelf):
         return opening
 
 
-async def test_a_world_that_ignores_its_seed_is_caught():
+async def test_an_environment_that_ignores_its_seed_is_caught():
     assert_names(await findings_of(Dice), "not deterministic under a seed", "state_key")
 
 
@@ -115,7 +115,7 @@ class Clocked(Shelf):
         return str(time.perf_counter_ns())
 
 
-async def test_a_world_that_reads_the_clock_is_caught():
+async def test_an_environment_that_reads_the_clock_is_caught():
     assert_names(await findings_of(Clocked), "not deterministic under a seed", "now({})")
 
 
@@ -129,7 +129,7 @@ class GloballySeeded(Shelf):
         return opening
 
 
-async def test_a_world_that_seeds_the_shared_generator_is_caught():
+async def test_an_environment_that_seeds_the_shared_generator_is_caught():
     assert_names(await findings_of(GloballySeeded), "shared generator", "random.Random(seed)")
 
 
@@ -156,9 +156,9 @@ class Sloppy(Shelf):
 
 
 async def test_results_without_the_id_of_their_call_are_caught():
-    found = await findings_of(Sloppy)
-    assert_names(found, "call_id 'call_0'")
-    assert_names(found, "Four calls at once")
+    findings = await findings_of(Sloppy)
+    assert_names(findings, "call_id 'call_0'")
+    assert_names(findings, "Four calls at once")
 
 
 async def test_a_result_that_is_no_text_is_caught():

@@ -153,9 +153,9 @@ class Generous(SumIsRight):
 
 
 async def test_a_reward_for_doing_nothing_is_caught():
-    found = await findings_of(Shelf, Generous())
-    assert_names(found, "an agent that says nothing succeeds")
-    assert_names(found, "acts at random succeeds on 6 of 6")
+    findings = await findings_of(Shelf, Generous())
+    assert_names(findings, "an agent that says nothing succeeds")
+    assert_names(findings, "acts at random succeeds on 6 of 6")
 
 
 async def test_an_oracle_that_does_not_solve_is_caught_with_what_it_saw():

@@ -142,9 +142,9 @@ def test_an_estimator_that_divides_by_zero_is_caught():
 
 def test_an_estimator_that_changes_its_group_is_caught():
     def greedy(group):
-        found = centred(group)
+        advantages = centred(group)
         group.outcomes[:] = 0.0
-        return found
+        return advantages
 
     with breach("changes the group"):
         check_estimator(greedy)

@@ -85,7 +85,7 @@ def test_a_set_that_lets_a_trainer_read_the_held_out_split_is_caught():
 
 
 @pytest.mark.parametrize(
-    ("truth", "text", "shown"),
+    ("truth", "text", "expected"),
     [
         ("Oslo, Norway", "It is in oslo,  NORWAY.", True),
         (12, "12 boxes", False),  # too short to tell
@@ -99,8 +99,8 @@ def test_a_set_that_lets_a_trainer_read_the_held_out_split_is_caught():
         ({}, "", False),
     ],
 )
-def test_a_truth_is_shown_if_one_whole_part_of_it_stands_in_the_text(truth, text, shown):
-    assert (shown_truth(truth, text) is not None) is shown
+def test_a_truth_is_shown_if_one_whole_part_of_it_stands_in_the_text(truth, text, expected):
+    assert (shown_truth(truth, text) is not None) is expected
 
 
 def test_an_error_is_about_what_was_checked():

@@ -162,14 +162,14 @@ def _local(path):
     return TransformersPolicy(AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32), renderer)
 
 
-def asked(policy, **sampling):
+def request_for(policy, **sampling):
     prefix = policy.renderer.prompt(OPENING, TOOLS)
     return Request(OPENING, TOOLS, prefix, Sampling(**{"max_tokens": 24, "seed": 1} | sampling))
 
 
 async def test_log_probabilities_are_those_of_the_same_weights_here(served, local):
     """float32 on both sides; measured differences are about 1e-6."""
-    request = asked(served)
+    request = request_for(served)
     reply = await served.generate(request)
     assert reply.logprobs == pytest.approx(await local.score(request.prefix_ids, reply.token_ids), abs=1e-4)
     assert await served.score(request.prefix_ids, reply.token_ids) == pytest.approx(reply.logprobs, abs=1e-4)
@@ -177,40 +177,42 @@ async def test_log_probabilities_are_those_of_the_same_weights_here(served, loca
 
 @pytest.mark.parametrize("temperature", [0.5, 2.0])
 async def test_log_probabilities_are_tempered_as_in_this_process(served, local, temperature):
-    request = asked(served, temperature=temperature)
+    request = request_for(served, temperature=temperature)
     reply = await served.generate(request)
     with torch.no_grad():
         ids = torch.tensor([[*request.prefix_ids, *reply.token_ids]])
         logits = local.model(ids).logits[0, len(request.prefix_ids) - 1 : -1].double() / temperature
-    wanted = torch.log_softmax(logits, -1)[range(len(reply.token_ids)), reply.token_ids]
-    assert reply.logprobs == pytest.approx(wanted.tolist(), abs=1e-4)
+    expected = torch.log_softmax(logits, -1)[range(len(reply.token_ids)), reply.token_ids]
+    assert reply.logprobs == pytest.approx(expected.tolist(), abs=1e-4)
 
 
 async def test_greedy_decoding_agrees_token_by_token(served, local):
-    request = asked(served, temperature=0.0)
+    request = request_for(served, temperature=0.0)
     there, here = await served.generate(request), await local.generate(request)
     assert there.token_ids == here.token_ids
     assert there.logprobs == pytest.approx(here.logprobs, abs=1e-4)
 
 
 async def test_a_seed_repeats_a_reply_and_many_at_once_all_come_back(served):
-    requests = [asked(served, seed=seed % 16) for seed in range(32)]
+    requests = [request_for(served, seed=seed % 16) for seed in range(32)]
     replies = await asyncio.gather(*map(served.generate, requests))
     # Two copies may be decoded in different batches, and rounding then moves a token now and then.
-    same = [one.token_ids[:4] == other.token_ids[:4] for one, other in zip(replies[:16], replies[16:], strict=True)]
+    same = [first.token_ids[:4] == other.token_ids[:4] for first, other in zip(replies[:16], replies[16:], strict=True)]
     assert sum(same) >= 14
     assert len({tuple(reply.token_ids) for reply in replies}) > 12
 
 
 async def test_a_turn_ends_with_its_end_token_and_the_next_one_continues_it(served, local):
     """The end of turn is among the tokens, with its log-probability; else the next turn would be spliced wrongly."""
-    replies = await asyncio.gather(*(served.generate(asked(served, seed=seed, max_tokens=120)) for seed in range(64)))
+    replies = await asyncio.gather(
+        *(served.generate(request_for(served, seed=seed, max_tokens=120)) for seed in range(64))
+    )
     stopped = [reply for reply in replies if reply.finish_reason == "stop"]
     assert stopped
     end = served.renderer.end_of_turn_id
     assert all(reply.token_ids[-1] == end and end not in reply.token_ids[:-1] for reply in stopped)
     assert all(end not in reply.token_ids for reply in replies if reply.finish_reason == "length")
-    first = asked(served)
+    first = request_for(served)
     prefix = [*first.prefix_ids, *stopped[0].token_ids, *served.renderer.observation([Message("tool", "7")])]
     request = replace(first, prefix_ids=prefix)
     reply = await served.generate(request)
@@ -219,14 +221,14 @@ async def test_a_turn_ends_with_its_end_token_and_the_next_one_continues_it(serv
 
 async def test_a_full_context_is_told(served):
     with pytest.raises(ContextFull, match="256"):
-        await served.generate(replace(asked(served), prefix_ids=[5] * 256))
-    reply = await served.generate(replace(asked(served), prefix_ids=[5] * 250))
+        await served.generate(replace(request_for(served), prefix_ids=[5] * 256))
+    reply = await served.generate(replace(request_for(served), prefix_ids=[5] * 250))
     assert len(reply.token_ids) <= 6
     beyond = VllmPolicy(
         served._endpoint.base_url, "tiny", renderer=served.renderer, context_tokens=10_000, retry_policy=ONCE
     )
     with pytest.raises(PolicyError):
-        await beyond.generate(replace(asked(served), prefix_ids=[5] * 300))
+        await beyond.generate(replace(request_for(served), prefix_ids=[5] * 300))
     await beyond.close()
 
 
@@ -243,9 +245,11 @@ async def test_the_chat_policy_speaks_to_the_same_server(url, call_format):
 async def test_new_weights_answer_after_an_update(served, checkpoints):
     """Also while requests run: each is answered wholly by the weights whose version it carries."""
     old, new = _local(checkpoints[0]), _local(checkpoints[1])
-    request = asked(served)
+    request = request_for(served)
     await served.generate(request)  # the first one also asks how much context there is
-    under_way = [asyncio.create_task(served.generate(asked(served, seed=seed, max_tokens=100))) for seed in range(8)]
+    under_way = [
+        asyncio.create_task(served.generate(request_for(served, seed=seed, max_tokens=100))) for seed in range(8)
+    ]
     await asyncio.sleep(0.05)
     await served.update_weights(str(checkpoints[1]), version=3)
     before, after = await asyncio.gather(*under_way), await served.generate(request)
@@ -255,16 +259,16 @@ async def test_new_weights_answer_after_an_update(served, checkpoints):
         assert reply.policy_version == 0
         assert reply.logprobs == pytest.approx(await old.score(request.prefix_ids, reply.token_ids), abs=1e-4)
     await served.update_weights(str(checkpoints[0]))
-    again = await served.generate(request)
-    assert again.policy_version == 4
-    assert again.logprobs == pytest.approx(await old.score(request.prefix_ids, again.token_ids), abs=1e-4)
+    repeated = await served.generate(request)
+    assert repeated.policy_version == 4
+    assert repeated.logprobs == pytest.approx(await old.score(request.prefix_ids, repeated.token_ids), abs=1e-4)
     await old.close()
     await new.close()
 
 
 async def test_throughput_is_printed(served):
     """No assertion on time: run with -s to see it."""
-    requests = [asked(served, seed=seed, max_tokens=100) for seed in range(32)]
+    requests = [request_for(served, seed=seed, max_tokens=100) for seed in range(32)]
     for count in (1, 8, 32):
         began = time.perf_counter()
         replies = await asyncio.gather(*map(served.generate, requests[:count]))

@@ -47,9 +47,9 @@ class Hermes:
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. A lone closing tag and a bare JSON call without tags are malformed calls too."""
         reasoning, rest = split_reasoning(text)
-        kept, calls, at, rejoined = list[str](), list[Call](), 0, 0
+        text_parts, calls, at, rejoined = list[str](), list[Call](), 0, 0
         while (start := rest.find(OPEN, at)) >= 0:
-            kept.append(rest[at:start])
+            text_parts.append(rest[at:start])
             if len(calls) == MAX_CALLS:
                 add_too_many_calls_error(calls, rest.count(OPEN, start), EXAMPLE)
                 at = len(rest)
@@ -61,11 +61,11 @@ class Hermes:
                 end, closed = _end_after_strings(rest, begin, end)
             calls.append(_read(rest[begin:end], closed, len(calls)))
             at = end + len(CLOSE) if closed else end
-        kept.append(rest[at:])
-        said = "".join(kept).strip()
-        if not calls and (problem := _looks_like_call(said)):
+        text_parts.append(rest[at:])
+        message_text = "".join(text_parts).strip()
+        if not calls and (problem := _looks_like_call(message_text)):
             calls.append(malformed_call(0, problem, EXAMPLE))
-        return (reasoning + said).strip(), tuple(calls)
+        return (reasoning + message_text).strip(), tuple(calls)
 
 
 def _body(call: Call) -> str:
@@ -117,9 +117,9 @@ def _read(body: str, closed: bool, index: int) -> Call:
         problem = f'"arguments" of the call to {name} is a string; it must be a JSON object, not in quotes.'
         return malformed_call(index, problem, EXAMPLE, name)
     if not isinstance(arguments, dict):
-        shown = excerpt(json.dumps(arguments), 40)
+        arguments_excerpt = excerpt(json.dumps(arguments), 40)
         return malformed_call(
-            index, f'"arguments" of the call to {name} must be a JSON object, not {shown}.', EXAMPLE, name
+            index, f'"arguments" of the call to {name} must be a JSON object, not {arguments_excerpt}.', EXAMPLE, name
         )
     return Call(name, arguments, f"call_{index}")
 

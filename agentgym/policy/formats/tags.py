@@ -78,28 +78,28 @@ class Tags:
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
         """See CallFormat. Text between tags is stripped, code in a fence is kept as it is."""
         reasoning, rest = split_reasoning(text)
-        kept, calls, at = list[str](), list[Call](), 0
-        while found := self._opening.search(rest, at):
-            kept.append(rest[at : found.start()])
+        text_parts, calls, at = list[str](), list[Call](), 0
+        while opening_tag := self._opening.search(rest, at):
+            text_parts.append(rest[at : opening_tag.start()])
             if len(calls) == MAX_CALLS:
                 add_too_many_calls_error(
-                    calls, sum(1 for _ in self._opening.finditer(rest, found.start())), self._example()
+                    calls, sum(1 for _ in self._opening.finditer(rest, opening_tag.start())), self._example()
                 )
                 at = len(rest)
                 break
-            tag = ANY if found["tool"] else found.group().strip("<> \t\n")
-            close = rest.find(_closing(tag), found.end() - tag.startswith(FENCE))
+            tag = ANY if opening_tag["tool"] else opening_tag.group().strip("<> \t\n")
+            close = rest.find(_closing(tag), opening_tag.end() - tag.startswith(FENCE))
             end = close if close >= 0 else len(rest)
-            body = rest[found.end() : max(end, found.end())]
-            calls.append(self._read(tag, found["tool"], body, close >= 0, len(calls)))
+            body = rest[opening_tag.end() : max(end, opening_tag.end())]
+            calls.append(self._read(tag, opening_tag["tool"], body, close >= 0, len(calls)))
             at = end + len(_closing(tag)) if close >= 0 else end
-        kept.append(rest[at:])
-        said = "".join(kept).strip()
-        if not calls and (lone := self._lone.search(said)):
+        text_parts.append(rest[at:])
+        message_text = "".join(text_parts).strip()
+        if not calls and (lone := self._lone.search(message_text)):
             calls.append(
                 malformed_call(0, f"{lone.group()} stands without its opening tag before it.", self._example())
             )
-        return (reasoning + said).strip(), tuple(calls)
+        return (reasoning + message_text).strip(), tuple(calls)
 
     def _read(self, tag: str, named: str | None, body: str, closed: bool, index: int) -> Call:
         tool, argument = (named, None) if named else self._targets[tag]
@@ -120,7 +120,9 @@ class Tags:
             argument = self._targets[tag][1]
             text = _wrap(tag, str(call.arguments.get(argument, "")) if argument else "")
             _, calls = self.parse(text)
-            if [(found.name, found.arguments, found.error) for found in calls] == [(call.name, call.arguments, None)]:
+            if [(parsed.name, parsed.arguments, parsed.error) for parsed in calls] == [
+                (call.name, call.arguments, None)
+            ]:
                 return text
         body = json.dumps(call.arguments, ensure_ascii=False).replace(_closing(ANY), f"<\\/{ANY}>")
         return _any(call.name, body)
