@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 
 import pytest
-from typer.testing import CliRunner
 
 from agentgym import (
     Budgets,
@@ -26,7 +25,6 @@ from agentgym import (
     load_task_set,
     tool,
 )
-from agentgym.cli.app import app
 from agentgym.deprecation import (
     REMOVED_IN,
     AgentGymDeprecationWarning,
@@ -240,13 +238,6 @@ def test_a_ledger_is_asked_for_runs_by_the_old_names(tmp_path):
 
 def guess(messages):
     return Message("assistant", "", (Call("guess", {"number": 30}),))
-
-
-def test_an_old_option_of_a_command_works_and_warns():
-    arguments = ["eval", "--tasks", "text/number-guess-v1:train", "--policy", "oracle", "--limit", "2"]
-    with warns("--samples of agentgym eval is now --group-size"):
-        result = CliRunner().invoke(app, [*arguments, "--samples", "1"])
-    assert result.exit_code == 0, result.output
 
 
 def test_importing_a_moved_module_warns_of_nothing():

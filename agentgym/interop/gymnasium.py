@@ -162,9 +162,8 @@ def register_gymnasium(
     words = words or known or ActionText(tuple(map(str, range(int(space.n)))), lambda env, seen: str(_plain(seen)))
     if len(words.actions) != space.n:
         raise TaskError(f"{theirs} has {space.n} actions; `words` names {len(words.actions)}: {words.actions}.")
-    register(
-        name, _environment_class(theirs, dict(options or {}), words, solved or (_by(known) if known else _rewarded))
-    )
+    solved = solved or (_by(known) if known else _rewarded)
+    register(name, _environment_class(theirs, dict(options or {}), words, solved))
     return name
 
 
@@ -205,10 +204,8 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
 
     def task(split: Split, index: int) -> Task:
         drawn = random.Random(seed_of(name, split, seed, index)).getrandbits(31)
-        about = (
-            environment_class.words.rules
-            or f"Play {environment_class.theirs}. The actions are {', '.join(environment_class.words.actions)}."
-        )
+        words = environment_class.words
+        about = words.rules or f"Play {environment_class.theirs}. The actions are {', '.join(words.actions)}."
         parameters = {"seed": drawn}
         return Task(f"{split}/{index:04d}", name, about, parameters=parameters, truth={"seed": drawn}, split=split)
 

@@ -121,9 +121,8 @@ class TextEnv(gymnasium.Env[str, str]):
             self._read = len(messages)
             return self._observation_text, earned, False, False, info
         last = episode.turns[-1] if episode.turns else None
-        self._observation_text = _text([*(result.message() for result in last.results), *last.replies] if last else [])[
-            :MAX_CHARS
-        ]
+        messages = [*(result.message() for result in last.results), *last.replies] if last else []
+        self._observation_text = _text(messages)[:MAX_CHARS]
         reason = episode.stop_reason
         ended = {**info, "outcome": dict(episode.outcome), "stop_reason": str(reason)}
         over = (reason is not None and reason.terminated, reason is not None and reason.truncated)

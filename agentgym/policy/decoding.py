@@ -214,11 +214,8 @@ class _Batch:
         self.rows = [row for row, runs in zip(self.rows, running.tolist(), strict=True) if runs]
         if not self.rows:
             return tokens
-        self.mask, self.lengths, self.chance = (
-            self.mask[running_rows],
-            self.lengths[running_rows],
-            self.chance[running_rows],
-        )
+        self.mask, self.lengths = self.mask[running_rows], self.lengths[running_rows]
+        self.chance = self.chance[running_rows]
         self.temperature, self.top_p = self.temperature[running_rows], self.top_p[running_rows]
         if self.block is not None:
             self.block.keep(running_rows)

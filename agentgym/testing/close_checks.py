@@ -36,9 +36,7 @@ async def check_close(subject: CheckSubject) -> None:
     with leftovers.watching():
         for _ in range(episodes):
             recorded = RecordedEnvironment(subject, subject.task, subject.seed)
-            kept_episodes.append(
-                recorded
-            )  # alive until counted: a file that only the garbage collector closes is not closed
+            kept_episodes.append(recorded)  # until counted: a file that only garbage collection closes is not closed
             lodger = DummySandbox()
             with findings.no_exception("An episode played by hand"):
                 await recorded.open()
