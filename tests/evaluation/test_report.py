@@ -17,6 +17,7 @@ from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.report.contents import read
+from agentgym.evaluation.report.findings import episodes_to_read
 from agentgym.evaluation.report.html import el, text
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.svg import Series, line_chart, show, tick_label, ticks
@@ -221,6 +222,12 @@ def test_evaluations_of_different_tasks_are_never_paired(folder, tmp_path):
     assert before is None
     assert after is not None
     assert after.label == "after"
+
+
+def test_an_evaluation_alone_does_not_speak_of_training(folder, tmp_path):
+    (tmp_path / "evaluation").mkdir()
+    shutil.copy(folder / "evaluation" / "after.json", tmp_path / "evaluation" / "held_out.json")
+    assert {pair["reason"] for pair in episodes_to_read(read(tmp_path))} == {"its first episode"}
 
 
 @given(st.text())

@@ -93,9 +93,10 @@ def episodes_to_read(contents: Contents) -> list[dict[str, Any]]:
     """
     before, after = contents.pair()
     pairs = []
+    trained = "after training" if contents.recipe else "its first episode"
+    reason = "before and after training" if before is not None else trained
     for task in _tasks_to_read(before, after):
         ids = [f"{e.run}/{task}#0" for e in (before, after) if e is not None]
-        reason = "before and after training" if before is not None else "after training"
         pairs.append({"task": visible(task), "reason": reason, "ids": ids})
     if group := _group_to_read(contents.credit):
         task = group[0].rpartition("#")[0].partition("/")[2]

@@ -70,7 +70,7 @@ function gains(run) {
     paired && h("td", {}, interval(row.before)), h("td", {}, interval(row.after)), paired && h("td", { class: "num" }, gainOf(row.gain))));
   const failed = run.held_out.reduce((sum, one) => sum + one.failed, 0);
   return h("section", { "aria-label": "By kind of task" }, h("h2", {}, "By kind of task"), table("evaluations", heads, rows),
-    h("p", { class: "facts" }, "n counts tasks. Success has Wilson's 95 % interval, the gain a bootstrap interval over pairs of tasks. ",
+    h("p", { class: "facts" }, "n counts tasks. Success has Wilson's 95 % interval", paired && ", the gain a bootstrap interval over pairs of tasks", ". ",
       failed ? `${number(failed)} episodes failed with their infrastructure and are excluded from every number.` : "No episode failed with its infrastructure."));
 }
 
@@ -119,7 +119,7 @@ function charts(run) {
     lineChart({ title: "Warm start, loss", note: "nats per token", series: [line("loss", warm.loss, 3)] }),
     lineChart({ title: "Warm start, success", share: true, series: [{ name: "validation", points: run.curves.warm_start_validation?.success ?? [], colour: 3, dots: true, band: run.bands.warm_start_validation ?? [] }] }),
   ].filter(Boolean);
-  if (!drawn.length) return h("p", { class: "empty" }, "No curves yet: nothing has been logged.");
+  if (!drawn.length) return run.steps ? h("p", { class: "empty" }, "No curves yet: nothing has been logged.") : null;
   return h("section", { "aria-label": "Curves" }, h("h2", {}, "Curves"), h("div", { class: "charts" }, drawn));
 }
 
