@@ -1,7 +1,7 @@
 """Requests of many concurrent episodes gathered into batches for a model that lives in this process.
 
-A batch starts when every live episode is waiting for its reply, so that none is left behind; or, unless in
-lockstep, as soon as the batch is full or the oldest request has waited long enough. The work runs in a thread
+A batch starts when every live episode waits for its reply. Without lockstep it also starts as soon as it is full or
+its oldest request has waited long enough. The work runs in a thread
 of its own, one batch at a time, and the event loop stays free.
 """
 
@@ -29,7 +29,7 @@ class _Waiting(Generic[J, R]):
 
 
 class Batcher(Generic[J, R]):
-    """Gathers jobs, runs them together, and hands each its result.
+    """Collects jobs, runs them as one batch, and returns each its result.
 
     Args:
         run: from jobs to their results, in order; called in the worker thread, never twice at once.
@@ -64,7 +64,7 @@ class Batcher(Generic[J, R]):
         self._closed = False
 
     async def submit(self, job: J, episode: str = "") -> R:
-        """The job's result. Raises: what `run` raised, wrapped in PolicyError."""
+        """Add a job and wait for its result. Raises: what `run` raised, wrapped in PolicyError."""
         if self._closed:
             raise PolicyError("The policy is closed. Make a new one, or close it after the last episode.")
         loop = self._enter_loop()
@@ -81,7 +81,7 @@ class Batcher(Generic[J, R]):
                 self._look(loop)
 
     def started(self, episode: str) -> None:
-        """From now on a batch waits for this episode."""
+        """Batches wait for this episode from now on."""
         self._live.add(episode)
 
     def ended(self, episode: str) -> None:
@@ -108,7 +108,7 @@ class Batcher(Generic[J, R]):
         return loop
 
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start a batch after a few turns of the event loop, if one is due then; requests of these turns join it."""
+        """Start a batch, if one is due, after a few passes of the event loop: later requests can still join."""
         if self._settle == 0:
             loop.call_soon(self._settled, loop)
         self._settle = SETTLE if self.lockstep else 1
@@ -142,7 +142,7 @@ class Batcher(Generic[J, R]):
         self._running = loop.create_task(self._work(loop, begun))
 
     async def _work(self, loop: asyncio.AbstractEventLoop, begun: list[_Waiting[J, R]]) -> None:
-        """Run what was taken, in batches. In lockstep that is a whole round: nobody joins it half-way."""
+        """Run the collected jobs in batches. In lockstep they are a whole round, which no later job joins."""
         try:
             for first in range(0, len(begun), self.max_batch):
                 await self._run_batch(loop, begun[first : first + self.max_batch])

@@ -1,4 +1,4 @@
-"""A checkpoint read into memory: a model and what reads for it, its tokenizer or, where it sees, its processor."""
+"""Load a checkpoint: the model and its tokenizer or, if the model reads images, its processor."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agentgym.errors import PolicyError
 
 
 def load_checkpoint(source: str | Path, *, device: str, dtype: Any, sees: bool | None = None) -> tuple[Any, Any]:
-    """A model and its reader from a folder, or by the name of a hub model that is on this machine or allowed.
+    """Load a model from a folder, or by the name of a hub model that is cached here or may be downloaded.
 
     Args:
         device, dtype: as `device_of` and `dtype_of` give them.
         sees: whether to read it as a model of images and text; by default what its configuration says.
 
-    Returns: the model on its device, and its tokenizer, or its processor if it sees.
-    Raises: PolicyError if something of it is missing or cannot be read.
+    Returns: the model on its device, and its tokenizer, or its processor if it reads images.
+    Raises: PolicyError if a part of the checkpoint is missing or cannot be read.
     """
     try:
         sees = _sees(source) if sees is None else sees

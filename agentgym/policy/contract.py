@@ -1,4 +1,4 @@
-"""The policy contract: whatever answers. A served model, a local model, an API model, a script."""
+"""The policy contract. A policy is anything that answers a conversation: a served or local model, an API, a script."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Sampling:
 
 @dataclass(slots=True)
 class Request:
-    """What a policy is asked.
+    """One request to a policy.
 
     Attributes:
         messages: the conversation so far. Read it, never change it.
@@ -48,14 +48,14 @@ class Request:
 
 @dataclass(slots=True)
 class Reply:
-    """What a policy answers.
+    """The answer of a policy.
 
     Attributes:
         message: the assistant message, calls parsed; a call that cannot be understood has `error` set.
         token_ids: exactly what was sampled, its end-of-turn token included; None without a renderer.
-        logprobs: natural-log probability of each token under the distribution it was sampled from at
-            temperature 1 truncation included, same length as token_ids.
-        finish_reason: `length` when the turn's or the context's budget cut it.
+        logprobs: natural-log probability of each token under the distribution that it was sampled from, after
+            temperature and top-p; at temperature 0 under the model's own. As many as token_ids.
+        finish_reason: `length` if the limit of the turn or of the context ended it.
         policy_version: version of the weights that sampled it.
         prompt_tokens, completion_tokens: as counted by the model, for cost.
     """
@@ -86,11 +86,11 @@ class Renderer(Protocol):
         ...
 
     def parse(self, token_ids: Sequence[int]) -> Message:
-        """The assistant message that the sampled ids say. Never raises on model output."""
+        """The assistant message that the sampled ids spell. Never raises on model output."""
         ...
 
     def encode(self, message: Message) -> list[int]:
-        """Ids as the agent itself would have written the message, end-of-turn token included."""
+        """The ids that the agent would have sampled to write this message, its end-of-turn token included."""
         ...
 
 

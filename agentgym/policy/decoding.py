@@ -1,7 +1,7 @@
 """The batched sampling loop: many conversations, one local model, token in and token out.
 
-Left padding; the beginning that all prompts share is computed once, and so is each prompt that several rows share;
-what earlier turns computed is put in instead of computed again; finished rows leave the batch.
+Prompts are padded on the left. The prefix that all prompts share is computed once, and so is a prompt that several rows
+share. Keys and values of earlier turns are reused. Finished rows leave the batch.
 
 Hand-written instead of transformers' own continuous batching, because each row samples by its own seed and keeps what
 its earlier turns computed.
@@ -32,7 +32,7 @@ class DecodeRequest:
 
     Attributes:
         prefix: tokens to continue. `limit`: how many tokens may be sampled.
-        past: what an earlier turn left, if it covers the prefix.
+        past: keys and values that an earlier turn left, if they cover the prefix.
         keep: leave a Past behind for the next turn.
         ended: given the tokens so far, whether a text that ends a turn has been written (see CallFormat.stop).
         tokens, logprobs, finish_reason, left: the outcome; `left` is the new Past.
@@ -87,7 +87,7 @@ class Decoder:
 
 
 class _Batch:
-    """Rows that still run, and the tensors of the pass they are in."""
+    """The rows that still run, and the tensors of their forward pass."""
 
     def __init__(self, decoder: Decoder, rows: Sequence[DecodeRequest]) -> None:
         self.decoder = decoder
@@ -108,7 +108,7 @@ class _Batch:
         self.top_p = self._column([row.sampling.top_p for row in rows])
 
     def prefill(self) -> None:
-        """Logits after each prefix. Equal prefixes are computed once and then repeated."""
+        """Compute the logits after each prefix. Equal prefixes are computed once and then repeated."""
         places: dict[tuple[int, ...], int] = {}
         source = [places.setdefault(tuple(row.prefix), len(places)) for row in self.rows]
         first = dict(zip(reversed(source), reversed(self.rows), strict=True))
@@ -124,7 +124,7 @@ class _Batch:
                 self.cache.batch_select_indices(order)
 
     def _pasts(self, rows: Sequence[DecodeRequest]) -> list[KVPrefix | None]:
-        """For each row what is already computed: its earlier turns, or the beginning shared by the rows without."""
+        """Keys and values that each row already has: of its earlier turns, or of the shared prefix."""
         pasts = [row.past for row in rows]
         fresh = [row.prefix for row in rows if row.past is None]
         if not fresh:
@@ -189,7 +189,7 @@ class _Batch:
             self._advance(tokens)
 
     def _record(self, row: DecodeRequest, token: int, logprob: float) -> bool:
-        """Note a token; whether the row goes on. A row that is over but still in the batch is left alone."""
+        """Append a token to a row. Returns: whether the row goes on. A row that has ended is left unchanged."""
         if row.finish_reason == "stop" or len(row.tokens) >= row.limit:
             return False
         if not np.isfinite(logprob):
@@ -235,7 +235,7 @@ class _Batch:
 
 
 def _beginning(first: list[int], other: list[int]) -> list[int]:
-    """What two lists begin with alike; for the least and the greatest of many, what all of them do."""
+    """The common prefix of two lists; that of the smallest and largest of many lists is common to all."""
     for index, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return first[:index]

@@ -1,4 +1,4 @@
-"""Where a local model runs, and in what numbers."""
+"""Choose the device and the data type of a local model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentgym.errors import PolicyError
 
 
 def device_of(requested: str) -> str:
-    """What `auto` means here: a GPU when there is one. Raises: PolicyError for a device that is not here."""
+    """Resolve `auto` to a GPU if there is one, else the CPU. Raises: PolicyError for a device that is not available."""
     if requested == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -26,7 +26,7 @@ def device_of(requested: str) -> str:
 
 
 def dtype_of(requested: str, device: str) -> Any:
-    """As `from_pretrained` takes it. `auto`: float32 on a CPU, elsewhere what the checkpoint was saved in."""
+    """The dtype for `from_pretrained`. `auto`: float32 on a CPU, elsewhere that of the checkpoint."""
     if requested == "auto":
         return torch.float32 if device == "cpu" else "auto"
     dtype = getattr(torch, requested, None)

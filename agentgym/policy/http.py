@@ -24,11 +24,11 @@ _FULL = ("context length", "context_length", "maximum context", "max_model_len",
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to try. Seconds; an attempt that fails is repeated after backoff_s, then twice that, and so on.
+    """How long to keep trying, in seconds. Pauses begin at backoff_s and double after each failed attempt.
 
     Attributes:
         attempt_s: one attempt, from sending to the last byte. `total_s`: all of them with the pauses between.
-        attempts: at most so many.
+        attempts: the largest number of attempts.
         backoff_s, longest_backoff_s: the first and the longest pause, before jitter (each is drawn from half of it
             to all of it). A server's Retry-After is honoured where it is longer.
     """

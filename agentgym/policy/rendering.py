@@ -1,8 +1,8 @@
 """Messages to token ids and back, for any tokenizer with a chat template.
 
-The template is only ever shown placeholders. What it wraps around them (glue) is encoded with special tokens;
-what comes from outside (prompts, tool results, names) is put in encoded on its own, without any: text such as
-`<|im_end|>` in a tool result is then ordinary text and can never forge a turn.
+The template renders placeholders only. The text it puts around them is encoded with special tokens. Text from outside
+(prompts, tool results, names) is encoded separately, without special tokens, and then inserted: `<|im_end|>` in a tool
+result is ordinary text and can never forge a turn.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class TemplateRenderer:
         return head + self._fill(self._glue[key], messages)
 
     def parse(self, token_ids: Sequence[int]) -> Message:
-        """The assistant message that the sampled ids say, calls by the call format. Never raises on model output."""
+        """The assistant message that the sampled ids spell, its calls parsed. Never raises on model output."""
         ids = list(token_ids)
         while ids and ids[-1] in self._ends:
             ids.pop()
@@ -125,7 +125,7 @@ class TemplateRenderer:
         return Message("assistant", content, calls)
 
     def encode(self, message: Message) -> list[int]:
-        """Ids as the agent itself would have written the message, end-of-turn token included."""
+        """The ids that the agent would have sampled to write this message, its end-of-turn token included."""
         return [*self._agent.encode(self.written(message), add_special_tokens=False).ids, self.end_of_turn_id]
 
     def written(self, message: Message) -> str:
@@ -150,7 +150,7 @@ class TemplateRenderer:
         return ids
 
     def _content(self, message: Message) -> list[int]:
-        """What a message from outside says: text without special tokens, and each image as the model reads it."""
+        """The ids of a message from outside: text without special tokens, and each image as the model reads it."""
         if not message.images:
             return list(self._outside.encode(message.text, add_special_tokens=False).ids)
         ids: list[int] = []
@@ -240,7 +240,7 @@ class TemplateRenderer:
         return {token for token in ends if token is not None}
 
     def _check_prefixes(self) -> None:
-        """What the agent has read must stay as it was when the conversation goes on.
+        """Check that earlier messages keep their ids when the conversation goes on. Raises: PolicyError.
 
         What a template writes between the generation prompt and the agent's content, such as an empty thought, is
         not compared: in its place stand the agent's own tokens, thoughts included.

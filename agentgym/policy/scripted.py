@@ -12,7 +12,7 @@ Script = Callable[[Sequence[Message]], Message | str] | Sequence[Message | str]
 
 
 class ScriptedPolicy(Policy):
-    """Says what a script says. With a renderer its episodes are token-exact, with log-probabilities of 0.
+    """Answers by a script. With a renderer its episodes are token-exact, with log-probabilities of 0.
 
     Args:
         script: a function from the conversation so far to the next agent message, called once a turn; or the

@@ -1,4 +1,4 @@
-"""A policy of the project's own: a byte-level BPE tokenizer and a small Qwen3, both made from nothing.
+"""The tiny policy: a byte-level BPE tokenizer and a small Qwen3, both made from scratch.
 
 They save and load like any checkpoint of a model hub, so the tiny policy runs the same code as a large one.
 """

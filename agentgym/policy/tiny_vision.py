@@ -1,4 +1,4 @@
-"""A vision policy of the project's own: a small CLIP and a small Qwen3 joined as in LLaVA, made from nothing.
+"""The tiny vision policy: a small CLIP and a small Qwen3 joined as in LLaVA, made from scratch.
 
 It saves and loads like any checkpoint of a model hub. Source of the architecture: Liu et al. 2023, arXiv:2304.08485.
 """

@@ -36,7 +36,7 @@ class TransformersPolicy(Policy):
         lockstep: batches start only when every live episode waits; one that never asks holds up all the others.
         context_tokens: how many tokens fit; by default what the model's configuration says.
         pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
-        reuse_mib: memory for what earlier turns of live episodes computed, 0 to compute it again each turn.
+        reuse_mib: memory for keys and values of earlier turns of live episodes; 0 computes them again each turn.
 
     `version` names the weights: count it up when they change.
     """
@@ -112,12 +112,12 @@ class TransformersPolicy(Policy):
         return await self._pairs.submit((prefix_ids, continuation_ids))
 
     def episode_started(self, episode: str) -> None:
-        """From now on batches wait for this episode."""
+        """Batches wait for this episode from now on."""
         self._live.add(episode)
         self._rows.started(episode)
 
     def episode_ended(self, episode: str) -> None:
-        """Nothing waits for this episode any more, and what it left is forgotten."""
+        """Stop waiting for this episode, and drop its keys and values."""
         self._live.discard(episode)
         self._pasts.pop(episode, None)
         self._rows.ended(episode)
@@ -194,7 +194,7 @@ def load(
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
-    """Eval mode for a while: dropout would make the log-probabilities those of another model."""
+    """Put the model into eval mode: with dropout the log-probabilities would be those of another model."""
     training = model.training
     model.eval()
     try:

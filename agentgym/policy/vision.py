@@ -125,7 +125,7 @@ class VisionPolicy(TransformersPolicy):
         return [line[longest - len(rest) :] for line, (_, rest) in zip(chosen, pairs, strict=True)]
 
     def _inputs(self, rows: Sequence[Any], texts: Sequence[list[int]]) -> dict[str, Any]:
-        """Left-padded tokens and everything that the model wants of the images."""
+        """Left-padded tokens, and the image features that the model takes."""
         width = max(map(len, texts))
         ids = np.full((len(texts), width), self.pad_token_id)
         mask = np.zeros((len(texts), width), np.int64)
@@ -160,7 +160,7 @@ def load(
 
 
 class _Chooser(LogitsProcessor):
-    """Draws each token itself, with the row's own seed, and leaves `generate` no other choice than that token."""
+    """Draws each token with the row's own seed, and masks all others so that `generate` must take it."""
 
     def __init__(self, rows: Sequence[DecodeRequest], reserved: Sequence[int], ends: Sequence[int], pad: int) -> None:
         self.rows, self._reserved, self._ends, self._pad = rows, list(reserved), frozenset(ends), pad
@@ -188,7 +188,7 @@ class _Chooser(LogitsProcessor):
         return forced.scatter(1, torch.tensor(chosen, device=device)[:, None], 0.0)
 
     def _record(self, index: int, token: int, logprob: float) -> int:
-        """Note a row's token; padding once the row is over."""
+        """Append a token to a row. Returns: the token, or padding once the row has ended."""
         if not self.running[index]:
             return self._pad
         row = self.rows[index]
@@ -213,7 +213,7 @@ class _AllDone(StoppingCriteria):
 
 @contextmanager
 def _plain_generation(model: Any) -> Iterator[None]:
-    """Without the checkpoint's own defaults, such as a repetition penalty, which would change what is drawn from."""
+    """A generation config without the checkpoint's defaults, such as a repetition penalty."""
     configured, model.generation_config = model.generation_config, GenerationConfig()
     try:
         yield

@@ -1,4 +1,4 @@
-"""The call-format contract: how calls stand in an agent's text, and what happens to text that is no proper call.
+"""The call-format contract: how calls are written in an agent's text, and what becomes of malformed calls.
 
 One rule for malformed input, whatever the format: `parse` takes linear time and never raises; every piece of
 text that was meant as a call becomes a Call, in the order written, and one that cannot be run has `error` set
@@ -36,7 +36,7 @@ class CallFormat(Protocol):
         ...
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """What to tell a model about these tools and how to call them, where its chat template does not."""
+        """Instructions on these tools and how to call them, for a model whose chat template gives none."""
         ...
 
     def render(self, calls: tuple[Call, ...]) -> str:
@@ -45,14 +45,14 @@ class CallFormat(Protocol):
 
 
 class Malformed(Exception):
-    """A text is no proper call; the message is a sentence for the model, without the example."""
+    """A call is malformed; the message is a sentence for the model, without the example."""
 
 
 def malformed_call(index: int, problem: str, example: str, name: str = "") -> Call:
-    """The Call that stands for text which cannot be run.
+    """A Call that stands for a malformed call and carries its error.
 
     Args:
-        index: place among the calls of the message.
+        index: position among the calls of the message.
         problem: one sentence that says what is wrong, with the value.
         example: the right shape, to be copied.
         name: of the tool, where it could be read.
@@ -104,7 +104,7 @@ def encodable(text: str, value: dict[str, Any]) -> bool:
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
-    """Split off a leading `<think>` block: calls inside it are thoughts, not calls. Never-closed means all of it."""
+    """Split off a leading `<think>` block, in which nothing is a call. A block that is never closed is the whole text."""
     head, closed, tail = text.partition("</think>")
     if text.lstrip().startswith("<think>"):
         return (head + closed, tail) if closed else (text, "")
