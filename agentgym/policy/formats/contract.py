@@ -104,7 +104,7 @@ def encodable(text: str, value: dict[str, Any]) -> bool:
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
-    """Split off a leading `<think>` block, in which nothing is a call. A block that is never closed is the whole text."""
+    """Split off a leading `<think>` block: nothing in it is a call. One never closed is all of the text."""
     head, closed, tail = text.partition("</think>")
     if text.lstrip().startswith("<think>"):
         return (head + closed, tail) if closed else (text, "")
