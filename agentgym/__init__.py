@@ -8,8 +8,9 @@ The names below are loaded when first used: importing agentgym is quick, and rea
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.environment import Checkpoint, Environment
@@ -191,9 +192,4 @@ __all__ = [
 __version__ = "0.2.0"
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module 'agentgym' has no attribute {name!r}")
-    value = getattr(import_module(f"agentgym.{_WHERE[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _WHERE)

@@ -8,8 +8,9 @@ Names are loaded when they are first used, so that the command line starts quick
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.evaluation.comparison import compare
@@ -38,7 +39,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'agentgym.evaluation' has no attribute {name!r}")
-    return getattr(import_module(f"agentgym.evaluation.{_HOME[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOME)

@@ -5,8 +5,9 @@ The names below are loaded when first used: importing this package needs no Gymn
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.interop.gymnasium import (
@@ -37,9 +38,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'agentgym.interop' has no attribute {name!r}")
-    value = getattr(import_module(f"agentgym.interop.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME)

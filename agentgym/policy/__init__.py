@@ -5,9 +5,9 @@ The names below are loaded when first used: importing this package loads no torc
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentgym.lazy import lazy_names
 from agentgym.policy.contract import Policy, Renderer, Reply, Request, Sampling
 
 if TYPE_CHECKING:
@@ -27,26 +27,26 @@ if TYPE_CHECKING:
     from agentgym.policy.vision import load as load_vision_policy
     from agentgym.policy.vllm import VllmPolicy, save_untied
 
-_LAZY = {
-    "CallFormat": "formats.contract.CallFormat",
-    "ChatApiPolicy": "chat_api.ChatApiPolicy",
-    "Hermes": "formats.hermes.Hermes",
-    "ImageTokens": "image_tokens.ImageTokens",
-    "JsonEndpoint": "http.JsonEndpoint",
-    "RetryPolicy": "http.RetryPolicy",
-    "ScriptedPolicy": "scripted.ScriptedPolicy",
-    "Tags": "formats.tags.Tags",
-    "TemplateRenderer": "rendering.TemplateRenderer",
-    "TransformersPolicy": "transformers.TransformersPolicy",
-    "VisionPolicy": "vision.VisionPolicy",
-    "VllmPolicy": "vllm.VllmPolicy",
-    "load_transformers_policy": "transformers.load",
-    "load_vision_policy": "vision.load",
-    "make_model": "tiny.make_model",
-    "make_processor": "tiny_vision.make_processor",
-    "make_tokenizer": "tiny.make_tokenizer",
-    "make_vision_model": "tiny_vision.make_vision_model",
-    "save_untied": "vllm.save_untied",
+_HOME = {
+    "CallFormat": "formats.contract",
+    "ChatApiPolicy": "chat_api",
+    "Hermes": "formats.hermes",
+    "ImageTokens": "image_tokens",
+    "JsonEndpoint": "http",
+    "RetryPolicy": "http",
+    "ScriptedPolicy": "scripted",
+    "Tags": "formats.tags",
+    "TemplateRenderer": "rendering",
+    "TransformersPolicy": "transformers",
+    "VisionPolicy": "vision",
+    "VllmPolicy": "vllm",
+    "load_transformers_policy": "transformers:load",
+    "load_vision_policy": "vision:load",
+    "make_model": "tiny",
+    "make_processor": "tiny_vision",
+    "make_tokenizer": "tiny",
+    "make_vision_model": "tiny_vision",
+    "save_untied": "vllm",
 }
 
 __all__ = [
@@ -77,10 +77,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'agentgym.policy' has no attribute {name!r}")
-    module, _, attribute = _LAZY[name].rpartition(".")
-    value = getattr(import_module(f"agentgym.policy.{module}"), attribute)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME)

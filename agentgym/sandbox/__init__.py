@@ -11,9 +11,9 @@ The names below are public, the modules are not. Backends, the pool and the prox
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from agentgym.lazy import lazy_names
 from agentgym.sandbox.contract import (
     Backend,
     Capabilities,
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from agentgym.sandbox.pool import Pool, PoolStats
     from agentgym.sandbox.rootfs import cache_folder
 
-_LAZY = {
+_HOME = {
     "AllowList": "network.allow_list",
     "DockerBackend": "docker",
     "NamespacesBackend": "namespaces",
@@ -87,9 +87,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'agentgym.sandbox' has no attribute {name!r}")
-    value = getattr(import_module(f"agentgym.sandbox.{_LAZY[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME)

@@ -20,8 +20,9 @@ clock.py FakeClock   counter.py small environments   byte_renderer.py a renderer
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.policy.scripted import ScriptedPolicy
@@ -39,21 +40,21 @@ if TYPE_CHECKING:
     from agentgym.testing.tools import check_tool
 
 _HOME = {
-    "ByteRenderer": "agentgym.testing.byte_renderer",
-    "Counter": "agentgym.testing.counter",
-    "CounterWithState": "agentgym.testing.counter",
-    "FakeClock": "agentgym.testing.clock",
-    "ScriptedPolicy": "agentgym.policy.scripted",
-    "TargetReached": "agentgym.testing.counter",
-    "check_backend": "agentgym.testing.backends",
-    "check_call_format": "agentgym.testing.call_formats",
-    "check_environment": "agentgym.testing.environments",
-    "check_estimator": "agentgym.testing.estimators",
-    "check_policy": "agentgym.testing.policies",
-    "check_reward": "agentgym.testing.rewards",
-    "check_reward_hacks": "agentgym.testing.reward_hacks",
-    "check_task_set": "agentgym.testing.task_sets",
-    "check_tool": "agentgym.testing.tools",
+    "ByteRenderer": "byte_renderer",
+    "Counter": "counter",
+    "CounterWithState": "counter",
+    "FakeClock": "clock",
+    "ScriptedPolicy": ".policy.scripted",
+    "TargetReached": "counter",
+    "check_backend": "backends",
+    "check_call_format": "call_formats",
+    "check_environment": "environments",
+    "check_estimator": "estimators",
+    "check_policy": "policies",
+    "check_reward": "rewards",
+    "check_reward_hacks": "reward_hacks",
+    "check_task_set": "task_sets",
+    "check_tool": "tools",
 }
 __all__ = [
     "ByteRenderer",
@@ -74,9 +75,4 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:  # loaded when first used: checking a tool loads no numpy
-        raise AttributeError(f"module 'agentgym.testing' has no attribute {name!r}")
-    value = getattr(import_module(_HOME[name]), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME)

@@ -7,8 +7,9 @@ The names below are loaded when first used: importing this package loads no torc
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.recipe import Recipe
@@ -30,9 +31,4 @@ _HOME = {
 __all__ = ["Recipe", "Rollouts", "SignalProvider", "TurnGRPOTrainer", "demonstrations", "train"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'agentgym.training' has no attribute {name!r}")
-    value = getattr(import_module(f"agentgym.training.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOME)
