@@ -11,7 +11,7 @@ A name is registered in this process (`register`), or by an installed package as
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -105,30 +105,33 @@ def load(kind: Kind, name: str) -> Any:
         ) from error
 
 
-def make(name: str, *, backend: Backend | str | None = None, **options: Any) -> Environment:
+def make(
+    name: str | Callable[..., Environment], *, backend: Backend | str | None = None, **options: Any
+) -> Environment:
     """A fresh environment: `agentgym.make("agentgym/sql-v1")`.
 
     Args:
-        name: registered id of the environment.
-        backend: makes its sandboxes; a name or a Backend, by default `namespaces`.
+        name: registered id of the environment, or a class or factory that makes it.
+        backend: makes its sandboxes; a name or a Backend, by default `namespaces`. Unused if a factory has given one.
         options: passed to the environment's class or factory.
     Raises: UnknownNameError; RegistrationError if a factory returns something else.
     """
     environment = prototype(name, **options)
-    if environment.sandbox is not None:
+    if environment.sandbox is not None and environment.backend is None:
         environment.backend = shared_backend(backend or DEFAULT_BACKEND)
     return environment
 
 
-def prototype(name: str, **options: Any) -> Environment:
+def prototype(name: str | Callable[..., Environment], **options: Any) -> Environment:
     """An instance without a backend, to read its declarations: `tools`, `reward`, `sandbox`, `unavailable_reason()`.
 
     What is registered may be a class or a factory; only an instance has them for certain.
     """
-    environment = load("environments", name)(**options)
+    factory = load("environments", name) if isinstance(name, str) else name
+    environment = factory(**options)
     if not isinstance(environment, Environment):
         raise RegistrationError(
-            f"{name!r} is registered as an environment, but it made {environment!r:.80}, which is no instance of "
+            f"{name!r} is meant to make an environment, but it made {environment!r:.80}, which is no instance of "
             "Environment. A factory returns the instance."
         )
     return environment

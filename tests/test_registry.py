@@ -53,6 +53,40 @@ class Praise(Reward):
     """Always content."""
 
 
+def test_a_class_or_factory_that_is_not_registered_is_made_in_the_same_way():
+    backend, own_backend = object(), object()
+    assert make(Quiet, volume=3).volume == 3
+    assert make(Boxed, backend=backend).backend is backend
+
+    def with_its_own():
+        environment = Boxed()
+        environment.backend = own_backend
+        return environment
+
+    assert make(with_its_own, backend=backend).backend is own_backend
+    with pytest.raises(RegistrationError, match="made 'no environment'"):
+        make(lambda: "no environment")
+
+
+async def test_a_rollout_of_a_class_has_the_backend_of_its_config():
+    backends = []
+
+    class Recorded(Boxed):
+        """Notes the backend that it was given."""
+
+        async def reset(self, task, *, seed):
+            backends.append(self.backend)
+            return [Message("user", "Speak.")]
+
+    backend = object()
+    config = agentgym.RolloutConfig(environment=Recorded, backend=backend)
+    [trajectory] = await EpisodeManager(ScriptedPolicy([Message("assistant", "Done.")]), config).collect(
+        [Task("t", "acme/none-v1", "Speak.")]
+    )
+    assert trajectory.error is None
+    assert backends == [backend]
+
+
 def test_a_registered_environment_is_made_fresh_each_time_with_its_options():
     register("acme/quiet-v1", Quiet)
     first, second = make("acme/quiet-v1"), make("acme/quiet-v1", volume=3)

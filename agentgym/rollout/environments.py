@@ -64,10 +64,9 @@ class EnvironmentFactory:
                 config.reward.bind_policy(self._policy)
 
     def make(self, task: Task) -> Environment:
-        """A fresh environment for a task. Raises: UnknownNameError; whatever its constructor raises."""
-        source, options = self._source(task), self._config.environment_options
-        backend = self._config.backend
-        environment = source(**options) if callable(source) else make(source, backend=backend, **options)
+        """A fresh environment for a task. Raises: as `agentgym.make`."""
+        source = self._source(task)
+        environment = make(source, backend=self._config.backend, **self._config.environment_options)
         self._rewards_by_source[source] = self.reward_for(environment)
         return environment
 
