@@ -26,7 +26,7 @@ MUTATIONS = [
     ("returns.py", "where(k == group.turns - 1, outcomes", "where(k == group.turns - 2, outcomes", HAND),
     ("returns.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
     ("estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
-    ("estimators/return_to_go.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
+    ("statistics.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
     (
         "estimators/mt_grpo.py",
         "return centred(turn_returns, baseline)",

@@ -230,7 +230,7 @@ class DockerBackend:
             if isinstance(error, Exception):  # a cancelled caller does not wait
                 await asyncio.shield(asyncio.wrap_future(removal))
             if isinstance(error, SandboxDied | TimeoutError):
-                raise SandboxUnavailable(_no_guest(image)) from error
+                raise SandboxUnavailable(_no_guest(image, str(error) or "it did not answer in time")) from error
             raise
         finally:
             rendezvous.close()
@@ -266,14 +266,14 @@ async def _connection_of(rendezvous: Rendezvous, daemon: Daemon, name: str, imag
         try:
             return await rendezvous.guest(_POLL_S)
         except TimeoutError:
-            if not await _in_thread(daemon, daemon.is_running, name):
-                raise SandboxUnavailable(_no_guest(image)) from None
+            if (end := await _in_thread(daemon, daemon.end_of, name)) is not None:
+                raise SandboxUnavailable(_no_guest(image, end)) from None
 
 
-def _no_guest(image: DockerImage) -> str:
+def _no_guest(image: DockerImage, end: str) -> str:
     return (
-        f"The guest did not come up in a container of the image {image.name!r}: its python3 is older than 3.9 or "
-        f"broken (try it: docker run --rm --entrypoint python3 {image.name} -V), or the machine is overloaded."
+        f"The guest did not come up in a container of the image {image.name!r}: {end}. Its python3 is older than 3.9 "
+        f"or broken (try it: docker run --rm --entrypoint python3 {image.name} -V), or the machine is overloaded."
     )
 
 

@@ -113,11 +113,13 @@ class Daemon:
                 )
             raise SandboxUnavailable(f"Docker cannot start a container: {reason:.1000}.{hint}") from error
 
-    def is_running(self, name: str) -> bool:
+    def end_of(self, name: str) -> str | None:
+        """How a container ended; None while it runs."""
         try:
-            return bool(self.api.inspect_container(name)["State"]["Running"])
+            state = self.api.inspect_container(name)["State"]
         except _sdk().errors.NotFound:
-            return False
+            return "it was removed"
+        return None if state["Running"] else f"it ended with exit code {state['ExitCode']} {state['Error']}".strip()
 
     def remove(self, name: str, *, ending: bool = True) -> None:
         """Remove a container, whatever state it is in, and wait until it is gone.

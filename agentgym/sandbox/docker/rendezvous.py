@@ -64,20 +64,43 @@ class Rendezvous:
             self._socket.bind(short)
             os.chmod(short, 0o666)
         self._socket.listen(1)
+        self._accepting: asyncio.Task[tuple[socket.socket, object]] | None = None
 
     async def guest(self, timeout_s: float) -> socket.socket:
-        """The guest's connection. Raises: TimeoutError."""
-        async with asyncio.timeout(timeout_s):
-            connection, _ = await asyncio.get_running_loop().sock_accept(self._socket)
-        return connection
+        """The guest's connection. A guest that connects just as this times out is returned by the next call.
+
+        Raises: TimeoutError.
+        """
+        if self._accepting is None:
+            self._accepting = asyncio.create_task(_accept(self._socket))
+        # not asyncio.timeout: it would cancel an accept that has just succeeded, and lose the connection
+        done, _ = await asyncio.wait({self._accepting}, timeout=timeout_s)
+        if not done:
+            raise TimeoutError
+        accepting, self._accepting = self._accepting, None
+        return accepting.result()[0]
 
     def close(self) -> None:
         """May be called twice. A guest that comes later cannot connect, and ends."""
-        self._socket.close()
+        accepting, self._accepting = self._accepting, None
+        if accepting is None:
+            self._socket.close()
+        else:
+            accepting.cancel()
+            accepting.add_done_callback(self._abandon)  # the event loop watches the socket until then
         with contextlib.suppress(FileNotFoundError):
             (self.folder / container_main.SOCKET_NAME).unlink()
         with contextlib.suppress(FileNotFoundError):
             self.folder.rmdir()
+
+    def _abandon(self, accepting: asyncio.Task[tuple[socket.socket, object]]) -> None:
+        self._socket.close()
+        if not accepting.cancelled() and accepting.exception() is None:
+            accepting.result()[0].close()
+
+
+async def _accept(listening: socket.socket) -> tuple[socket.socket, object]:
+    return await asyncio.get_running_loop().sock_accept(listening)
 
 
 @contextlib.contextmanager
