@@ -145,7 +145,7 @@ async def test_a_program_without_a_submission_or_that_does_not_build_has_nothing
 )
 async def test_a_toolchain_that_fails_on_a_harmless_program_is_no_verdict_on_the_submission(program):
     trajectory = handed_in({}, {"runs": [{"stdout": ""}]}, argument="", parameters={"program": program})
-    with pytest.raises(JudgeError, match="toolchain does not work: .* fails on a program that does nothing"):
+    with pytest.raises(JudgeError, match=r"toolchain does not work: .* fails on a program that does nothing"):
         await ProgramOutput().outcome(trajectory)
 
 
