@@ -39,8 +39,8 @@ class SymbolicMaths(Reward):
     """Outcome component `success`: 1.0 if the final answer equals `truth["answer"]` (or one of a list), else 0.0.
 
     It reads LaTeX and plain notation: numbers, expressions, equations, tuples, sets, intervals and matrices. Anything
-    else (a name, the letter of a choice) is compared as text without case, dollars and spaces. A number with a base, such
-    as 52_8, equals the same digits in the same base alone, because the base is part of what was asked.
+    else (a name, the letter of a choice) is compared as text without case, dollars and spaces. A number with a base, as
+    in 52_8, equals the same digits in the same base alone, because the base is part of what was asked.
 
     Args:
         argument: the final tool's argument that holds the answer.
