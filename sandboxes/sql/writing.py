@@ -44,8 +44,8 @@ class WritableSqlEnvironment(SqlEnvironment):
     async def open_database(self, content: bytes) -> GuestObject:
         """SQLite itself, on the file as it is."""
         sandbox, limits = await self.sandbox_with(content), self.limits
-        guest_limits = (limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
-        return ENGINE.object(sandbox, "WritableDatabase.of_file", FILE, *guest_limits, timeout_s=limits.wall_s(len(content)))
+        options = (limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
+        return ENGINE.object(sandbox, "WritableDatabase.of_file", FILE, *options, timeout_s=limits.wall_s(len(content)))
 
     @tool(parallel=False)
     async def execute(self, sql: str) -> str:
