@@ -49,12 +49,12 @@ def question(
     """
     truth: dict[str, Any] = {"sql": gold}
     if suite:
-        truth["suite"] = [{"database": path} for path in suite]
+        truth["suite"] = [{"database": str(Path(path).resolve())} for path in suite]
     return Task(
         id=task_id,
         environment=environment,
         prompt=prompt,
-        parameters={"database": str(database), "show_schema": True},
+        parameters={"database": str(database.resolve()), "show_schema": True},
         truth=truth,
         split=split,
         tags=tuple(tag for tag in (set_name, name, hardness) if tag),

@@ -179,3 +179,19 @@ async def test_sample_databases_by_their_path_give_the_known_results(file, sql, 
         assert (await environment.call(Call("query", {"sql": sql}))).content == answer
     finally:
         await environment.close()
+
+
+def test_a_database_is_found_from_any_folder(tmp_path, monkeypatch):
+    folder = tmp_path / "data" / "database" / "pets"
+    folder.mkdir(parents=True)
+    for name in ("pets", "pets_v1"):
+        with closing(sqlite3.connect(folder / f"{name}.sqlite")) as connection:
+            connection.execute("CREATE TABLE pet (id)")
+            connection.commit()
+    item = {"db_id": "pets", "question": "How many?", "query": "SELECT count(*) FROM pet", "SQL": "SELECT 1"}
+    (tmp_path / "data/dev.json").write_text(json.dumps([item]))
+    monkeypatch.chdir(tmp_path)
+    for importer in ("spider", "bird"):
+        (task,) = load("importers", importer)("data")["held_out"]
+        paths = [task.parameters, *task.truth.get("suite", ())]
+        assert all(Path(parameters["database"]).is_absolute() for parameters in paths)
