@@ -5,6 +5,7 @@ Every mutation is made in a copy of the package, against which real test files o
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import subprocess
@@ -70,10 +71,17 @@ def passes(copied: Path, *tests: str) -> bool:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(copied), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(copied)},
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
     return done.returncode == 0
+
+
+def write(path: Path, text: str, times=itertools.count(1)) -> None:
+    """Write a source file, with another time each: the compiled one of before, of equal size, is not taken for it."""
+    path.write_text(text)
+    time_s = next(times)
+    os.utime(path, (time_s, time_s))
 
 
 @pytest.mark.slow
@@ -92,8 +100,8 @@ def test_an_error_of_one_character_is_caught(copied, file, right, wrong, tests):
     path = copied / "agentgym" / "credit" / file
     text = path.read_text()
     assert text.count(right) == 1, f"{file} no longer holds {right!r} once: write the mutation anew"
-    path.write_text(text.replace(right, wrong))
+    write(path, text.replace(right, wrong))
     try:
         assert not passes(copied, tests), f"nobody noticed {wrong!r} in {file}"
     finally:
-        path.write_text(text)
+        write(path, text)
