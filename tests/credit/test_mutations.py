@@ -5,11 +5,11 @@ Every mutation is made in a copy of the package, against which real test files o
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import subprocess
 import sys
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -77,11 +77,10 @@ def passes(copied: Path, *tests: str) -> bool:
     return done.returncode == 0
 
 
-def write(path: Path, text: str, times=itertools.count(1)) -> None:
-    """Write a source file, with another time each: the compiled one of before, of equal size, is not taken for it."""
+def write(path: Path, text: str) -> None:
+    """Write a source file, and remove the compiled one, which could pass for that of another text of equal size."""
     path.write_text(text)
-    time_s = next(times)
-    os.utime(path, (time_s, time_s))
+    Path(cache_from_source(path)).unlink(missing_ok=True)
 
 
 @pytest.mark.slow
