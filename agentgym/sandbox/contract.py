@@ -192,8 +192,8 @@ class Sandbox(Protocol):
 
     Every call raises SandboxDied once the sandbox has ended: it was closed, its guest was killed, it did not answer in
     time or its answer made no sense. If the agent's code used up its memory and ended it, this is SandboxExhausted, and
-    `exec` and `run_python` return a result with `oom_killed` instead. A call that is cancelled has its processes killed,
-    and the sandbox stays usable. Calls may run at the same time.
+    `exec` and `run_python` return a result with `oom_killed` instead. A call that is cancelled has its processes
+    killed, and the sandbox stays usable. Calls may run at the same time.
     """
 
     async def exec(
