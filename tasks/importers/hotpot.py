@@ -60,10 +60,12 @@ def load_hotpot(
 
 def _names_of(context: Any, names: PageNames) -> dict[str, str]:
     """What the search environment calls the pages of a question's own context, by their titles."""
+    pairs = context
     if isinstance(context, dict):
-        context = zip(context.get("title", ()), context.get("sentences", context.get("content", ())), strict=False)
+        sentences: Any = context.get("sentences", context.get("content", ()))
+        pairs = zip(context.get("title", ()), sentences, strict=False)
     named: dict[str, str] = {}
-    for pair in context if context is not None else ():
+    for pair in pairs or ():
         if isinstance(pair, (list, tuple)) and len(pair) == 2:  # the environment refuses any other
             text = pair[1] if isinstance(pair[1], str) else " ".join(str(sentence).strip() for sentence in pair[1])
             named.setdefault(str(pair[0]), names.name(str(pair[0]), text))
