@@ -50,7 +50,7 @@ def same(left: Tree, right: Tree, *, tolerance: float = 1e-9) -> bool:
     return _same_values(left, right, tolerance)
 
 
-_CONTAINERS = ("set", "union", "tuple", "matrix", "row")
+_CONTAINERS = ("set", "union", "tuple", "matrix", "row", "base")
 
 
 def _bare(tree: Tree) -> Tree:
@@ -236,6 +236,8 @@ def _function(name: str, argument: Any) -> Any:
     context = _context()
     if abs(argument) > 10**40 and name not in ("sqrt", "abs", "ln", "log"):
         raise Unanswerable(f"{name} of a number this large")
+    if name in ("floor", "ceil") and context.im(argument):
+        raise Unanswerable(f"{name} of a complex number")
     if name in ("exp", "sinh", "cosh", "tanh") and abs(argument) > MAX_BITS / 2:
         raise Unanswerable(f"{name} of a number this large")
     if name == "log":

@@ -4,92 +4,23 @@ The parser is our own because the answer may be hostile: library parsers call `e
 any unknown token makes the whole text unreadable (NoMaths).
 """
 
-# ruff: noqa: SIM905 - lists of words are read as words
-
 from __future__ import annotations
 
-import re
 from typing import Any
+
+from .maths_tokens import CONSTANTS, FUNCTIONS, GAP, GREEK, RELATIONS, NoMaths, tokens_of
 
 Tree = tuple[Any, ...]
 """("num", text), ("sym", name), ("const", name), ("fn", name, *trees), (operator, *trees), ("set", ...), ..."""
 
 MAX_CHARS, MAX_DEPTH = 600, 40
-FUNCTIONS = frozenset(
-    """
-    sin cos tan cot sec csc arcsin arccos arctan asin acos atan sinh cosh tanh ln log exp sqrt abs
-    """.split()
-)
-CONSTANTS = {
-    "pi": "pi",
-    "\u03c0": "pi",
-    "e": "e",
-    "i": "i",
-    "infty": "inf",
-    "infinity": "inf",
-    "inf": "inf",
-    "oo": "inf",
-    "∞": "inf",
-}
-GREEK = frozenset(
-    """
-    alpha beta gamma delta epsilon varepsilon zeta eta theta kappa lambda mu nu xi rho sigma tau phi varphi chi psi
-    omega Gamma Delta Theta Lambda Sigma Phi Psi Omega
-    """.split()
-)
-RELATIONS = {
-    "=": "=",
-    "<": "<",
-    ">": ">",
-    "le": "<=",
-    "leq": "<=",
-    "ge": ">=",
-    "geq": ">=",
-    "≤": "<=",
-    "≥": ">=",
-    "<=": "<=",
-    ">=": ">=",
-    "ne": "!=",
-    "neq": "!=",
-    "≠": "!=",
-}
-_OPERATORS = {
-    "cdot": "*",
-    "times": "*",
-    "div": "/",
-    "·": "*",
-    "\u00d7": "*",
-    "÷": "/",
-    "\u2212": "-",
-    "\u2013": "-",
-    "**": "^",
-    "ast": "*",
-    "pm": "±",
-    "\u222a": "cup",
-    "√": "sqrt",
-}
-_TEXT = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox|operatorname)\s*\{([^{}]*)\}")
-_NOISE = re.compile(
-    r"\\left(?![a-z])|\\right(?![a-z])|\\displaystyle|(?<!\\)\\[,;:!> ]|~|\\\$|\$|\\\(|\\\)|\\\[|\\\]|\\quad|\\%|%"
-)
-_MATRIX = re.compile(r"\\(begin|end)\s*\{[bpvBV]?matrix\}")
-_DEGREES = re.compile(r"\^\s*\{?\s*\\circ\s*\}?|°|\\degree")
-_TOKEN = re.compile(
-    r"(?P<number>(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,3}(?![\d.]))?)|\\(?P<command>[a-zA-Z]+)|(?P<brace>\\[{}])|(?P<row>\\\\)"
-    r"|(?P<operator>\*\*|<=|>=|[-+*/^_=<>(){}\[\]|!,;&\u00b7\u00d7\u00f7\u2212\u2013\u00b1\u2264\u2265\u2260\u222a\u221a])|(?P<word>[a-zA-Z\u221e\u03b1-\u03c9]+)|(?P<space>\s+)"
-)
-_THOUSANDS = re.compile(r"(?<![\d.(\[{,])(\d{1,3}(?:(?:,|\{,\})\d{3})+)(?![\d,])")
-
-
-class NoMaths(ValueError):
-    """The text is not mathematics that this parser knows."""
 
 
 def read(text: str) -> Tree:
     """The tree of an answer. Raises: NoMaths if it is too long, nested too deeply or has an unknown token."""
     if len(text) > MAX_CHARS:
         raise NoMaths(f"{len(text)} characters are more than {MAX_CHARS}")
-    parser = _Parser(_tokens(text))
+    parser = _Parser(tokens_of(text))
     try:
         tree = parser.answer()
     except RecursionError as error:
@@ -97,52 +28,6 @@ def read(text: str) -> Tree:
     if parser.token is not None:
         raise NoMaths(f"unexpected {parser.token!r}")
     return tree
-
-
-def _tokens(text: str) -> list[str]:
-    """Numbers, names with a leading backslash where they are commands, words of letters, and operators."""
-    text = _TEXT.sub(lambda m: f" {m[1]} " if m[1].strip() in ("and", "or") else " ", text)
-    text = _NOISE.sub(" ", _DEGREES.sub(" ", text)).strip().rstrip(".").strip()
-    text = _MATRIX.sub(lambda m: f" \\{m[1]} ", text)
-    text = _THOUSANDS.sub(lambda m: re.sub(r"[{},]", "", m[1]), text)
-    tokens: list[str] = []
-    position = 0
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise NoMaths(f"unknown character {text[position]!r}")
-        position = match.end()
-        kind, token = str(match.lastgroup), match[0]
-        if kind == "word":
-            tokens += _words(token)
-        elif kind == "command":
-            tokens.append(_command(match["command"]))
-        elif kind == "space":  # it only matters between two numbers, as in 1 1/2
-            tokens += (
-                ["\\mixed"] if tokens and tokens[-1][0].isdigit() and text[position : position + 1].isdigit() else []
-            )
-        else:
-            tokens.append(_OPERATORS.get(token, token))
-    return tokens
-
-
-def _command(name: str) -> str:
-    name = {"dfrac": "frac", "tfrac": "frac", "cfrac": "frac", "dbinom": "binom", "tbinom": "binom"}.get(name, name)
-    return _OPERATORS.get(name) or (RELATIONS[name] if name in RELATIONS else "\\" + name)
-
-
-def _words(word: str) -> list[str]:
-    """Known names as commands, `and` and `or` as a comma, at most two other letters as a product of symbols."""
-    if word in ("and", "or"):
-        return [","]
-    if word in FUNCTIONS or (word.casefold() in CONSTANTS and len(word) > 1) or word in GREEK:
-        return ["\\" + (word.casefold() if word.casefold() in CONSTANTS else word)]
-    if len(word) > 2:
-        for name in sorted((*FUNCTIONS, "pi"), key=len, reverse=True):  # `xsin`, `pir`: rare, and still readable
-            if word.endswith(name) and len(word) - len(name) <= 2:
-                return [*word[: -len(name)], "\\" + name]
-        raise NoMaths(f"{word!r} is a word")
-    return list(word)
 
 
 class _Parser:
@@ -205,11 +90,11 @@ class _Parser:
         while True:
             if operator := self._take("*", "/"):
                 tree = ("mul" if operator == "*" else "div", tree, self._signed())
-            elif self._take("\\mixed"):
-                tree = ("add", tree, self._fraction())
+            elif self._take(GAP):  # 1 1/2 is a mixed number, n 2^n a product
+                tree = ("add", tree, self._fraction()) if tree[0] == "num" else ("mul", tree, self._power())
             elif tree[0] == "num" and self.token == "\\frac":  # 1\frac{1}{2} is a mixed number, as in schoolbooks
                 tree = ("add", tree, self._power())
-            elif self._begins_atom():
+            elif self._begins_atom() or self._number_after_bracket():
                 tree = ("mul", tree, self._power())
             else:
                 return tree
@@ -226,6 +111,8 @@ class _Parser:
 
     def _power(self) -> Tree:
         tree = self._atom()
+        if tree[0] == "num" and self._take("_"):
+            tree = _in_base(tree[1], self._group() if self.token == "{" else self._atom())
         while self._take("!"):
             tree = ("fact", tree)
         if self._take("^"):
@@ -238,9 +125,13 @@ class _Parser:
 
     def _begins_atom(self) -> bool:
         token = self.token
-        if token is None or token in ("\\mixed", "\\cup", "\\in", "\\to", "\\end"):
+        if token is None or token in (GAP, "\\cup", "\\in", "\\to", "\\end", "\\rfloor", "\\rceil"):
             return False
         return token in ("(", "[", "{", "\\{") or (token[0] == "\\" and token[-1].isalpha()) or token.isalpha()
+
+    def _number_after_bracket(self) -> bool:
+        """Whether a number follows that multiplies what was in brackets, as in (n-2)2^n."""
+        return self.token is not None and self.token[0].isdigit() and self._tokens[self._at - 1] in (")", "]", "}")
 
     def _group(self) -> Tree:
         self._need("{")
@@ -250,6 +141,7 @@ class _Parser:
 
     def _argument(self) -> Tree:
         """The argument of \\frac, \\sqrt and others: a group or one token, so that \\frac12 is one half."""
+        self._take(GAP)
         if self.token == "{":
             return self._group()
         token = self.token
@@ -258,6 +150,7 @@ class _Parser:
         return self._atom()
 
     def _atom(self) -> Tree:
+        self._take(GAP)  # of a function's argument, as in \\log_2 8
         token = self.token
         if token is None:
             raise NoMaths("it ends too early")
@@ -291,6 +184,10 @@ class _Parser:
             root = self._sum()
             self._need("]")
             return ("pow", self._argument(), ("div", ("num", "1"), root))
+        if name in ("lfloor", "lceil"):
+            tree = self._sum()
+            self._need(f"\\r{name[1:]}")
+            return ("fn", name[1:], tree)
         if name == "begin":
             return self._matrix()
         if name in FUNCTIONS:
@@ -349,3 +246,11 @@ class _Parser:
                 rows.append([self._sum()])
         self._need("\\end")
         return ("matrix", *(("row", *row) for row in rows))
+
+
+def _in_base(digits: str, base: Tree) -> Tree:
+    """A number with its base, as in 52_8. It has no equal but the same digits in the same base."""
+    try:
+        return ("base", ("num", str(int(digits, int(base[1])))), base)
+    except (ValueError, TypeError) as error:
+        raise NoMaths(f"{digits!r} in base {base[1]!r:.20} is no number") from error

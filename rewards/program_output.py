@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from agentgym import JudgeError, Reward, Trajectory
+from agentgym import JudgeError, Reward, SandboxError, Trajectory
 from agentgym.reward import SUCCESS, Components
-from agentgym.sandbox import Backend
+from agentgym.sandbox import Backend, toolchain_fault
 
 from .final_answer import submitted_text
 from .fresh_files import Command, FreshSandbox, SubmittedFiles
@@ -18,7 +19,9 @@ class ProgramOutput(Reward):
     The program is the text argument of the final call. The task's `parameters["program"]` gives the file it is written
     to, the command that builds it (if any) and the command that runs it. `truth["runs"]` is a list of
     {"stdin", "stdout"}. The program is built and run in a fresh sandbox that never holds the expected outputs; they are
-    compared in this process, line by line without trailing spaces. `runs_passed` has weight 0.
+    compared in this process, line by line without trailing spaces. `runs_passed` has weight 0. Where no run is right, a
+    program that does nothing is built and run too: a toolchain that fails on it is a JudgeError, and no verdict on the
+    submission. `parameters["program"]["harmless"]` is such a program for a language that has no known one.
 
     Args:
         cpu_s: processor time of each run. timeout_s: wall time of each, for programs that sleep.
@@ -37,9 +40,10 @@ class ProgramOutput(Reward):
         argument: str = "code",
     ) -> None:
         self.sandbox, self.argument = FreshSandbox(backend, timeout_s, cpu_s), argument
+        self._working: set[str] = set()  # commands that were seen to work on a harmless program
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no hidden runs or no usable program, or if no sandbox works."""
+        """Raises: JudgeError if the task has no hidden runs or no usable program, or no sandbox or toolchain works."""
         truth, program = episode.task.truth, episode.task.parameters.get("program")
         if not isinstance(truth, dict) or not truth.get("runs"):
             raise JudgeError(f"{episode.task.id} has no truth['runs'], so nothing can be judged by program_output.")
@@ -51,4 +55,21 @@ class ProgramOutput(Reward):
             return {SUCCESS: 0.0, "runs_passed": 0.0}
         files = SubmittedFiles({program["file"]: code.encode("utf-8", "surrogatepass")})
         passed = await self.sandbox.verdicts(files, commands, build=program.get("build", ()))
+        if not any(passed):
+            await self._check_toolchain(program)
         return {SUCCESS: float(all(passed)), "runs_passed": sum(passed) / len(passed)}
+
+    async def _check_toolchain(self, program: Mapping[str, Any]) -> None:
+        """Raises: JudgeError if the commands fail on a harmless program in a sandbox without the submission."""
+        key = repr(sorted(program.items()))
+        if key in self._working:
+            return
+        file, build, run, harmless = (program.get(name) for name in ("file", "build", "run", "harmless"))
+        try:
+            async with self.sandbox.holding(SubmittedFiles({})) as sandbox:
+                fault = await toolchain_fault(sandbox, str(file), build or (), run or (), harmless=harmless)
+        except SandboxError as error:
+            raise JudgeError(f"No sandbox would run the hidden checks: {error}") from error
+        if fault:
+            raise JudgeError(f"The judge's toolchain does not work: {fault}. Mend the image, or leave the task out.")
+        self._working.add(key)

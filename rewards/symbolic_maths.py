@@ -14,10 +14,24 @@ from agentgym.reward import SUCCESS, Components
 
 from .final_answer import final_answer, gold_answers
 from .maths_equality import same
-from .maths_notation import NoMaths, read
+from .maths_notation import read
+from .maths_tokens import NoMaths, plain_text
 
 MAX_CHARS = 100_000
-_WRAPPED = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
+_AROUND = tuple(
+    re.compile(pattern, re.DOTALL)
+    for pattern in (
+        r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\s*\{([^{}]*)\}",
+        r"\$([^$]*)\$",
+        r"\$\$([^$]*)\$\$",
+        r"\\\((.*)\\\)",
+        r"\\\[(.*)\\\]",
+        r"\*\*([^*]+)\*\*",
+        r"(?i:(?:the )?(?:final )?answer(?: is|:):?\s+)(.+?)\.?",
+    )
+)
+MAX_LAYERS = 4
+_COMMAND = re.compile(r"\\(?!text|mathrm|mathbf|mbox)[a-zA-Z]")
 _WORD = re.compile(r"\\text\s*\{([^{}]*)\}|\\[a-z]+|[\s${}().,\\]+")
 
 
@@ -25,7 +39,8 @@ class SymbolicMaths(Reward):
     """Outcome component `success`: 1.0 if the final answer equals `truth["answer"]` (or one of a list), else 0.0.
 
     It reads LaTeX and plain notation: numbers, expressions, equations, tuples, sets, intervals and matrices. Anything
-    else (a name, the letter of a choice) is compared as text without case.
+    else (a name, the letter of a choice) is compared as text without case, dollars and spaces. A number with a base, as
+    in 52_8, equals the same digits in the same base alone, because the base is part of what was asked.
 
     Args:
         argument: the final tool's argument that holds the answer.
@@ -71,8 +86,8 @@ def _last_box(text: str) -> str | None:
 
 
 def _same(answer: str, gold: str, tolerance: float) -> bool:
-    answer, gold = (wrapped[1] if (wrapped := _WRAPPED.fullmatch(text)) else text for text in (answer, gold))
-    if not answer.strip() or not gold.strip():
+    answer, gold = unwrapped(answer), unwrapped(gold)
+    if not answer or not gold:
         return False
     words = [" ".join(_WORD.sub(lambda m: f" {m[1] or ''} ", text).casefold().split()) for text in (answer, gold)]
     if words[1].isalpha() and len(words[1]) != 1 and words[1] not in ("pi", "inf", "infty", "infinity"):
@@ -80,7 +95,15 @@ def _same(answer: str, gold: str, tolerance: float) -> bool:
     try:
         trees = read(answer), read(gold)
     except NoMaths:
-        if any(char.isdigit() for char in gold):
-            words = [" ".join(text.casefold().split()) for text in (answer, gold)]
-        return bool(words[0]) and words[0] == words[1]
+        texts = plain_text(answer), plain_text(gold)
+        is_maths = any(char.isdigit() for char in gold) or _COMMAND.search(gold)
+        return bool(texts[0]) and (texts[0] == texts[1] or (bool(words[0]) and not is_maths and words[0] == words[1]))
     return same(*trees, tolerance=tolerance)
+
+
+def unwrapped(text: str) -> str:
+    """The text without what stands around an answer: dollars, brackets of LaTeX, \\text, bold type, "The answer is"."""
+    for _ in range(MAX_LAYERS):
+        text = text.strip()
+        text = next((match[1] for pattern in _AROUND if (match := pattern.fullmatch(text))), text)
+    return text.strip()

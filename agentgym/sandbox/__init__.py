@@ -5,6 +5,7 @@ namespaces/  docker/     the backends                         pool/         sand
 host/                    the host's side: talks to a guest    guest/        what runs inside every sandbox
 rootfs/                  root file systems from images        network/      the only way out, if a spec asks for one
 snapshot_cache.py        snapshots that are slow to prepare, prepared once per backend
+toolchain_check.py       whether a language's compiler and interpreter work in a sandbox
 
 The names below are public, the modules are not. Backends, the pool and the proxy are imported when they are first used.
 """
@@ -29,6 +30,7 @@ from agentgym.sandbox.contract import (
 from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.sandbox.metering import SandboxMeter, combine_usage, metered, usage_counts, usage_since
 from agentgym.sandbox.snapshot_cache import shared_snapshot
+from agentgym.sandbox.toolchain_check import toolchain_fault
 
 if TYPE_CHECKING:
     from agentgym.sandbox.docker import DockerBackend
@@ -82,6 +84,7 @@ __all__ = [
     "metered",
     "replay_sessions",
     "shared_snapshot",
+    "toolchain_fault",
     "usage_counts",
     "usage_since",
 ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from agentgym import Checkpoint, Environment, Message, SandboxSpec, Task, TaskError, ToolError, tool
+from agentgym.sandbox import toolchain_fault
 
 from .transcript import cut, last_lines, stop_if_stopped, transcript
 from .workbench import RUN_S, Workbench
@@ -18,11 +19,15 @@ MAX_CODE, BUILD_S = 200_000, 60.0
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """How a language's programs are made and run: a file name, a command that builds it, if any, one that runs it."""
+    """How a language's programs are made and run: a file name, a command that builds it, if any, one that runs it.
+
+    `harmless` is a program that does nothing, for a language whose toolchain cannot be checked without one.
+    """
 
     file: str
     build: Sequence[str]
     run: Sequence[str]
+    harmless: str | None = None
 
     @classmethod
     def of(cls, task: Task) -> Program:
@@ -33,7 +38,8 @@ class Program:
                 f"{task.id}: parameters['program'] is {given!r:.200}; give file, run and, if it is compiled, build, "
                 "such as {'file': 'main.c', 'build': ['gcc', 'main.c', '-o', 'main'], 'run': ['./main']}."
             )
-        return cls(given["file"], list(map(str, given.get("build", ()))), list(map(str, given["run"])))
+        build, run = (list(map(str, given.get(name, ()))) for name in ("build", "run"))
+        return cls(given["file"], build, run, given.get("harmless"))
 
     @property
     def needs(self) -> list[str]:
@@ -68,7 +74,7 @@ class ProgramEnvironment(Environment):
         self._open(task, checkpoint)
 
     def _open(self, task: Task, checkpoint: Checkpoint | None) -> None:
-        self._program = Program.of(task)
+        self._program, self._compiles = Program.of(task), False
         examples: Any = task.parameters.get("examples", [])
         if not isinstance(examples, list | tuple) or not all(map(_is_example, examples)):
             raise TaskError(f"{task.id}: parameters['examples'] is {examples!r:.200}; give a list of stdin and stdout.")
@@ -116,8 +122,20 @@ class ProgramEnvironment(Environment):
         built = await self._bench.command(self._program.build, timeout_s=BUILD_S)
         stop_if_stopped(built, BUILD_S, "")
         if not built.ok:
+            await self._check_compiler()
             errors = re.sub(r"/tmp/cc\w+", "/tmp/object", last_lines(built.stderr + built.stdout, 12))  # a chance name
             raise ToolError(f"The program does not compile:\n{errors}")
+
+    async def _check_compiler(self) -> None:
+        """Raises: TaskError if the compiler fails on a harmless program too, in a sandbox the agent never used."""
+        if self._compiles:
+            return
+        sandbox = await self.open_sandbox()
+        fault = await toolchain_fault(sandbox, self._program.file, self._program.build, harmless=self._program.harmless)
+        await sandbox.close()
+        if fault:
+            raise TaskError(f"The sandbox's toolchain does not work: {fault}. Mend the image, or leave the task out.")
+        self._compiles = True
 
 
 def _is_example(value: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -131,6 +132,36 @@ async def test_a_program_without_a_submission_or_that_does_not_build_has_nothing
     assert (await ProgramOutput().outcome(broken))["success"] == 0.0
     nothing = handed_in({}, truth, parameters={"program": program})
     assert (await ProgramOutput(backend="no such backend").outcome(nothing))["success"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        {"file": "m.c", "build": ["gcc", "--no-such-option", "m.c"], "run": ["./a.out"]},
+        {"file": "main.py", "run": ["python3", "--no-such-option", "main.py"]},
+        {"file": "a.zig", "run": ["sh", "-c", "exit 3"], "harmless": ""},
+    ],
+    ids=["compiler", "interpreter", "language of the task"],
+)
+async def test_a_toolchain_that_fails_on_a_harmless_program_is_no_verdict_on_the_submission(program):
+    trajectory = handed_in({}, {"runs": [{"stdout": ""}]}, argument="", parameters={"program": program})
+    with pytest.raises(JudgeError, match=r"toolchain does not work: .* fails on a program that does nothing"):
+        await ProgramOutput().outcome(trajectory)
+
+
+async def test_a_command_with_code_of_its_own_is_not_tried_on_a_harmless_program():
+    """It may need more of a program than that it runs, so that its failure says nothing."""
+    program = {"file": "main.py", "run": ["python3", "-c", "from main import f; print(f())"]}
+    trajectory = handed_in({}, {"runs": [{"stdout": "1"}]}, argument="1 / 0", parameters={"program": program})
+    assert (await ProgramOutput().outcome(trajectory))["success"] == 0.0
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="needs javac (Debian: openjdk-17-jdk-headless)")
+async def test_java_finds_its_configuration_in_a_sandbox():
+    program = {"file": "Main.java", "build": ["javac", "Main.java"], "run": ["java", "Main"]}
+    code = 'class Main { public static void main(String[] a) { System.out.println("hi"); } }'
+    trajectory = handed_in({}, {"runs": [{"stdout": "hi"}]}, argument=code, parameters={"program": program})
+    assert (await ProgramOutput().outcome(trajectory))["success"] == 1.0
 
 
 @pytest.mark.parametrize("text", ["", "Submitted: ", "Submitted: []", 'Submitted: {"files": 3}', "Noted."])

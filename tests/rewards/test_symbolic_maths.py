@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from judging import answered, make_trajectory
 
 from agentgym import JudgeError, load_reward
-from agentgym.rewards.maths_notation import NoMaths, read
+from agentgym.rewards.maths_notation import read
+from agentgym.rewards.maths_tokens import NoMaths
 from agentgym.rewards.symbolic_maths import equivalent, extracted
 
 GSM8K = Path(__file__).parents[2] / "../shared/data/gsm8k/test.jsonl"
@@ -70,6 +71,33 @@ SAME = [
     ("3:4", "3:4"),
     ("x = 1 or x = 2", "1, 2"),
     ("0.1 + 0.2", "0.3"),
+    ("10080", r"10,\!080"),
+    ("10,080", r"10,\!080"),
+    ("1000", r"1\,000"),
+    (r"$1{,}000{,}000$", "10^6"),
+    (r"\frac{1\,000}{3}", "1000/3"),
+    ("$52_8$", "52_8"),
+    ("52_{8}", "52_8"),
+    ("(52)_8", "052_8"),
+    (r"$\text{Evelyn}$", "Evelyn"),
+    (r"$\text{(C)}$", "C"),
+    (r"\[\textbf{(C)}\]", "(C)"),
+    (r"(n-2)2^n+1", r"(n-2)\cdot 2^n+1"),
+    ("n 2^n", r"n \cdot 2^n"),
+    ("3x 2", "6x"),
+    (r"\frac{1}{2}3", "3/2"),
+    (r"\log_2 8", "3"),
+    (r"\frac 1 2", "0.5"),
+    (r"$k \geqslant 2$", r"\boxed{k \geqslant 2}"),
+    (r"k \geq 2", r"k\geqslant 2"),
+    (r"\lfloor 7/2 \rfloor", "3"),
+    (r"\left\lceil \frac{n}{2} \right\rceil", r"\lceil n/2 \rceil"),
+    (r"\lvert -3 \rvert", "3"),
+    (r"$f \mapsto g \circ f$", r"\boxed{f \mapsto g \circ f}"),
+    (r"$\gcd(a, b) = 1$", r"\gcd (a,b)=1"),
+    ("The answer is 9.", "9"),
+    ("**9**", "9"),
+    ("Final answer: $\\frac{1}{2}$", "0.5"),
 ]
 OTHER = [
     ("0.333", "1/3"),
@@ -98,6 +126,21 @@ OTHER = [
     (r"\boxed{}", "5"),
     (r"\boxed{5} or rather \boxed{6}", "5"),
     ("\\boxed{5", "5"),
+    ("(1,234)", "1234"),
+    (r"(1,\,234)", "1234"),
+    ("42", "52_8"),  # the question asks for the base
+    ("52", "52_8"),
+    ("52_9", "52_8"),
+    ("9_8", "9"),
+    ("(n-2)2^n+1", "(n-2)2^n"),
+    ("A1", "1A"),
+    (r"\lfloor x \rfloor", "x"),
+    (r"\lfloor x \rfloor", r"\lceil x \rceil"),
+    (r"k \leqslant 2", r"k \geqslant 2"),
+    (r"A \cap \mathbb{R}", r"A \cup \mathbb{R}"),
+    ("The answer is 5 or 6", "5"),
+    ("The answer is not 5", "5"),
+    ("**5** or **6**", "5"),
 ]
 HOSTILE = [
     "9**9**9**9",
@@ -126,6 +169,12 @@ HOSTILE = [
     "1+" * 250 + "1",
     r"\binom{10^{30}}{10^{29}}",
     "lambda: 5",
+    "\\(" * 200 + "6" + "\\)" * 200,
+    "**" * 49_000 + "5",
+    "The answer is " * 7_000 + "5",
+    r"\lfloor" * 90,
+    "9_" * 200 + "9",
+    r"1\,000" * 10_000,
     "5\x00",
     "\ud800",
 ]

@@ -56,6 +56,17 @@ async def test_a_language_that_the_image_lacks_is_named_with_what_to_install():
         await environment.close()
 
 
+async def test_a_compiler_that_fails_on_a_harmless_program_is_not_the_fault_of_the_agent():
+    """The agent could hand in nothing, and would be judged for that."""
+    program = {"file": "m.c", "build": ["gcc", "--no-such-option", "m.c"], "run": ["./a.out"]}
+    environment = await opened("agentgym/code-program-v1", program=program)
+    try:
+        with pytest.raises(TaskError, match=r"toolchain does not work: 'gcc --no-such-option m\.c' fails"):
+            await output(environment, "submit", code=ECHO)
+    finally:
+        await environment.close()
+
+
 @pytest.mark.parametrize("program", [None, {}, {"run": ["a"]}, {"file": 3, "run": ["a"]}, "python"])
 async def test_a_program_that_is_none_is_refused(program):
     with pytest.raises(TaskError, match=r"parameters\['program'\]"):

@@ -11,7 +11,7 @@ import os
 import stat
 from typing import Any
 
-from . import kernel
+from . import kernel, toolchains
 
 STAGE = "/tmp"  # any directory will do: it is a mount point in a private mount namespace
 HOST = "/.host"
@@ -164,12 +164,19 @@ def _make_etc() -> None:
         with open(f"/etc/{name}", "w", encoding="utf-8") as file:
             file.write(text)
     for name in _ETC_OF_HOST:
-        source = f"{HOST}/etc/{name}"
-        if os.path.isdir(source):
-            os.makedirs(f"/etc/{name}")
-            kernel.bind(source, f"/etc/{name}")
-        elif os.path.isfile(source) and not os.path.islink(source):
-            _bind_file(source, f"/etc/{name}")
+        _show_etc(name)
+    for name in toolchains.configured_entries():  # reads the links of /etc/alternatives, which is shown by now
+        if not os.path.exists(f"/etc/{name}"):
+            _show_etc(name)
+
+
+def _show_etc(name: str) -> None:
+    source = f"{HOST}/etc/{name}"
+    if os.path.isdir(source):
+        os.makedirs(f"/etc/{name}")
+        kernel.bind(source, f"/etc/{name}")
+    elif os.path.isfile(source) and not os.path.islink(source):
+        _bind_file(source, f"/etc/{name}")
 
 
 def _bind_file(source: str, target: str) -> None:

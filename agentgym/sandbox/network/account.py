@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Coroutine, Generator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Connection
+from agentgym.sandbox.network.processor_share import ProcessorShare
 
 _MIB = 2**20
 _MAX_REASON_CHARS = 300
-_BURST_S = 0.2  # seconds of reads that can be saved up
+_BURST_S = 0.2  # seconds of waiting that can be saved up
+
+Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +30,8 @@ class NetworkLimits:
         transfer_mib: MiB sent and received, together.
         reads_per_s: reads of at most 64 KiB from either side; a new connection counts as ten. Without this limit, a
             program that sends single bytes would make the host work fifty times as hard as itself.
+        processor_share: of one processor core, for serving this sandbox. While sandboxes that use their networks have
+            together more than 0.3, each gets an equal part of that.
         header_bytes: the head of a request, or a TLS hello. header_s: how long it may take to arrive.
         connect_s: for resolving a name and connecting to one of its addresses.
         idle_s: without a byte in either direction. total_s: one connection from its start to its end.
@@ -32,6 +41,7 @@ class NetworkLimits:
     requests: int = 5_000
     transfer_mib: int = 1024
     reads_per_s: int = 2_000
+    processor_share: float = 0.1
     header_bytes: int = 32_768
     header_s: float = 10.0
     connect_s: float = 15.0
@@ -64,11 +74,12 @@ class Entry:
     reason: str = ""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Account:
     """The record of one sandbox. Written by the proxy's thread, read by any."""
 
     limits: NetworkLimits
+    processor: ProcessorShare = field(default_factory=ProcessorShare)
     entries: list[Entry] = field(default_factory=list)
     transferred: int = 0
     _due: float = 0.0
@@ -88,11 +99,20 @@ class Account:
             raise Refusal(429, f"This sandbox has transferred the {self.limits.transfer_mib} MiB it may transfer.")
 
     async def pace(self, reads: int = 1) -> None:
-        """Wait until the sandbox may read again."""
+        """Wait until the sandbox may read again; at least, let others have a turn."""
+        self._owe(reads / self.limits.reads_per_s)
+        await asyncio.sleep(max(self._due - asyncio.get_running_loop().time(), 0.0))
+
+    async def metered(self, work: Work) -> None:
+        """Run a coroutine. The processor time of each of its steps has to be waited for at the next `pace`."""
+        await _Metered(work(), self._charge)
+
+    def _charge(self, processor_s: float) -> None:
         now = asyncio.get_running_loop().time()
-        self._due = max(self._due, now - _BURST_S) + reads / self.limits.reads_per_s
-        if self._due > now:
-            await asyncio.sleep(self._due - now)
+        self._owe(processor_s / self.processor.of(self, self.limits.processor_share, now))
+
+    def _owe(self, seconds: float) -> None:
+        self._due = max(self._due, asyncio.get_running_loop().time() - _BURST_S) + seconds
 
     def connections(self) -> tuple[Connection, ...]:
         return tuple(
@@ -101,3 +121,25 @@ class Account:
             )
             for entry in list(self.entries)
         )
+
+
+class _Metered:
+    """Awaits a coroutine and reports the processor time of each step between two of its waits."""
+
+    def __init__(self, work: Coroutine[Any, Any, None], charge: Callable[[float], None]) -> None:
+        self._work, self._charge = work, charge
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        resume = partial(self._work.send, None)
+        while True:
+            began = time.thread_time()
+            try:
+                awaited = resume()
+            except StopIteration:
+                return
+            finally:
+                self._charge(time.thread_time() - began)
+            try:
+                resume = partial(self._work.send, (yield awaited))
+            except BaseException as error:  # noqa: BLE001  it is the coroutine's, a cancellation among them
+                resume = partial(self._work.throw, error)

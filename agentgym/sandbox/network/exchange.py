@@ -13,29 +13,24 @@ import asyncio
 import contextlib
 import re
 import socket
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import h11
 
-from agentgym.sandbox.network.account import Account, Entry, Refusal
+from agentgym.sandbox.network.account import Account, Entry, Refusal, Work
 from agentgym.sandbox.network.addresses import is_own, why_not_public
 from agentgym.sandbox.network.allow_list import Address, AllowList, Destination
 from agentgym.sandbox.network.client_hello import ALERT_UNRECOGNISED_NAME, read_client_hello
+from agentgym.sandbox.network.forwarding import FRAMING, end_to_end, next_event
+from agentgym.sandbox.network.paced_socket import PacedSocket
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 Dial = Callable[[Address, int], Awaitable[socket.socket]]
-Headers = list[tuple[bytes, bytes]]
 
-_PIECE = 1 << 16
 _MAX_CHECKED, _MAX_TRIED = 32, 4  # addresses of one name
 _LINGER_S = 2.0
 _LINGER_BYTES = 1 << 20
 _URL = re.compile(rb"[hH][tT][tT][pP]://([^/?#@\\]*)([/?][^#]*)?")
-_FRAMING = {b"content-length", b"transfer-encoding"}
-_HOP_BY_HOP = set(
-    b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer upgrade".split()
-) | {b"expect", b"host"}
 
 
 async def dial(address: Address, port: int) -> socket.socket:
@@ -57,15 +52,24 @@ class Exchange:
     def __init__(
         self, client: socket.socket, allow_list: AllowList, account: Account, resolve: Resolve, dial: Dial
     ) -> None:
-        self._client, self._allow_list, self._account, self._limits = client, allow_list, account, account.limits
+        self._allow_list, self._account, self._limits = allow_list, account, account.limits
+        self._client = PacedSocket(client, account)
         self._resolve, self._dial = resolve, dial
         self._loop = asyncio.get_running_loop()
-        self._clock = asyncio.timeout(self._limits.header_s)
+        self._clock = asyncio.timeout(None)
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=self._limits.header_bytes)
-        self._server: socket.socket | None = None
+        self._server: PacedSocket | None = None
         self._entry: Entry | None = None
         self._answered, self._alert = False, b""  # the alert: sent instead of an HTTP response inside a tunnel
-        self._step = "reading the request"
+        self._step = "waiting for a slot"
+        self._task = asyncio.current_task()
+        self.quiet_since = self._loop.time()
+
+    def give_way(self) -> None:
+        """End soon, without an answer: there are too many connections, and this sandbox has the most."""
+        self._record(Refusal(503, "It was ended to make room: all sandboxes together have too many connections."))
+        assert self._task is not None
+        self._task.cancel()
 
     async def run(self) -> None:
         """Answer the request. Raises nothing; the caller closes the client's socket."""
@@ -87,6 +91,7 @@ class Exchange:
                 self._server.close()
 
     async def _serve(self) -> None:
+        self._allow_s(self._limits.header_s, "reading the request")
         request = await self._request()
         if request is None:
             return
@@ -99,7 +104,7 @@ class Exchange:
 
     async def _request(self) -> h11.Request | None:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._from_client())
+            self._http.receive_data(await self._client.receive())
         return event if isinstance(event, h11.Request) else None
 
     def _allow_s(self, seconds: float, step: str) -> None:
@@ -120,7 +125,7 @@ class Exchange:
             raise Refusal(403, f"{destination} is not among the places this sandbox may reach: {self._allow_list}.")
         return destination
 
-    async def _connect(self, destination: Destination) -> socket.socket:
+    async def _connect(self, destination: Destination) -> PacedSocket:
         """Connect to an address that has just been checked, whatever the name resolves to a moment later.
 
         Raises: Refusal if no address is allowed, or none answers.
@@ -133,7 +138,7 @@ class Exchange:
         for address in addresses[:_MAX_TRIED]:
             try:
                 async with asyncio.timeout(self._limits.connect_s / min(len(addresses), _MAX_TRIED)):
-                    self._server = await self._dial(address, destination.port)
+                    self._server = PacedSocket(await self._dial(address, destination.port), self._account)
                     return self._server
             except TimeoutError:
                 error_text = "no answer"
@@ -162,7 +167,7 @@ class Exchange:
     async def _tunnel(self, request: h11.Request) -> None:
         destination = self._destination(request.target, None)
         self._check_host(request, destination, destination.port)
-        if any(name in _FRAMING for name, _ in request.headers):
+        if any(name in FRAMING for name, _ in request.headers):
             raise Refusal(400, "A CONNECT request has no body.")
         server = await self._connect(destination)
         while self._http.next_event() not in (h11.PAUSED, h11.NEED_DATA):
@@ -174,7 +179,7 @@ class Exchange:
         self._alert = b""
         self._moved("waiting for the other side")
         await self._to_server(server, first)
-        await _until_first(self._pump_down(server), self._pump_up(server))
+        await self._until_first(lambda: self._pump_down(server), lambda: self._pump_up(server))
 
     async def _hello(self, destination: Destination, data: bytes) -> bytes:
         """The first bytes of a tunnel. Raises: Refusal unless they are a TLS hello for the requested name."""
@@ -183,7 +188,7 @@ class Exchange:
             while (hello := read_client_hello(data)) is None:
                 if len(data) > self._limits.header_bytes:
                     raise ValueError(f"a TLS hello of more than {self._limits.header_bytes} bytes")
-                piece = await self._from_client()
+                piece = await self._client.receive()
                 if not piece:
                     raise ValueError("a stream that ends before it has begun")
                 data += piece
@@ -198,16 +203,29 @@ class Exchange:
             )
         return data
 
-    async def _pump_up(self, server: socket.socket) -> None:
-        while piece := await self._from_client():
+    async def _pump_up(self, server: PacedSocket) -> None:
+        while piece := await self._client.receive():
             if not await self._passed_on(server, piece):
                 return
         with contextlib.suppress(OSError):
-            server.shutdown(socket.SHUT_WR)
+            server.shut()
 
-    async def _pump_down(self, server: socket.socket) -> None:
+    async def _pump_down(self, server: PacedSocket) -> None:
         while piece := await self._from_server(server):
             await self._to_client(piece)
+
+    async def _until_first(self, main: Work, beside: Work) -> None:
+        """Run both until `main` ends; if `beside` fails, both end."""
+        tasks = [asyncio.create_task(self._account.metered(work)) for work in (main, beside)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if not tasks[0].done():
+                await tasks[1]
+            await tasks[0]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     # HTTP: the same request, written anew
 
@@ -221,7 +239,7 @@ class Exchange:
             )
         destination = self._destination(url[1], 80)
         self._check_host(request, destination, 80)
-        if sum(name in _FRAMING for name, _ in request.headers) > 1:
+        if sum(name in FRAMING for name, _ in request.headers) > 1:
             raise Refusal(400, "The request gives its length twice (Content-Length and Transfer-Encoding).")
         server = await self._connect(destination)
         upstream = h11.Connection(h11.CLIENT, max_incomplete_event_size=2 * self._limits.header_bytes)
@@ -229,47 +247,50 @@ class Exchange:
         head = h11.Request(
             method=request.method,
             target=path if path.startswith(b"/") else b"/" + path,
-            headers=[(b"host", _authority(destination, 80)), *_end_to_end(request.headers), (b"connection", b"close")],
+            headers=[(b"host", _authority(destination, 80)), *end_to_end(request.headers), (b"connection", b"close")],
         )
         self._moved("waiting for the server's answer")
         await self._to_server(server, upstream.send(head) or b"")
-        await _until_first(self._answer(server, upstream), self._send_body(server, upstream))
+        await self._until_first(lambda: self._answer(server, upstream), lambda: self._send_body(server, upstream))
 
-    async def _send_body(self, server: socket.socket, upstream: h11.Connection) -> None:
+    async def _send_body(self, server: PacedSocket, upstream: h11.Connection) -> None:
         """Forward the request's body. A client that waits for `100 Continue` gets it from the proxy."""
         if self._http.they_are_waiting_for_100_continue:
             leave = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
             await self._to_client(self._http.send(leave))
         while True:
-            event = self._http.next_event()
+            data, event = next_event(self._http)
+            if data and not await self._passed_on(server, upstream.send(h11.Data(data=data)) or b""):
+                return
             if event is h11.NEED_DATA:
-                self._http.receive_data(await self._from_client())
-            elif isinstance(event, h11.Data):
-                if not await self._passed_on(server, upstream.send(event) or b""):
-                    return
+                self._http.receive_data(await self._client.receive())
+            elif event is None:
+                await self._account.pace()
             elif isinstance(event, h11.EndOfMessage):
                 await self._passed_on(server, upstream.send(h11.EndOfMessage()) or b"")
                 return
             else:
                 raise Refusal(400, "The request ended before its body did.")
 
-    async def _answer(self, server: socket.socket, upstream: h11.Connection) -> None:
+    async def _answer(self, server: PacedSocket, upstream: h11.Connection) -> None:
         """Forward the server's response, written anew."""
         while True:
-            event = upstream.next_event()
+            data, event = next_event(upstream)
+            if data:
+                await self._to_client(self._http.send(h11.Data(data=data)))
             if event is h11.NEED_DATA:
                 upstream.receive_data(await self._from_server(server))
             elif isinstance(event, h11.InformationalResponse):
                 if event.status_code == 101:
                     raise Refusal(502, "The server wants another protocol, which nobody asked for.")
             elif isinstance(event, h11.Response):
-                headers = [*_end_to_end(event.headers), (b"connection", b"close")]
+                headers = [*end_to_end(event.headers), (b"connection", b"close")]
                 self._answered = True
                 await self._to_client(
                     self._http.send(h11.Response(status_code=event.status_code, headers=headers, reason=event.reason))
                 )
-            elif isinstance(event, h11.Data):
-                await self._to_client(self._http.send(h11.Data(data=event.data)))
+            elif event is None:
+                await self._account.pace()
             elif isinstance(event, h11.EndOfMessage):
                 await self._to_client(self._http.send(h11.EndOfMessage()))
                 return
@@ -290,25 +311,22 @@ class Exchange:
     # Bytes
 
     def _moved(self, step: str | None = None) -> None:
+        self.quiet_since = self._loop.time()
         self._allow_s(self._limits.idle_s, step or self._step)
-
-    async def _from_client(self) -> bytes:
-        await self._account.pace()
-        return await self._loop.sock_recv(self._client, _PIECE)
 
     async def _to_client(self, data: bytes | None) -> None:
         if data:
-            await self._loop.sock_sendall(self._client, data)
+            await self._client.send(data)
             self._moved()
 
-    async def _to_server(self, server: socket.socket, data: bytes) -> None:
+    async def _to_server(self, server: PacedSocket, data: bytes) -> None:
         assert self._entry is not None
         self._account.spend(len(data))
-        await self._loop.sock_sendall(server, data)
+        await server.send(data)
         self._entry.sent += len(data)
         self._moved()
 
-    async def _passed_on(self, server: socket.socket, data: bytes) -> bool:
+    async def _passed_on(self, server: PacedSocket, data: bytes) -> bool:
         """Send to the server. False if it reads no more; its response, such as 413, may still come."""
         try:
             await self._to_server(server, data)
@@ -316,10 +334,9 @@ class Exchange:
             return False
         return True
 
-    async def _from_server(self, server: socket.socket) -> bytes:
+    async def _from_server(self, server: PacedSocket) -> bytes:
         assert self._entry is not None
-        await self._account.pace()
-        data = await self._loop.sock_recv(server, _PIECE)
+        data = await server.receive()
         self._entry.received += len(data)
         self._account.spend(len(data))
         self._moved()
@@ -327,17 +344,20 @@ class Exchange:
 
     # Refusals
 
-    async def _refuse(self, refusal: Refusal) -> None:
-        """Record the reason, and send it if the client can still receive it."""
+    def _record(self, refusal: Refusal) -> None:
         if self._entry is None:
             with contextlib.suppress(Refusal):
                 self._entry = self._account.enter("", 0)
         if self._entry is not None:
             self._entry.reason = refusal.message
             self._entry.allowed = self._entry.allowed and refusal.status != 403
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        """Record the reason, and send it if the client can still receive it."""
+        self._record(refusal)
         with contextlib.suppress(OSError, TimeoutError, h11.ProtocolError):
             async with asyncio.timeout(_LINGER_S):
-                await self._loop.sock_sendall(self._client, self._refusal_bytes(refusal))
+                await self._client.send(self._refusal_bytes(refusal))
                 await self._linger()
 
     def _refusal_bytes(self, refusal: Refusal) -> bytes:
@@ -358,24 +378,10 @@ class Exchange:
 
     async def _linger(self) -> None:
         """Read on for a moment: closing with unread bytes would reset the connection and lose the response."""
-        self._client.shutdown(socket.SHUT_WR)
+        self._client.shut()
         taken = 0
-        while taken < _LINGER_BYTES and (piece := await self._from_client()):
+        while taken < _LINGER_BYTES and (piece := await self._client.receive()):
             taken += len(piece)
-
-
-async def _until_first(main: Coroutine[Any, Any, None], beside: Coroutine[Any, Any, None]) -> None:
-    """Run both until `main` ends; if `beside` fails, both end."""
-    tasks = [asyncio.create_task(main), asyncio.create_task(beside)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if not tasks[0].done():
-            await tasks[1]
-        await tasks[0]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _own(address: Address) -> str:
@@ -385,10 +391,3 @@ def _own(address: Address) -> str:
 def _authority(destination: Destination, default_port: int) -> bytes:
     text = str(destination)
     return (text.removesuffix(f":{default_port}") if destination.port == default_port else text).encode()
-
-
-def _end_to_end(headers: Any) -> Headers:
-    """The headers that are meant for the other end, not for the next hop."""
-    words = [word for name, value in headers if name == b"connection" for word in value.split(b",")]
-    hop = _HOP_BY_HOP | ({word.strip().lower() for word in words} - _FRAMING)
-    return [(name, value) for name, value in headers if name not in hop]

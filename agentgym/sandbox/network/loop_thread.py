@@ -11,18 +11,25 @@ from concurrent.futures import Future
 from typing import Any
 
 from agentgym.errors import SandboxError
+from agentgym.sandbox.network.connection_slots import ConnectionSlots
+from agentgym.sandbox.network.processor_share import ProcessorShare
 
 _END_S = 10.0
 
 
 class LoopThread:
-    """An event loop in a daemon thread of this process. `connection_slots`: connections at once, over all sandboxes."""
+    """An event loop in a daemon thread of this process, and what all sandboxes together may use of it.
+
+    Attributes:
+        connection_slots: connections at once. processor: of the thread.
+    """
 
     def __init__(self) -> None:
         self._owner = os.getpid()
         self._loop = asyncio.new_event_loop()
         # two descriptors each, and half of the limit stays free
-        self.connection_slots = asyncio.Semaphore(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
+        self.connection_slots = ConnectionSlots(max(resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4, 8))
+        self.processor = ProcessorShare()
         self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-proxy", daemon=True)
         self._thread.start()
 

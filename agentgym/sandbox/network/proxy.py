@@ -15,6 +15,7 @@ import os
 import socket
 import struct
 import threading
+from functools import partial
 from typing import Literal
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
@@ -101,7 +102,7 @@ class SandboxNetwork:
     def __init__(self, proxy: Proxy, thread: LoopThread, listener: socket.socket, allow_list: AllowList) -> None:
         self._proxy, self._thread, self._listener, self._allow_list = proxy, thread, listener, allow_list
         self._owner = os.getpid()
-        self._account = Account(proxy.limits)
+        self._account = Account(proxy.limits, thread.processor)
         self._connection_slots = threading.Semaphore(proxy.limits.connections)
         self._ending = threading.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -133,12 +134,15 @@ class SandboxNetwork:
         with self._listener:
             while True:
                 self._connection_slots.acquire()
-                client = self._next_client()
+                client, admitted = self._next_client(), threading.Event()
                 if client is None:
                     return
-                if not self._thread.soon(self._begin, client):
+                if not self._thread.soon(self._begin, client, admitted):
                     client.close()
                     return
+                while not admitted.wait(_LISTEN_S):  # at most one accepted connection that has no slot
+                    if not self._thread.usable:
+                        return
 
     def _next_client(self) -> socket.socket | None:
         """Wait for a connection. Returns: None at the end."""
@@ -161,24 +165,30 @@ class SandboxNetwork:
 
     # In the proxy's loop
 
-    def _begin(self, client: socket.socket) -> None:
+    def _begin(self, client: socket.socket, admitted: threading.Event) -> None:
         if self._ending.is_set():
             client.close()
             self._connection_slots.release()
+            admitted.set()
             return
-        task = asyncio.get_running_loop().create_task(self._serve(client))
+        task = asyncio.get_running_loop().create_task(self._account.metered(partial(self._serve, client, admitted)))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, client: socket.socket) -> None:
-        try:
-            with client:
-                await self._account.pace(_READS_OF_A_CONNECTION)
-                async with self._thread.connection_slots:
-                    proxy = self._proxy
-                    await exchange.Exchange(client, self._allow_list, self._account, proxy.resolve, proxy.dial).run()
-        finally:
+        def end(_: object) -> None:
+            self._tasks.discard(task)
+            client.close()
             self._connection_slots.release()
+            admitted.set()
+
+        task.add_done_callback(end)
+
+    async def _serve(self, client: socket.socket, admitted: threading.Event) -> None:
+        await self._account.pace(_READS_OF_A_CONNECTION)
+        proxy = self._proxy
+        connection = exchange.Exchange(client, self._allow_list, self._account, proxy.resolve, proxy.dial)
+        async with self._thread.connection_slots.hold(self, connection):
+            admitted.set()
+            await connection.run()
 
     def _cancel(self) -> None:
         for task in list(self._tasks):

@@ -1,0 +1,37 @@
+"""What is passed on of an HTTP message: its data, joined, and the headers that are meant for the other end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import h11
+
+Headers = list[tuple[bytes, bytes]]
+
+FRAMING = {b"content-length", b"transfer-encoding"}
+_HOP_BY_HOP = set(
+    b"connection proxy-connection proxy-authorization proxy-authenticate keep-alive te trailer upgrade".split()
+) | {b"expect", b"host"}
+
+_EVENTS_AT_ONCE = 64  # of HTTP: a millisecond of the loop's time, before others have a turn
+
+
+def next_event(side: h11.Connection) -> tuple[bytes, Any]:
+    """Data that has arrived, joined, and the event after it; None if there may be more data.
+
+    A message in crumbs then costs one send, not one each. Raises: h11.RemoteProtocolError.
+    """
+    pieces: list[bytes] = []
+    for _ in range(_EVENTS_AT_ONCE):
+        event = side.next_event()
+        if not isinstance(event, h11.Data):
+            return b"".join(pieces), event
+        pieces.append(event.data)
+    return b"".join(pieces), None
+
+
+def end_to_end(headers: Any) -> Headers:
+    """The headers that are meant for the other end, not for the next hop."""
+    words = [word for name, value in headers if name == b"connection" for word in value.split(b",")]
+    hop = _HOP_BY_HOP | ({word.strip().lower() for word in words} - FRAMING)
+    return [(name, value) for name, value in headers if name not in hop]
