@@ -2,6 +2,8 @@
 
 AgentGymError
 |-- ToolError               for the agent: becomes the result of its call, the episode goes on
+|   |-- FilesNotCaptured    the agent's files cannot be captured: too many, too large or too deep
+|   `-- SandboxExhausted    the agent's code used up the memory of its sandbox, which ended (also SandboxDied)
 |-- ToolDefinitionError     a tool without type hints, docstring or a usable signature (TypeError)
 |-- UnknownNameError        nothing is registered under this name (KeyError)
 |-- DuplicateNameError      the name is taken by something else (ValueError)
@@ -88,6 +90,14 @@ class SandboxError(AgentGymError, RuntimeError):
 
 class SandboxDied(SandboxError, ConnectionError):
     """The sandbox ended or stopped answering."""
+
+
+class SandboxExhausted(SandboxDied, ToolError):
+    """The code in a sandbox used up its memory, and the sandbox ended: a result of the agent's, no failure of ours."""
+
+
+class FilesNotCaptured(ToolError):
+    """The files that the agent left cannot be captured; the message says which and why."""
 
 
 class SandboxUnavailable(SandboxError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -12,16 +12,21 @@ from agentgym.sandbox import Backend
 
 @asynccontextmanager
 async def judge_environment(
-    task: Task, method: str, judge: str, backend: str | Backend | None = None
+    task: Task,
+    method: str,
+    judge: str,
+    backend: str | Backend | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Any]:
     """Yield a fresh environment of the task's kind, not reset yet, and close it at the end.
 
     Args:
         method: the method that the judge needs. judge: registered name of the reward, for the error.
+        options: given to the environment's constructor.
     Raises: JudgeError if there is no such environment, or if it fails inside of the `async with`.
     """
     try:
-        environment: Any = make(task.environment, backend=backend)
+        environment: Any = make(task.environment, backend=backend, **(options or {}))
     except (UnknownNameError, SandboxError) as error:
         raise JudgeError(f"{task.id}: the judge's environment cannot be made: {error}") from error
     try:

@@ -52,14 +52,21 @@ class SqlExecution(Reward):
     Args:
         tolerance: relative difference up to which two numbers are equal.
         backend: makes the judge's sandboxes; a name or a Backend.
+        environment_options: of the judge's environment, such as `{"query_s": 30}` where gold queries are slow.
     Source: Zhong et al. 2020, arXiv:2010.02840 (test suites); the reward for running: Reasoning-SQL, arXiv:2503.23157;
         economy: the efficiency score of BIRD, arXiv:2305.03111, in steps.
     """
 
     weights: Mapping[str, float] = {"runs": 0.1, "databases": 0.0, "economy": 0.0}
 
-    def __init__(self, *, tolerance: float = 1e-6, backend: str | Backend | None = None) -> None:
-        self.tolerance, self.backend = tolerance, backend
+    def __init__(
+        self,
+        *,
+        tolerance: float = 1e-6,
+        backend: str | Backend | None = None,
+        environment_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.tolerance, self.backend, self.environment_options = tolerance, backend, dict(environment_options or {})
         self._gold: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def outcome(self, episode: Trajectory) -> Components:
@@ -81,7 +88,9 @@ class SqlExecution(Reward):
         suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
         variants = [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]
         verdict = QueryVerdict([False] * len(variants))
-        async with judge_environment(task, "rows", "sql_execution", self.backend) as environment:
+        async with judge_environment(
+            task, "rows", "sql_execution", self.backend, self.environment_options
+        ) as environment:
             for index, task_variant in enumerate(variants):
                 await environment.reset(task_variant, seed=0)
                 expected = await self._expected(environment, task_variant, gold)
@@ -93,8 +102,12 @@ class SqlExecution(Reward):
                 if result["steps"] is not None:
                     verdict.steps = (verdict.steps or 0) + result["steps"]
                     verdict.gold_steps += expected["steps"]
-                verdict.matched[index] = not result["more"] and same_rows(
-                    expected["rows"], result["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
+                verdict.matched[index] = (
+                    not result["more"]
+                    and expected.get("columns") == result.get("columns")  # all that can differ where there are no rows
+                    and same_rows(
+                        expected["rows"], result["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
+                    )
                 )
                 if not verdict.matched[index]:
                     break

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import Call, JudgeError, Reward, Task, ToolError, Trajectory
@@ -30,11 +30,14 @@ class SqlState(Reward):
 
     Args:
         backend: makes the judge's sandboxes; a name or a Backend.
+        environment_options: of the judge's environment; its state must be what the agent's environment would report.
     Source: judging by the table's hash: AgentBench's DBBench, Liu et al. 2023, arXiv:2308.03688.
     """
 
-    def __init__(self, *, backend: str | Backend | None = None) -> None:
-        self.backend = backend
+    def __init__(
+        self, *, backend: str | Backend | None = None, environment_options: Mapping[str, Any] | None = None
+    ) -> None:
+        self.backend, self.environment_options = backend, dict(environment_options or {})
         self._gold: OrderedDict[str, str] = OrderedDict()
 
     async def outcome(self, episode: Trajectory) -> Components:
@@ -55,7 +58,8 @@ class SqlState(Reward):
         if key in self._gold:
             self._gold.move_to_end(key)
             return self._gold[key]
-        async with judge_environment(task, "state_after", "sql_state", self.backend) as environment:
+        options = self.environment_options
+        async with judge_environment(task, "state_after", "sql_state", self.backend, options) as environment:
             await environment.reset(task.public(), seed=0)
             try:
                 state: str = await environment.state_after(statements)

@@ -11,7 +11,7 @@ import asyncio
 from typing import Any
 
 from agentgym.environment import Checkpoint
-from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError
+from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.rollout.budgets import BudgetUsage
@@ -149,6 +149,11 @@ class PlayLoop:
             if not self._ready:
                 raise
             return StopReason.CONTEXT_FULL
+        except SandboxExhausted as error:
+            if not (self._trajectory.turns or self._open_turn):  # the agent has not acted yet
+                raise
+            await self._keep_open_turn(str(error))
+            return StopReason.ENVIRONMENT
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -176,6 +181,8 @@ class PlayLoop:
         turn = self._open_turn = self._begin_turn(reply, state, generate_s=replied - began)
         try:
             is_answer = await self._respond(turn)
+        except SandboxExhausted:  # the agent's doing
+            raise
         except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
             is_answer = await self._respond_again(turn, state.checkpoint, error)
         turn.tools_s = now() - replied
@@ -344,11 +351,17 @@ class PlayLoop:
             raise EpisodeOver(limit.reason)
         turn.observation_ids = observation_ids
 
-    async def _keep_open_turn(self) -> None:
-        """Record the turn in which time ran out: its message counts, its unfinished calls do not."""
+    async def _keep_open_turn(self, reply: str = "") -> None:
+        """Record the turn in which the episode broke off: its message counts, its unfinished calls do not.
+
+        Args:
+            reply: why it broke off, if not because time ran out.
+        """
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return
+        if reply and not turn.calls:
+            turn.replies = (Message("user", reply),)
         unfinished = (over_budget(call, f"its {self._budgets.time_s:g} s") for call in turn.calls)
         turn.results = tuple(turn.results or unfinished)
         turn.usage.update(await self._environment.usage_since_last(turn.results))

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from agentgym.environment import Checkpoint, Environment
+from agentgym.errors import SandboxExhausted, ToolError
 from agentgym.messages import Result
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is given up."""
+T = TypeVar("T")
 _REPORTED_BY_CALLS = ("cpu_s", "written_bytes")  # of parallel calls the walls, and what is started, overlap
 
 
@@ -53,23 +56,25 @@ class LiveEnvironment:
     async def read_state(self, turn: int, note: Callable[[str], None]) -> EnvironmentState:
         """The state before a turn; an environment is asked only for what its class offers.
 
+        What it cannot tell because of something the agent did (ToolError) is left out: the episode goes on.
+
         Args:
             note: called with what is about to be asked, for error messages.
-        Raises: what the environment raises; ValueError for a potential that is no finite number.
+        Raises: SandboxExhausted; what else the environment raises; ValueError for a potential that is no finite number.
         """
         environment, state_key, potential, checkpoint = self.current, None, None, None
         if self._offers_state_key:
             note(f"reading the state before turn {turn}")
-            state_key = await environment.state_key()
+            state_key = await _unless_prevented(environment.state_key())
         if self._offers_potential:
             note(f"reading the potential before turn {turn}")
-            potential = await environment.potential()
+            potential = await _unless_prevented(environment.potential())
             if potential is not None and not math.isfinite(potential):
                 name = type(environment).__name__
                 raise ValueError(f"{name}.potential() gave {potential!r}: it is a finite number, or None.")
         if self._offers_checkpoint:
             note(f"taking a checkpoint before turn {turn}")
-            checkpoint = await environment.checkpoint()
+            checkpoint = await _unless_prevented(environment.checkpoint())
         if state_key is None and potential is None and checkpoint is None:
             return NO_STATE
         return EnvironmentState(state_key, potential, checkpoint)
@@ -107,6 +112,16 @@ class LiveEnvironment:
             return None
         self._closed = True
         return await close_environment(self.current)
+
+
+async def _unless_prevented(reading: Awaitable[T | None]) -> T | None:
+    """What an environment tells of its state; None if the agent has done something that prevents it."""
+    try:
+        return await reading
+    except SandboxExhausted:
+        raise
+    except ToolError:
+        return None
 
 
 async def close_environment(environment: Environment) -> str | None:

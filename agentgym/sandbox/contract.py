@@ -1,7 +1,8 @@
 """The sandbox contract, which every backend implements.
 
 Timeouts, memory kills and non-zero exit codes are *results* (`ExecResult`). Exceptions mean that the infrastructure
-failed (`SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`) or that the call itself makes no sense (ValueError).
+failed (`SandboxDied`, `SandboxUnavailable`, `LimitUnenforceable`), that the agent has spoiled its own sandbox
+(`FilesNotCaptured` and `SandboxExhausted`, both a ToolError), or that the call itself makes no sense (ValueError).
 """
 
 from __future__ import annotations
@@ -190,8 +191,9 @@ class Sandbox(Protocol):
     """One isolated machine. Paths are absolute or relative to `/work`, the writable area and working directory.
 
     Every call raises SandboxDied once the sandbox has ended: it was closed, its guest was killed, it did not answer in
-    time or its answer made no sense. A call that is cancelled has its processes killed, and the sandbox stays usable.
-    Calls may run at the same time.
+    time or its answer made no sense. If the agent's code used up its memory and ended it, this is SandboxExhausted, and
+    `exec` and `run_python` return a result with `oom_killed` instead. A call that is cancelled has its processes
+    killed, and the sandbox stays usable. Calls may run at the same time.
     """
 
     async def exec(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 from agentgym import (
     Environment,
@@ -19,22 +19,32 @@ from agentgym import (
     ToolError,
     tool,
 )
+from agentgym.sandbox import Sandbox
 
 from .database import database_of
+from .limits import SqlLimits
 
-MAX_ROWS, MAX_CHARS, QUERY_S = 20, 2_000, 2.0
 FILE = "database.sqlite"
 MAX_JUDGED_ROWS = 10_000
 
 
 class SqlEnvironment(Environment, ABC):
-    """A database in a sandbox, and the tools to see what tables it has. Subclasses add the others, and an engine."""
+    """A database in a sandbox, and the tools to see what tables it has. Subclasses add the others, and an engine.
+
+    Args:
+        limits: fields of `SqlLimits`, such as `max_rows=50` or `memory_mib=2048`.
+    """
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32, preload=("json", "re", "sqlite3"))
     system = "Answer by SQL."
 
-    def __init__(self) -> None:
+    disk_per_byte: ClassVar[float] = 1.0  # of a database's file
+    memory_per_byte: ClassVar[float] = 1.0  # the sandbox's files count
+
+    def __init__(self, **limits: Any) -> None:
+        self.limits = SqlLimits(**limits)
         self._database: GuestObject | None = None
+        self._holder: tuple[SandboxSpec, Sandbox] | None = None  # the sandbox with the file
         self._observed = ObservedState()
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
@@ -46,6 +56,26 @@ class SqlEnvironment(Environment, ABC):
         if task.parameters.get("show_schema"):
             system += "\n" + await self._ask("schema")
         return [Message("system", system), *task.opening()]
+
+    def spec_for(self, content: bytes) -> SandboxSpec:
+        """The sandbox in which a database of this size has room."""
+        assert self.sandbox is not None
+        return self.limits.spec(
+            self.sandbox, len(content), disk_per_byte=self.disk_per_byte, memory_per_byte=self.memory_per_byte
+        )
+
+    async def sandbox_with(self, content: bytes) -> Sandbox:
+        """A sandbox with nothing in it but the database's file: the one of the last reset where it has room."""
+        spec = self.spec_for(content)
+        if self._holder is not None and self._holder[0] != spec:
+            await self._holder[1].close()
+            self._holder = None
+        if self._holder is None:
+            self._holder = (spec, await self.open_sandbox(spec))
+        else:
+            await self._holder[1].reset()
+        await self._holder[1].write(FILE, content)
+        return self._holder[1]
 
     @abstractmethod
     async def open_database(self, content: bytes) -> GuestObject:
@@ -65,7 +95,7 @@ class SqlEnvironment(Environment, ABC):
         """For judges, no tool: what a query gives, as plain data.
 
         Returns: `rows`, at most 10,000 lists of values; `more`, whether there are others; `steps` that the engine
-            took, None where it does not count them.
+            took, None where it does not count them; `columns`, how many the result has.
         Raises: ToolError with what the engine refused.
         """
         answer: dict[str, Any] = await self._ask("rows", sql, MAX_JUDGED_ROWS)

@@ -12,7 +12,8 @@ from typing import Any
 
 from agentgym import Task, TaskError, UnknownNameError, load
 
-MAX_FILE_BYTES = 512 * 2**20
+MAX_FILE_BYTES = 2**30
+CACHED_FILE_BYTES = 16 * 2**20
 
 
 def database_of(task: Task) -> bytes:
@@ -33,7 +34,8 @@ def database_of(task: Task) -> bytes:
         status = path.stat()
         if status.st_size > MAX_FILE_BYTES:
             raise TaskError(f"{task.id}: {name!r} is of {status.st_size} bytes; at most {MAX_FILE_BYTES} are read.")
-        content = _read(name, status.st_mtime_ns, status.st_size)
+        is_small = status.st_size <= CACHED_FILE_BYTES
+        content = _read(name, status.st_mtime_ns, status.st_size) if is_small else path.read_bytes()
     else:
         try:
             asset: Any = load("assets", name)

@@ -6,9 +6,11 @@ from importlib.util import find_spec
 
 from agentgym import GuestModule, GuestObject, Message, MissingExtraError, SandboxSpec, Task, tool
 
-from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
+from .base import FILE
+from .limits import MIB
 from .reading import ReadOnlySqlEnvironment
 
+MEMORY_MB = 128  # of DuckDB itself, and more for a large database
 ENGINE = GuestModule(__package__, "guest", "guest_source", "guest_duckdb")
 
 
@@ -22,14 +24,16 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
     sandbox = SandboxSpec(
         memory_mib=512, processes=24, disk_mib=64, preload=("json", "re", "sqlite3", "csv", "threading", "duckdb")
     )
+    disk_per_byte = 3.0  # the file, and a table as text
+    memory_per_byte = 8.0  # both are files in memory, and DuckDB's own tables
     reward = "sql_execution"
     system = "Explore the DuckDB database, then submit one SELECT that answers the question."
 
     async def open_database(self, content: bytes) -> GuestObject:
         """DuckDB, filled from the file."""
-        sandbox = await self.empty_sandbox()
-        await sandbox.write(FILE, content)
-        return ENGINE.object(sandbox, "DuckDatabase", FILE, MAX_ROWS, MAX_CHARS, QUERY_S, timeout_s=20.0)
+        sandbox, limits = await self.sandbox_with(content), self.limits
+        guest_limits = (limits.max_rows, limits.max_chars, limits.query_s, MEMORY_MB + 4 * len(content) // MIB)
+        return ENGINE.object(sandbox, "DuckDatabase", FILE, *guest_limits, timeout_s=limits.wall_s(len(content)))
 
     @tool(final=True, inline=True)
     def submit(self, sql: str) -> str:

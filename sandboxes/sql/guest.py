@@ -15,9 +15,8 @@ HEAP_LIMIT = "PRAGMA hard_heap_limit=67108864"
 STEPS = 1_000  # instructions of SQLite's virtual machine between two looks at the clock while a judge's query runs
 REFUSED_FUNCTIONS = {"load_extension", "fts3_tokenizer", "random", "randomblob"}  # an episode can be replayed
 LIMITS = {
-    sqlite3.SQLITE_LIMIT_LENGTH: 100_000,  # one value; 100 columns of it still fit into memory
+    sqlite3.SQLITE_LIMIT_LENGTH: 100_000,  # one value
     sqlite3.SQLITE_LIMIT_SQL_LENGTH: 20_000,
-    sqlite3.SQLITE_LIMIT_COLUMN: 100,
     sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
     sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
@@ -36,7 +35,9 @@ class Database:
     ALLOWED = "SELECT statement"
     REFUSAL = "Only SELECT is allowed: the database is read-only."
 
-    def __init__(self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000
+    ) -> None:
         """Take over a connection, opened with `isolation_level=None`."""
         self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
         self._deadline = 0.0
@@ -48,15 +49,16 @@ class Database:
         self._names = [name for (name,) in self._connection.execute(listing) if not name.startswith("sqlite_")]
         for limit, value in LIMITS.items():
             self._connection.setlimit(limit, value)
+        self._connection.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, max_columns)
         self._connection.set_authorizer(_authorize)
         self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
 
     @classmethod
-    def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float) -> Database:
+    def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000) -> Database:
         """Open a file that nobody changes. Bounds the memory of SQLite in the whole process: only for a sandbox."""
         connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True, isolation_level=None)
         connection.execute(HEAP_LIMIT).fetchall()
-        return cls(connection, max_rows, max_chars, timeout_s)
+        return cls(connection, max_rows, max_chars, timeout_s, max_columns)
 
     def close(self) -> None:
         self._connection.close()
@@ -84,7 +86,7 @@ class Database:
         return text
 
     def rows(self, sql: str, most: int) -> dict[str, object]:
-        """For judges: at most so many rows as plain data, whether there are more, and the steps that SQLite took."""
+        """For judges: at most so many rows as plain data, whether there are more, SQLite's steps, how many columns."""
         self._steps = 0
 
         def tick() -> bool:
@@ -93,11 +95,11 @@ class Database:
 
         self._connection.set_progress_handler(tick, STEPS)
         try:
-            rows = self._run(sql, lambda cursor: _read_only(cursor).fetchmany(most + 1))
+            columns, rows = self._run(sql, lambda cursor: _columns_and_rows(_read_only(cursor), most + 1))
         finally:
             self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
         plain_rows = [[plain(value) for value in row] for row in rows[:most]]
-        return {"rows": plain_rows, "more": len(rows) > most, "steps": self._steps}
+        return {"rows": plain_rows, "more": len(rows) > most, "steps": self._steps, "columns": columns}
 
     def _run(self, sql: str, read):  # type: ignore[no-untyped-def]
         """Execute one statement and read what it gives. Raises: QueryRefused."""
@@ -151,6 +153,10 @@ class Database:
         self._deadline = time.thread_time() + self._timeout_s
         quoted = name.replace('"', '""')
         return self._connection.execute(f'PRAGMA {pragma}("{quoted}")').fetchall()
+
+
+def _columns_and_rows(cursor: sqlite3.Cursor, most: int) -> tuple[int, list]:  # type: ignore[type-arg]
+    return len(cursor.description), cursor.fetchmany(most)
 
 
 def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:

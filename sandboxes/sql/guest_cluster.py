@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from itertools import islice
 
 from .guest_postgres import CLUSTER, SHIM, SOCKET, start_server
 from .guest_source import SourceTable, quote, source_tables
@@ -124,17 +126,17 @@ def _load(connection: PostgresConnection, table: SourceTable) -> None:
     name = f"public.{quote(table.name)}"
     try:
         connection.execute(f"CREATE TABLE {name} ({', '.join(columns)})")
-        _insert(connection, name, table.rows)
+        _insert(connection, name, table.rows())
     except ServerError:  # NULL or twice the same in a key, which SQLite allows
         connection.execute(f"DROP TABLE IF EXISTS {name}")
         connection.execute(f"CREATE TABLE {name} ({', '.join(columns[: len(table.columns)])})")
-        _insert(connection, name, table.rows)
+        _insert(connection, name, table.rows())
     connection.execute(f"ALTER TABLE {name} OWNER TO agent")
 
 
-def _insert(connection: PostgresConnection, name: str, rows: list) -> None:  # type: ignore[type-arg]
-    for start in range(0, len(rows), ROWS_AT_ONCE):
-        values = [f"({', '.join(map(_literal, row))})" for row in rows[start : start + ROWS_AT_ONCE]]
+def _insert(connection: PostgresConnection, name: str, rows: Iterator[tuple[object, ...]]) -> None:
+    while batch := list(islice(rows, ROWS_AT_ONCE)):
+        values = [f"({', '.join(map(_literal, row))})" for row in batch]
         connection.execute(f"INSERT INTO {name} VALUES {', '.join(values)}")
 
 

@@ -30,14 +30,19 @@ CHARS_OF_A_VALUE = 100_000
 class DuckDatabase:
     """One connection. SELECT alone is allowed; rows, characters, seconds and memory of a query are bounded."""
 
-    def __init__(self, path: str, max_rows: int, max_chars: int, timeout_s: float) -> None:
+    def __init__(self, path: str, max_rows: int, max_chars: int, timeout_s: float, memory_mb: int = 128) -> None:
         import duckdb
 
         self._duckdb = duckdb
         self._max_rows, self._max_chars, self._timeout_s = max_rows, max_chars, timeout_s
         self._connection = duckdb.connect(
             ":memory:",
-            config={"threads": 1, "memory_limit": "128MB", "temp_directory": "", "max_temp_directory_size": "0KB"},
+            config={
+                "threads": 1,
+                "memory_limit": f"{memory_mb}MB",
+                "temp_directory": "",
+                "max_temp_directory_size": "0KB",
+            },
         )
         self._names: list[str] = []
         self._links: dict[str, dict[str, str]] = {}
@@ -54,12 +59,12 @@ class DuckDatabase:
         self._links[table.name] = {column: f" -> {other}.{key}" for column, other, key in table.links}
         if any(kind == "blob" for _, kind in table.columns):
             marks = ", ".join("?" * len(table.columns))
-            self._connection.executemany(f"INSERT INTO {quote(table.name)} VALUES ({marks})", table.rows)
+            self._connection.executemany(f"INSERT INTO {quote(table.name)} VALUES ({marks})", list(table.rows()))
             return
         with open("rows.csv", "w", newline="", encoding="utf-8", errors="replace") as file:
             writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator="\n")
-            writer.writerows([[NULL if v is None else str(v).replace("\0", "") for v in row] for row in table.rows])
-        if table.rows:
+            writer.writerows([NULL if v is None else str(v).replace("\0", "") for v in row] for row in table.rows())
+        if os.path.getsize("rows.csv"):
             self._connection.execute(
                 f"COPY {quote(table.name)} FROM 'rows.csv' (FORMAT csv, HEADER false, DELIMITER ',', QUOTE '\"', "
                 f"ESCAPE '\"', NULLSTR '{NULL}', ALLOW_QUOTED_NULLS true, AUTO_DETECT false, NEW_LINE '\\n')"
@@ -102,6 +107,7 @@ class DuckDatabase:
             "rows": [[_plain(value) for value in row] for row in rows[:most]],
             "more": len(rows) > most,
             "steps": None,
+            "columns": len(self._connection.description),
         }
 
     def _described(self, name: str) -> list:  # type: ignore[type-arg]

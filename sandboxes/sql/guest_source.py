@@ -7,35 +7,37 @@ that of the values in it.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 
 
 class SourceTable:
-    """One table: `columns` as (name, kind), kind one of integer, real, blob, text; `key` columns; `links`; `rows`."""
+    """One table: `columns` as (name, kind), kind one of integer, real, blob, text; `key` columns; `links`."""
 
     def __init__(self, connection: sqlite3.Connection, name: str) -> None:
         self.name = name
+        self._connection = connection
         quoted = quote(name)
         listing = connection.execute(f"PRAGMA table_info({quoted})").fetchall()
-        self.rows = connection.execute(f"SELECT * FROM {quoted}").fetchall()
-        kinds = [_kind_of([row[index] for row in self.rows], column[2]) for index, column in enumerate(listing)]
-        self.columns = [(column[1], kind) for column, kind in zip(listing, kinds)]  # noqa: B905  Python 3.9 in guests
+        self._kinds = [_kind_of(_types_in(connection, name, column[1]), column[2]) for column in listing]
+        self.columns = [(column[1], kind) for column, kind in zip(listing, self._kinds)]  # noqa: B905  Python 3.9 in guests
         self.key = [column[1] for column in sorted(listing, key=lambda column: column[5]) if column[5]]
         self.links = [
             (link[3], link[2], link[4] or "id") for link in connection.execute(f"PRAGMA foreign_key_list({quoted})")
         ]
-        self.rows = [tuple(_fitting(value, kind) for value, kind in zip(row, kinds)) for row in self.rows]  # noqa: B905
+
+    def rows(self) -> Iterator[tuple[object, ...]]:
+        """The rows as they fit the columns, one after another: a large table need not fit into memory."""
+        for row in self._connection.execute(f"SELECT * FROM {quote(self.name)}"):
+            yield tuple(_fitting(value, kind) for value, kind in zip(row, self._kinds))  # noqa: B905
 
 
 def source_tables(path: str) -> list[SourceTable]:
     """Every table of an SQLite file, by name."""
     connection = sqlite3.connect(f"file:{path}?mode=ro&immutable=1", uri=True)
     connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-    try:
-        listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
-        names = [name for (name,) in connection.execute(listing) if not name.startswith("sqlite_")]
-        return [SourceTable(connection, name) for name in names]
-    finally:
-        connection.close()
+    listing = "SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name"
+    names = [name for (name,) in connection.execute(listing).fetchall() if not name.startswith("sqlite_")]
+    return [SourceTable(connection, name) for name in names]
 
 
 def quote(name: str) -> str:
@@ -43,8 +45,13 @@ def quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _kind_of(values: list, declared: str) -> str:  # type: ignore[type-arg]
-    present = {type(value) for value in values if value is not None}
+def _types_in(connection: sqlite3.Connection, table: str, column: str) -> set[str]:
+    """SQLite's names of the types of the values in a column, without null."""
+    listing = connection.execute(f"SELECT DISTINCT typeof({quote(column)}) FROM {quote(table)}")
+    return {kind for (kind,) in listing} - {"null"}
+
+
+def _kind_of(present: set[str], declared: str) -> str:
     if not present:
         affinity = declared.upper()
         return (
@@ -54,11 +61,11 @@ def _kind_of(values: list, declared: str) -> str:  # type: ignore[type-arg]
             if any(k in affinity for k in ("REAL", "FLOA", "DOUB"))
             else "text"
         )
-    if present == {int}:
+    if present == {"integer"}:
         return "integer"
-    if present <= {int, float}:
+    if present <= {"integer", "real"}:
         return "real"
-    return "blob" if present == {bytes} else "text"
+    return "blob" if present == {"blob"} else "text"
 
 
 def _fitting(value: object, kind: str) -> object:

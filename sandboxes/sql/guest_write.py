@@ -14,7 +14,7 @@ NOW = "2026-01-01 12:00:00"
 CLOCKS = ("date", "time", "datetime", "julianday", "unixepoch", "strftime")
 CURRENT = {"current_timestamp": "datetime", "current_date": "date", "current_time": "time"}
 MORE_PAGES = 4_096  # of 4 KiB, beyond those that the database had
-STATE_S = 5.0
+STATE_S, PAGES_A_SECOND = 5.0, 2_000  # of a hash of all tables
 CHANGES = {
     *(sqlite3.SQLITE_INSERT, sqlite3.SQLITE_UPDATE, sqlite3.SQLITE_DELETE),
     *(sqlite3.SQLITE_TRANSACTION, sqlite3.SQLITE_SAVEPOINT),
@@ -31,18 +31,23 @@ class WritableDatabase(Database):
     REFUSAL = "That is not allowed here: change tables, indexes and views of this database, and nothing else."
 
     @classmethod
-    def of_file(cls, path: str, max_rows: int, max_chars: int, timeout_s: float) -> WritableDatabase:
+    def of_file(
+        cls, path: str, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000
+    ) -> WritableDatabase:
         """Open a file. Bounds the memory of SQLite in the whole process: only for a sandbox."""
         connection = sqlite3.connect(path, isolation_level=None)
         connection.execute(HEAP_LIMIT).fetchall()
-        return cls(connection, max_rows, max_chars, timeout_s)
+        return cls(connection, max_rows, max_chars, timeout_s, max_columns)
 
-    def __init__(self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float) -> None:
-        super().__init__(connection, max_rows, max_chars, timeout_s)
+    def __init__(
+        self, connection: sqlite3.Connection, max_rows: int, max_chars: int, timeout_s: float, max_columns: int = 2_000
+    ) -> None:
+        super().__init__(connection, max_rows, max_chars, timeout_s, max_columns)
         connection.set_authorizer(None)
         for pragma in ("query_only=0", "synchronous=0", "foreign_keys=1", "recursive_triggers=0"):
             connection.execute(f"PRAGMA {pragma}")
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        self._state_s = STATE_S + pages / PAGES_A_SECOND
         connection.execute(f"PRAGMA max_page_count={pages + MORE_PAGES}").fetchall()
         _stop_the_clock(connection)
         connection.set_authorizer(_authorize)
@@ -84,7 +89,7 @@ class WritableDatabase(Database):
                 cursor = self._connection.execute(f'SELECT * FROM "{quoted}"')
                 yield name, [column[0] for column in cursor.description], cursor
 
-        timeout_s, self._timeout_s = self._timeout_s, STATE_S
+        timeout_s, self._timeout_s = self._timeout_s, self._state_s
         try:
             state: str = self._run("SELECT 1", lambda cursor: state_of(tables(cursor)))
             return state

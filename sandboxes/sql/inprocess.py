@@ -9,9 +9,10 @@ from typing import Any
 
 from agentgym import Checkpoint, Environment, Message, ObservedState, SandboxError, Task, ToolError, tool
 
-from .base import MAX_CHARS, MAX_JUDGED_ROWS, MAX_ROWS, QUERY_S
+from .base import MAX_JUDGED_ROWS
 from .database import database_of
 from .guest import Database, QueryRefused
+from .limits import SqlLimits
 
 
 class SqlInProcess(Environment):
@@ -24,12 +25,16 @@ class SqlInProcess(Environment):
     hostile there is `agentgym/sql-query-v1`, with the same tools and the same tasks.
 
     Task parameters as of `agentgym/sql-v1`.
+
+    Args:
+        limits: fields of `SqlLimits`; those of a sandbox have no effect.
     """
 
     reward = "sql_execution"
     system = "Explore the database, then submit one SELECT that answers the question."
 
-    def __init__(self) -> None:
+    def __init__(self, **limits: Any) -> None:
+        self.limits = SqlLimits(**limits)
         self._database: Database | None = None
         self._observed = ObservedState()
 
@@ -39,7 +44,8 @@ class SqlInProcess(Environment):
         content = database_of(task)
         connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         connection.deserialize(content)
-        self._database = Database(connection, MAX_ROWS, MAX_CHARS, QUERY_S)
+        limits = self.limits
+        self._database = Database(connection, limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
         self._observed = ObservedState(hashlib.sha256(content).hexdigest())
         system = self.system
         if task.parameters.get("show_schema"):

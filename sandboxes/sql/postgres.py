@@ -6,11 +6,12 @@ import hashlib
 import shutil
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from agentgym import GuestModule, GuestObject, SandboxSpec, SandboxUnavailable
 from agentgym.sandbox import Sandbox, Snapshot, shared_snapshot
 
-from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S
+from .base import FILE
 from .writing import WritableSqlEnvironment
 
 PREPARE_S = 120.0
@@ -34,8 +35,11 @@ class SqlPostgres(WritableSqlEnvironment):
     sandbox = SandboxSpec(memory_mib=384, processes=64, disk_mib=192, preload=("json", "re", "socket", "sqlite3"))
     system = "Change the PostgreSQL database as asked, by SQL, then finish. What is not committed then is lost."
 
-    def __init__(self) -> None:
-        super().__init__()
+    disk_per_byte = 5.0  # the file and the cluster
+    memory_per_byte = 10.0
+
+    def __init__(self, **limits: Any) -> None:
+        super().__init__(**limits)
         self._server_sandbox: Sandbox | None = None
         self._forked = ""  # hash of the database that it was forked with
 
@@ -57,9 +61,11 @@ class SqlPostgres(WritableSqlEnvironment):
             cluster = await self._cluster(content, digest, binaries)
             if self._server_sandbox is not None:
                 await self._server_sandbox.close()
-            self._server_sandbox, self._forked = await self.open_sandbox(snapshot=cluster), digest
+            self._server_sandbox = await self.open_sandbox(self.spec_for(content), snapshot=cluster)
+            self._forked = digest
+        guest_limits, wall_s = (self.limits.max_rows, self.limits.max_chars, self.limits.query_s), self.limits.wall_s
         return ENGINE.object(
-            self._server_sandbox, "PostgresDatabase", binaries, MAX_ROWS, MAX_CHARS, QUERY_S, timeout_s=25.0
+            self._server_sandbox, "PostgresDatabase", binaries, *guest_limits, timeout_s=wall_s(len(content), 17.0)
         )
 
     async def _cluster(self, content: bytes, digest: str, binaries: str) -> Snapshot:
@@ -70,7 +76,7 @@ class SqlPostgres(WritableSqlEnvironment):
         )
 
     async def _prepared(self, content: bytes, binaries: str) -> Snapshot:
-        sandbox = await self.open_sandbox()
+        sandbox = await self.open_sandbox(self.spec_for(content))
         try:
             await sandbox.write(FILE, content)
             result = await CLUSTER_MAKER.run(sandbox, "make_cluster", binaries, f"/work/{FILE}", timeout_s=PREPARE_S)

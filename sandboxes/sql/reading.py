@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentgym import Checkpoint, GuestModule, GuestObject, Task, tool
 
-from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlEnvironment
+from .base import FILE, SqlEnvironment
 
 ENGINE = GuestModule(__package__, "guest")
 
@@ -17,9 +17,9 @@ class ReadOnlySqlEnvironment(SqlEnvironment):
 
     async def open_database(self, content: bytes) -> GuestObject:
         """SQLite itself, on the file as it is."""
-        sandbox = await self.empty_sandbox()
-        await sandbox.write(FILE, content)
-        return ENGINE.object(sandbox, "Database.of_file", FILE, MAX_ROWS, MAX_CHARS, QUERY_S)
+        sandbox, limits = await self.sandbox_with(content), self.limits
+        guest_limits = (limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
+        return ENGINE.object(sandbox, "Database.of_file", FILE, *guest_limits, timeout_s=limits.wall_s(0))
 
     @tool(parallel=False)
     async def query(self, sql: str) -> str:

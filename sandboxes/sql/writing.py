@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Any
 
 from agentgym import Checkpoint, GuestModule, GuestObject, Message, SandboxSpec, Task, ToolError, tool
 
-from .base import FILE, MAX_CHARS, MAX_ROWS, QUERY_S, SqlEnvironment
+from .base import FILE, SqlEnvironment
 
 ENGINE = GuestModule(__package__, "guest", "guest_state", "guest_write")
 
@@ -21,11 +22,13 @@ class WritableSqlEnvironment(SqlEnvironment):
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=64, preload=("json", "re", "sqlite3"))
+    disk_per_byte = 3.0  # the file, what is added to it, and a journal
+    memory_per_byte = 8.0  # the hash of its state sorts a table's rows as text
     reward = "sql_state"
     system = "Change the database as asked, by SQL, then finish. What is not committed then is lost."
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, **limits: Any) -> None:
+        super().__init__(**limits)
         self._committed: list[str] = []  # statements whose effect stands
         self._pending: list[str] = []  # statements of the open transaction
         self._state = ""  # hash of what is committed
@@ -40,9 +43,9 @@ class WritableSqlEnvironment(SqlEnvironment):
 
     async def open_database(self, content: bytes) -> GuestObject:
         """SQLite itself, on the file as it is."""
-        sandbox = await self.empty_sandbox()
-        await sandbox.write(FILE, content)
-        return ENGINE.object(sandbox, "WritableDatabase.of_file", FILE, MAX_ROWS, MAX_CHARS, QUERY_S)
+        sandbox, limits = await self.sandbox_with(content), self.limits
+        options = (limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
+        return ENGINE.object(sandbox, "WritableDatabase.of_file", FILE, *options, timeout_s=limits.wall_s(len(content)))
 
     @tool(parallel=False)
     async def execute(self, sql: str) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from scripted_episodes import counting, play, say, task
 
-from agentgym.errors import JudgeError, PolicyError, SandboxDied
+from agentgym.errors import FilesNotCaptured, JudgeError, PolicyError, SandboxDied, SandboxExhausted
 from agentgym.messages import StopReason
 from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.reward import Reward
@@ -294,3 +294,38 @@ def test_cancelling_while_the_judge_thinks_records_no_end():
     trajectory = FakeClock().run(cancelled())
     assert trajectory.stop_reason is None
     assert not trajectory.valid
+
+
+def spoiled(error: Exception) -> type[Counter]:
+    """A counter whose state cannot be read once it stands at 2."""
+
+    class Spoiled(CounterWithState):
+        async def state_key(self) -> str | None:
+            if self.value == 2:
+                raise error
+            return await super().state_key()
+
+    return Spoiled
+
+
+async def test_a_state_that_the_agent_made_unreadable_is_unknown_and_the_episode_goes_on():
+    trajectory = await play(counting(3), target=3, environment=spoiled(FilesNotCaptured("too deep")))
+    assert trajectory.outcome == {"success": 1.0}
+    assert [turn.state_key is None for turn in trajectory.turns] == [False, False, True, False]
+
+
+async def test_a_sandbox_that_the_agent_used_up_ends_the_episode_as_its_own_failure():
+    trajectory = await play(counting(3), target=3, environment=spoiled(SandboxExhausted("out of memory")))
+    assert trajectory.stop_reason is StopReason.ENVIRONMENT
+    assert trajectory.outcome == {"success": 0.0}
+    assert len(trajectory.turns) == 2
+    assert not trajectory.provenance.retries
+
+
+async def test_a_sandbox_that_is_used_up_before_the_agent_acts_is_a_failure_of_ours():
+    class Broken(CounterWithState):
+        async def state_key(self) -> str | None:
+            raise SandboxExhausted("out of memory")
+
+    trajectory = await play(counting(3), target=3, environment=Broken, budgets=Budgets(infra_retries=0))
+    assert trajectory.stop_reason is StopReason.INFRA_ERROR

@@ -20,11 +20,12 @@ import os
 import secrets
 import shutil
 import socket
+import struct
 import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,7 +38,6 @@ from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.docker.socket_buffers import bound_socket_buffers
-from agentgym.sandbox.guest import frames
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.host.snapshots import restore
@@ -217,7 +217,8 @@ class DockerBackend:
                 }
                 link = Link(connection)
                 greeting = link.expect_greeting()
-                await asyncio.get_running_loop().sock_sendall(connection, frames.encode(order))
+                with _oom_score_of_peer(connection) as descriptors:
+                    link.send_order(order, descriptors)
                 header, _ = await greeting
             if "error" in header:
                 raise SandboxUnavailable(
@@ -260,6 +261,25 @@ def _has_own_kernel(facts: dict[str, Any], runtime: str | None) -> bool:
     """Whether containers run on gVisor: its program is runsc, whatever name it has in the daemon."""
     runtime_facts = facts["Runtimes"].get(runtime or facts["DefaultRuntime"], {})
     return Path(runtime_facts.get("path", "")).name.startswith("runsc")
+
+
+@contextlib.contextmanager
+def _oom_score_of_peer(connection: socket.socket) -> Iterator[list[int]]:
+    """A descriptor of the oom_score_adj of the process at the other end, if this process may open it.
+
+    For the guest, which only sees a read-only /proc. It cannot be had without root, or if the daemon is in another pid
+    namespace.
+    """
+    pid, _, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+    try:
+        descriptors = [os.open(f"/proc/{pid}/oom_score_adj", os.O_RDWR)]
+    except OSError:
+        descriptors = []
+    try:
+        yield descriptors
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)
 
 
 async def _connection_of(rendezvous: Rendezvous, daemon: Daemon, name: str, image: DockerImage) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,8 @@ def settings(
             "CapAdd": list(container_main.START_CAPABILITIES),
             "SecurityOpt": ["no-new-privileges"],  # the daemon's seccomp filter stays; the guest adds its own
             "ReadonlyRootfs": True,
+            # /proc too, where this process can give the guest its oom_score_adj: agents could change theirs
+            **({"ReadonlyPaths": ["/proc"]} if os.geteuid() == 0 and not own_kernel else {}),
             "Tmpfs": {
                 **dict.fromkeys(image.volumes, _EMPTY),  # else each would be an unbounded disk
                 "/sys/kernel": _EMPTY,  # Docker shows addresses of the host's kernel there
@@ -129,6 +132,9 @@ class ContainerHandle(GuestHandle):
 
     async def spawner_report(self) -> None:
         """Containers have no spawner."""
+
+    async def _memory_ran_out(self) -> bool:
+        return await asyncio.wrap_future(self._daemon.submit(self._daemon.ran_out_of_memory, self._name))
 
     async def close(self) -> None:
         """Kill everything, and wait until the daemon has removed the container. May be called twice."""

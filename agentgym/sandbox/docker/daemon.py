@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ THREADS = 2 * (os.cpu_count() or 1)  # concurrent calls to the daemon: more woul
 _DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
 _TIMEOUT_S = 60.0
 _ENDING_S = 10.0
+_REMEMBERED_S, _NOTICING_S = 600, 1  # whole seconds: how far back to look for an event, and how long to wait for it
 _HINT = (
     "Install and start Docker (Debian, Ubuntu: sudo apt-get install docker.io), let this user reach it "
     "(sudo usermod -aG docker $USER, then log in again), or set DOCKER_HOST."
@@ -120,6 +122,16 @@ class Daemon:
         except _sdk().errors.NotFound:
             return "it was removed"
         return None if state["Running"] else f"it ended with exit code {state['ExitCode']} {state['Error']}".strip()
+
+    def ran_out_of_memory(self, name: str) -> bool:
+        """Whether the daemon has noticed that a container reached its memory limit. It remembers some 250 events."""
+        now = int(time.time())
+        filters = {"container": name, "event": "oom"}
+        events = self.api.events(since=now - _REMEMBERED_S, until=now + _NOTICING_S, filters=filters)
+        try:
+            return any(events)
+        finally:
+            events.close()
 
     def remove(self, name: str, *, ending: bool = True) -> None:
         """Remove a container, whatever state it is in, and wait until it is gone.

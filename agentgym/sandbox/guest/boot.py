@@ -24,8 +24,8 @@ NAMESPACES = (
     | kernel.CLONE_NEWUTS
 )
 # Descriptors during the set-up, which the zygote does not use: those passed with the request, from RECEIVED on, ...
-RECEIVED, _WATCHED, _CHANGES, _MEMORY, _LAYERS = 200, 210, 211, 212, 220
-CONTROL, SPAWNER, MEMORY, CHANGES = 3, 4, (5, 6), 7  # ... and those that remain at the end
+RECEIVED, _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, _LAYERS = 200, 210, 211, 212, 214, 220
+CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
 _PENDING_SIGNALS = 256  # and timers: the kernel counts them for the spawner's user, too, over all sandboxes
 
 
@@ -48,6 +48,7 @@ def confine(
     for number, (folder, path) in enumerate(memory, _MEMORY):
         yield from syscalls.open_as(number, path, os.O_RDONLY, folder)
     yield from mounts.open_layers(spec["layers"], _LAYERS)  # still as the spawner's user: no other may enter the store
+    yield from syscalls.open_as(_OOM_SCORE, "/proc/self/oom_score_adj", os.O_RDWR)  # its own /proc will be read-only
     yield from syscalls.become_user(AGENT_ID)
     if spec["cgroups"]:
         yield syscall("unshare", kernel.CLONE_NEWCGROUP)
@@ -59,7 +60,12 @@ def confine(
     yield syscall("chdir", "/work")
     yield from _limit(spec)
     yield from _drop_privileges()
-    descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, **dict(zip(MEMORY, range(_MEMORY, _MEMORY + len(memory))))}  # noqa: B905
+    descriptors = {
+        CONTROL: RECEIVED,
+        SPAWNER: _WATCHED,
+        OOM_SCORE: _OOM_SCORE,
+        **dict(zip(MEMORY, range(_MEMORY, _MEMORY + len(memory)))),  # noqa: B905
+    }
     if spec["layers"]:
         descriptors[CHANGES] = _CHANGES
     yield from _keep_descriptors(descriptors)
@@ -116,10 +122,9 @@ def _keep_descriptors(wanted_descriptors: dict[int, int]) -> Iterator[Syscall]:
 def _mount_kernel_files() -> Iterator[Syscall]:
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
     yield syscalls.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
-    yield syscalls.mount("/proc/sys", "/proc/sys", None, kernel.MS_BIND)
-    yield syscalls.set_mount("/proc/sys", kernel.MOUNT_ATTR_RDONLY)
     for name in ("keys", "key-users"):
         yield syscall("mount", "/dev/null", f"/proc/{name}", None, kernel.MS_BIND, None, ignored_errno=errno.ENOENT)
+    yield syscalls.set_mount("/proc", kernel.MOUNT_ATTR_RDONLY)
     terminals = "newinstance,ptmxmode=0666,mode=0620"
     yield syscalls.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
 

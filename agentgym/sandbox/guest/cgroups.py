@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from . import syscalls
+from .metering import number_after
 from .root import HOST
 from .syscalls import Syscall
 
@@ -19,6 +20,7 @@ _SPAWNERS_OWN = "spawner"  # the spawner's own group, where it is a user of its 
 _HOSTS_OWN = "agentgym-host"  # a group for the processes of a delegated group
 _PERIOD_US = 100_000
 _SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # of UDP, too, whatever its name says
+_LAST_PAGES = 1 << 20  # bytes: a group is charged in batches, so that the last one may not fit any more
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,17 @@ class Cgroups:
                 return [(tree.parent, f"{name}/{first}"), (tree.parent, f"{name}/{second}")]
         return []
 
+    def ran_out_of_memory(self, name: str, limit: int) -> bool:
+        """Whether the kernel has killed a process of a group because the group reached its limit in bytes."""
+        files = self.memory_files(name)
+        if not files:
+            return False
+        counters, peak = (_read_in(folder, path) for folder, path in files)
+        if not number_after(b"oom_kill ", counters):
+            return False
+        # version 1 does not count how often the limit was reached; the last pages of it are never charged
+        return number_after(b"oom ", counters) > 0 or int(peak) > limit - _LAST_PAGES
+
     def descriptors(self) -> list[int]:
         """Descriptors of the folders of sandboxes' groups."""
         return [tree.parent for tree in self.hierarchies]
@@ -350,6 +363,14 @@ def _read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
+
+
+def _read_in(directory: int, file: str) -> bytes:
+    descriptor = os.open(file, os.O_RDONLY, dir_fd=directory)
+    try:
+        return os.read(descriptor, 4096)
+    finally:
+        os.close(descriptor)
 
 
 def _write(directory: int, file: str, value: str) -> None:

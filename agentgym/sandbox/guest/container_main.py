@@ -37,29 +37,31 @@ def main() -> None:
     os.umask(0o022)
     control = socket.socket(socket.AF_UNIX)
     control.connect(f"{SOCKET_FOLDER}/{SOCKET_NAME}")
-    order = _read_request(control)
+    order, descriptors = _read_request(control)
     try:
         if os.uname().machine != "x86_64":
             raise OSError(f"this machine is {os.uname().machine}; the filter of system calls is for x86_64")
-        _serve(control, order)
+        _serve(control, order, descriptors[0] if descriptors else _own_oom_score())
     except Exception as error:  # noqa: BLE001 - every failure is reported to the host
         error_text = "".join(traceback.format_exception_only(type(error), error)).strip()
         text = f"Python {sys.version.split()[0]} of the image says {error_text}"
         control.sendall(frames.encode({"id": 0, "error": "setup", "text": text[:8000]}))
 
 
-def _read_request(control: socket.socket) -> dict[str, Any]:
-    """The host's first frame: what SandboxSpec asks of the guest."""
+def _read_request(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """The host's first frame: what SandboxSpec asks of the guest. With it may come the guest's oom_score_adj."""
     reader = frames.FrameReader(1 << 26, 0)
+    descriptors: list[int] = []
     while (frame := reader.next()) is None:
-        data = control.recv(1 << 16)
+        data, passed = frames.receive(control, 1 << 16, 1)
         if not data:
             os._exit(1)
+        descriptors += passed
         reader.feed(data)
-    return frame[0]
+    return frame[0], descriptors
 
 
-def _serve(control: socket.socket, order: dict[str, Any]) -> None:
+def _serve(control: socket.socket, order: dict[str, Any], oom_score: int) -> None:
     import gc
     import importlib
     import resource
@@ -86,7 +88,7 @@ def _serve(control: socket.socket, order: dict[str, Any]) -> None:
     gc.collect()
     gc.freeze()
     control.sendall(server.greeting(order))
-    server.serve(control, order, memory)
+    server.serve(control, order, memory, oom_score=oom_score)
 
 
 def _confine() -> None:
@@ -100,6 +102,14 @@ def _confine() -> None:
     syscalls.execute(
         syscalls.drop_privileges(kernel.filter_at(seccomp.program()), keep=tuple(GUEST_CAPABILITIES.values()))
     )
+
+
+def _own_oom_score() -> int:
+    """A descriptor of this process's oom_score_adj; -1 without such a file."""
+    try:
+        return os.open("/proc/self/oom_score_adj", os.O_RDWR)
+    except OSError:
+        return -1
 
 
 def _memory_files() -> tuple[int, int] | None:

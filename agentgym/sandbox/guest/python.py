@@ -17,8 +17,7 @@ import sys
 import traceback
 from _signal import SIGINT, default_int_handler  # type: ignore[import-not-found]
 from _signal import signal as set_handler  # not its wrapper in signal.py, which creates enumerations
-from os import _exit, close, closerange, dup2, fork, read, setpriority, setsid, write
-from os import open as open_descriptor
+from os import _exit, close, closerange, dup2, fork, read, setpriority, setsid
 from sys import modules
 from types import ModuleType
 from typing import Any, NoReturn
@@ -44,7 +43,8 @@ WARM = (
     "typing",
 )
 
-_INTERRUPT, _A_PROCESS, _TO_WRITE = int(SIGINT), os.PRIO_PROCESS, os.O_WRONLY
+AGENT_NICENESS = 10  # so that the guest answers while agent code spins
+_INTERRUPT, _A_PROCESS = int(SIGINT), os.PRIO_PROCESS
 _run_exit_functions = getattr(atexit, "_run_exitfuncs")  # noqa: B009
 
 SESSION_REQUEST = struct.Struct(">I")  # number of the call; its code follows, unless it comes in a descriptor
@@ -90,26 +90,7 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = No
         closerange(4, most)
     become_agent()
     set_dumpable(True)
-    lower_priority(0, "/proc/self/oom_score_adj")
-
-
-def lower_priority(pid: int, score: str) -> None:
-    """Make the kernel prefer other processes to this one: for processor time, and when memory runs out.
-
-    Args:
-        pid: 0 for this process. score: path of its oom_score_adj.
-    """
-    try:
-        setpriority(_A_PROCESS, pid, 10)
-        descriptor = open_descriptor(score, _TO_WRITE)
-    except OSError:  # it may have ended already
-        return
-    try:
-        write(descriptor, b"500")
-    except OSError:
-        pass
-    finally:
-        close(descriptor)
+    setpriority(_A_PROCESS, 0, AGENT_NICENESS)
 
 
 def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:

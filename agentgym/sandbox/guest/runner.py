@@ -18,10 +18,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-from . import frames, identity, jobs, kernel, python
+from . import frames, jobs, kernel, python
 from .exit_watcher import ExitWatcher
 from .jobs import Capture, Process, RunningCall, Session
 from .metering import Meter, peak_kib, written_by
+from .oom_score import OomScore
 from .poller import Poller
 from .prefork import Prefork
 
@@ -29,8 +30,10 @@ from .prefork import Prefork
 class Runner:
     """Everything that runs in the sandbox on request: commands, Python calls, sessions and channels."""
 
-    def __init__(self, poller: Poller, send: Callable[[bytes], None], memory_kills: Callable[[], int]) -> None:
-        self.poller, self.send, self.memory_kills = poller, send, memory_kills
+    def __init__(
+        self, poller: Poller, send: Callable[[bytes], None], memory_kills: Callable[[], int], oom_score: OomScore
+    ) -> None:
+        self.poller, self.send, self.memory_kills, self.oom_score = poller, send, memory_kills, oom_score
         self.calls: dict[int, RunningCall] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
@@ -74,11 +77,12 @@ class Runner:
 
     # One-off commands
 
-    def run(self, request: dict[str, Any], start: Callable[..., int], *arguments: Any) -> None:
+    def run(self, request: dict[str, Any], start: Callable[..., int], *arguments: Any, trusted: bool = False) -> None:
         """Run a child and capture its output until it ends, its time is over, or the host cancels the call.
 
         Args:
             start: starts the child, given the descriptors of its two outputs and the arguments. Returns: its pid.
+            trusted: it runs the guest's own code.
         """
         python_call = request["op"] == "python"
         if not python_call:
@@ -86,7 +90,8 @@ class Runner:
         stdout, stderr = Capture(), Capture()
         started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
         try:
-            process = Process(self._start_process(start, (stdout.write, stderr.write), *arguments), self.exit_watcher)
+            begin = start if trusted else partial(self._start_process, start)
+            process = Process(begin((stdout.write, stderr.write), *arguments), self.exit_watcher)
         except (OSError, ValueError) as error:
             stdout.close()
             stderr.close()
@@ -113,7 +118,8 @@ class Runner:
         return python.fork_to_run(code, (self.dev_null, *out), self.max_descriptors)
 
     def _fork_waiting(self, out: tuple[int, int], code_socket: int) -> int:
-        return python.fork_to_wait(code_socket, (self.dev_null, *out), self.max_descriptors)
+        with self.oom_score.of_children():
+            return python.fork_to_wait(code_socket, (self.dev_null, *out), self.max_descriptors)
 
     def _watch_call(self, call: RunningCall) -> None:
         """Watch a call's process, and capture its output."""
@@ -123,22 +129,7 @@ class Runner:
 
     def run_trusted(self, request: dict[str, Any], work: Callable[[], None]) -> None:
         """Run the guest's own code in a child, so that the event loop stays free. The child stays undumpable."""
-
-        def start(out: tuple[int, int]) -> int:
-            pid = os.fork()
-            if pid == 0:
-                with jobs.never_returning():
-                    os.dup2(out[1], 2)
-                    try:
-                        with identity.as_agent():
-                            work()
-                    except (OSError, ValueError, KeyError, TypeError) as error:
-                        os.write(2, f"{type(error).__name__}: {error}".encode())
-                        os._exit(1)
-                    os._exit(0)
-            return pid
-
-        self.run(request, start)
+        self.run(request, partial(jobs.fork_trusted, work), trusted=True)
 
     def stop_everything(self) -> None:
         jobs.signal_all(signal.SIGSTOP)
@@ -165,12 +156,14 @@ class Runner:
         jobs.reap_all()
 
     def _start_process(self, start: Callable[..., int], *arguments: Any) -> int:
-        """Start a child. If the process limit is reached, kill orphans and try once more."""
+        """Start agent code in a child. If the process limit is reached, kill orphans and try once more."""
         try:
-            return start(*arguments)
+            with self.oom_score.of_children():
+                return start(*arguments)
         except BlockingIOError:
             self._kill_orphans()
-            return start(*arguments)
+            with self.oom_score.of_children():
+                return start(*arguments)
 
     def _capture(self, stream: Capture, limit: int) -> None:
         stream.start(limit)

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 
 from . import archive, files, frames, identity, jobs, network, reset
 from .metering import number_after, written_by
+from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
 from .runner import Runner
 from .watchdog import Watchdog
@@ -36,15 +37,22 @@ def greeting(spec: dict[str, Any]) -> bytes:
     return frames.encode({"id": 0, "missing": spec["missing"]})
 
 
-def serve(control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1) -> NoReturn:
+def serve(
+    control: socket.socket,
+    spec: dict[str, Any],
+    memory: tuple[int, int] | None,
+    changes: int = -1,
+    oom_score: int = -1,
+) -> NoReturn:
     """Answer requests until the host closes the socket. The greeting has been sent already.
 
     Args:
         memory: descriptors of the counter of memory kills and of the peak.
         changes: descriptor of the directory with the changes to the layers; -1 without layers.
+        oom_score: descriptor of this process's oom_score_adj; -1 without one.
     """
     try:
-        Guest(control, spec, memory, changes).run()
+        Guest(control, spec, memory, changes, oom_score).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -55,7 +63,12 @@ class Guest:
     """Process 1 of a sandbox: reads requests from the host's socket, has them done, and sends the replies."""
 
     def __init__(
-        self, control: socket.socket, spec: dict[str, Any], memory: tuple[int, int] | None, changes: int = -1
+        self,
+        control: socket.socket,
+        spec: dict[str, Any],
+        memory: tuple[int, int] | None,
+        changes: int = -1,
+        oom_score: int = -1,
     ) -> None:
         self.control, self.memory, self.changes = control, memory, changes
         self.earlier_cpu_s = 0.0
@@ -68,7 +81,7 @@ class Guest:
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
             os.environ.update(self.environment)
-        self.runner = Runner(self.poller, self._put, self._memory_kills)
+        self.runner = Runner(self.poller, self._put, self._memory_kills, OomScore(oom_score))
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.poller.add(control.fileno(), self._receive)

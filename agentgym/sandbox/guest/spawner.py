@@ -272,7 +272,9 @@ class Spawner:
                 self._report(record, "unavailable", result or "the builder of the layer died")
         elif not record.killed:
             code = os.waitstatus_to_exitcode(status)
-            self._report(record, "died", f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}")
+            exhausted = self.cgroups.ran_out_of_memory(record.name, record.spec["memory"])
+            text = f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}"
+            self._report(record, "exhausted" if exhausted else "died", text)
         self._dispose(record)
 
     def _dispose(self, record: SandboxRecord, kind: str = "", text: str = "") -> None:

@@ -128,7 +128,8 @@ def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
     stream = socket.socket(fileno=_CONTROL)
     if stream.recv(1, socket.MSG_PEEK):
         os.close(boot.SPAWNER)
-        server.serve(stream, spec, boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1)
+        memory, changes = boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1
+        server.serve(stream, spec, memory, changes, boot.OOM_SCORE)
 
 
 def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:

@@ -33,6 +33,7 @@ class GuestHandle:
     """
 
     network: SandboxNetwork | None = None
+    _exhausted: bool | None = None
 
     def __init__(self, link: Link, lifeline: socket.socket) -> None:
         lifeline.setblocking(False)
@@ -51,6 +52,16 @@ class GuestHandle:
             return dict(json.loads(message)) if message else None
         except (OSError, TimeoutError, ValueError):
             return None
+
+    async def ran_out_of_memory(self) -> bool:
+        """Whether the guest has ended because the code in its sandbox used up the memory."""
+        if self._exhausted is None and self.link.hung_up:
+            self._exhausted = await self._memory_ran_out()
+        return bool(self._exhausted)
+
+    async def _memory_ran_out(self) -> bool:
+        report = await self.spawner_report()
+        return self._exhausted or (report or {}).get("kind") == "exhausted"
 
     async def run_operation(
         self, operation: str, timeout_s: float, descriptors: Sequence[int], **fields: Any

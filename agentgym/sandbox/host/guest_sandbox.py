@@ -6,11 +6,12 @@ import asyncio
 import builtins
 import math
 import os
+import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from agentgym.errors import SandboxDied
+from agentgym.errors import SandboxDied, SandboxExhausted
 from agentgym.sandbox import metering
 from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.host.channel import LineChannel
@@ -26,6 +27,7 @@ _GRACE_S = 5.0  # the host waits this much longer than the guest's own limit
 _FILE_S = 60.0
 _READ_PIECE = 4 * _MIB
 _MAX_NAMES = 8 * _MIB
+_EXHAUSTED = "The sandbox ran out of memory and ended: its files and processes are gone."
 
 T = TypeVar("T")
 
@@ -108,7 +110,8 @@ class GuestSandbox:
 
     async def open_channel(self, argv: Sequence[str]) -> LineChannel:
         """Start a process that speaks JSON lines. Its standard error is kept for error messages."""
-        channel = await LineChannel.open(self._link, [str(part) for part in argv])
+        guest = self._current()
+        channel = await self._attributed(guest, LineChannel.open(guest.link, [str(part) for part in argv]))
         self._channels.append(channel)
         return channel
 
@@ -119,7 +122,8 @@ class GuestSandbox:
         Everything in the sandbox stops meanwhile.
         """
         guest = self._current()
-        return await receive_files(guest, self._backend, self._spec, _FILE_S, below=guest.base_snapshot)
+        files = receive_files(guest, self._backend, self._spec, _FILE_S, below=guest.base_snapshot)
+        return await self._attributed(guest, files)
 
     async def reset(self) -> None:
         """Reset in place if that leaves no trace, else replace the guest by a new one."""
@@ -139,7 +143,7 @@ class GuestSandbox:
                 await guest.close()
 
     async def usage(self) -> Usage:
-        header, _ = await self._link.call({"op": "usage"}, deadline_s=_GRACE_S)
+        header, _ = await self._call({"op": "usage"}, deadline_s=_GRACE_S)
         return replace(self._parse(usage_of, header), wall_s=self._busy.seconds)
 
     async def close(self) -> None:
@@ -186,19 +190,36 @@ class GuestSandbox:
         if limit < 0:
             raise ValueError(f"max_output_bytes is {limit}: give 0 or more.")
         request.update(timeout=timeout_s, limit=limit)
-        with self._busy:
-            reply = await self._link.call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
+        try:
+            with self._busy:
+                reply = await self._call(request, blob, deadline_s=timeout_s + _GRACE_S, max_blob=2 * limit)
+        except SandboxExhausted as error:
+            return ExecResult(-signal.SIGKILL, stderr=f"{error}\n".encode()[:limit], oom_killed=True)
         result = self._parse(exec_result, reply)
         metering.record_usage(result.usage)
         return result
 
     async def _file(self, operation: str, path: str, data: bytes = b"", *, max_blob: int = 0, **fields: Any) -> Reply:
-        header, blob = await self._link.call(
+        header, blob = await self._call(
             {"op": operation, "path": path, **fields}, data, deadline_s=_FILE_S, max_blob=max_blob
         )
         if "error" in header:
             raise self._parse(lambda reply: file_error(reply, path), header)
         return header, blob
+
+    async def _call(self, request: dict[str, Any], blob: bytes = b"", **options: Any) -> Reply:
+        """As `Link.call`. Raises: SandboxExhausted if the guest ended because agent code used up the memory."""
+        guest = self._current()
+        return await self._attributed(guest, guest.link.call(request, blob, **options))
+
+    async def _attributed(self, guest: GuestHandle, work: Awaitable[T]) -> T:
+        """Work that needs the guest. Raises: SandboxExhausted in place of SandboxDied if that was the agent's doing."""
+        try:
+            return await work
+        except SandboxDied as error:
+            if await guest.ran_out_of_memory():
+                raise SandboxExhausted(_EXHAUSTED) from error
+            raise
 
     def _current(self) -> GuestHandle:
         if self._owner != os.getpid():

@@ -39,11 +39,16 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._frames = FrameReader(MAX_HEADER_BYTES, 0)
         self.dead: str | None = None  # the reason, once it is closed
+        self.hung_up = False  # whether that is because the guest has ended
 
     def expect_greeting(self) -> asyncio.Future[Reply]:
         """The guest's first frame, which comes without a request."""
         self._attach()
         return self._expect(0, 0)
+
+    def send_order(self, order: dict[str, Any], descriptors: Sequence[int]) -> None:
+        """Send what a guest needs to know before it greets."""
+        self._put(encode(order), list(descriptors))
 
     async def call(
         self,
@@ -177,6 +182,7 @@ class Link:
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
+            self.hung_up = True
             self.close(f"The sandbox hung up ({error.strerror}).")
             return
         if self._loop is not None:
@@ -193,6 +199,7 @@ class Link:
         else:
             reason = "The sandbox ended: its guest process was killed."
         if not data:
+            self.hung_up = True
             self.close(reason)
             return
         self._frames.feed(data)

@@ -9,6 +9,7 @@ from agentgym.registry import shared_backend
 from agentgym.sandbox import Backend, Capabilities, SandboxSpec
 from agentgym.testing.backends import (
     against_exhaustion,
+    against_the_episode,
     against_the_files,
     against_the_guest,
     against_the_host,
@@ -44,6 +45,7 @@ ATTACKS: tuple[BackendCheck, ...] = (
     *against_the_kernel.CHECKS,
     *against_the_host.CHECKS,
     *against_the_guest.CHECKS,
+    *against_the_episode.CHECKS,
     *against_the_files.CHECKS,
     *against_the_link.CHECKS,
 )
