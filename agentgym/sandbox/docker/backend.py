@@ -37,6 +37,7 @@ from agentgym.sandbox.docker.container import ContainerHandle, environment, sett
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
+from agentgym.sandbox.docker.socket_buffers import bound_socket_buffers
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.host.snapshots import restore
@@ -206,6 +207,7 @@ class DockerBackend:
             await asyncio.wrap_future(started)
             async with asyncio.timeout(_CREATE_S):
                 connection = await _connection_of(rendezvous, daemon, name, image)
+                bound_socket_buffers(connection, container_settings["HostConfig"]["Memory"])
                 order = {
                     "environment": environment(spec, image),
                     "preload": list(spec.preload),
