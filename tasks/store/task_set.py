@@ -1,4 +1,4 @@
-"""The task sets `sql/store-v1` and `sql/store-v2`: questions about the store, their gold answers, and the three splits."""
+"""The task sets `sql/store-v1` and `sql/store-v2`: questions about the store, and their splits."""
 
 from __future__ import annotations
 
@@ -36,16 +36,14 @@ def task_set(seed: int = 0) -> TaskSet:
 def task_set_v2(seed: int = 0) -> TaskSet:
     """The tasks of `sql/store-v1`, with one more held-out stratum, `unseen_combinations`.
 
-    Its kinds of question are never trained on either, but every part of them is. `unseen_templates` also asks for tables,
-    columns and functions that no other question needs, so it is out of reach of a model that knows only this set.
+    Its kinds of question are never trained on either, but every part of them is. `unseen_templates` also asks for
+    tables, columns and functions that no other question needs: out of reach of a model that knows only this set.
     """
     splits = _splits(seed, (("unseen_combinations", COMBINED),))
     return TaskSet(NAME_V2, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
 
 
-def _splits(
-    seed: int, more_held_out: Sequence[tuple[str, Sequence[QuestionTemplate]]] = ()
-) -> dict[Split, list[Task]]:
+def _splits(seed: int, more_held_out: Sequence[tuple[str, Sequence[QuestionTemplate]]] = ()) -> dict[Split, list[Task]]:
     used: set[tuple[str, str]] = set()
     with closing(_connect()) as connection:
 

@@ -186,6 +186,6 @@ COMBINED = (
         ("SELECT manager_id FROM employees WHERE name = '{name}'", "SELECT email FROM employees WHERE id = {0}"),
     ),
 )
-"""Never trained on, but made of trained parts: each phrase of the question, table, column and form of a query is in TRAIN."""
+"""Never trained on, but made of trained parts: every word of a question, table, column and query form is in TRAIN."""
 
 BY_NAME = {template.name: template for template in (*TRAIN, *HELD_OUT, *COMBINED)}

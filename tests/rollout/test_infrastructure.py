@@ -101,6 +101,18 @@ async def test_a_tool_that_raises_anything_is_our_fault_and_not_the_agents():
     assert trajectory.error == "ZeroDivisionError: 1 / 0 (while running the tool 'add' in turn 1)"
 
 
+class Forgetful(Counter):
+    """Its reset ends without a return."""
+
+    async def reset(self, task, *, seed):
+        await super().reset(task, seed=seed)
+
+
+async def test_a_reset_that_forgets_to_return_is_an_error_that_says_what_to_write():
+    trajectory = await play(ScriptedPolicy([say("done")]), environment=Forgetful)
+    assert "Forgetful.reset returned None: end it with `return task.opening()`" in trajectory.error
+
+
 async def test_of_parallel_calls_the_broken_tool_is_named_and_the_others_are_not_left_running():
     finished = []
 

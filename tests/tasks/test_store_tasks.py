@@ -1,4 +1,4 @@
-"""`sql/store-v1` and `sql/store-v2`: their answers are true, their splits apart, and nobody scores without asking the database."""
+"""`sql/store-v1` and `sql/store-v2`: their answers are true, their splits apart, and nobody scores without asking."""
 
 from __future__ import annotations
 
