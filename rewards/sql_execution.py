@@ -102,8 +102,12 @@ class SqlExecution(Reward):
                 if result["steps"] is not None:
                     verdict.steps = (verdict.steps or 0) + result["steps"]
                     verdict.gold_steps += expected["steps"]
-                verdict.matched[index] = not result["more"] and same_rows(
-                    expected["rows"], result["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
+                verdict.matched[index] = (
+                    not result["more"]
+                    and expected.get("columns") == result.get("columns")  # all that can differ where there are no rows
+                    and same_rows(
+                        expected["rows"], result["rows"], ordered=asks_for_order(gold), tolerance=self.tolerance
+                    )
                 )
                 if not verdict.matched[index]:
                     break

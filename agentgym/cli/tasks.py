@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +25,10 @@ def import_tasks(
     importer_name: Annotated[str, typer.Argument(metavar="IMPORTER", help="Which format, e.g. mbpp.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The data set's file or folder.")],
     target: Annotated[Path, typer.Option("--out", metavar="FILE.jsonl", help="Where to write the task set.")],
+    option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="An option of the importer, e.g. environment=agentgym/sql-duckdb-v1."),
+    ] = None,
     modules: Import = None,
 ) -> None:
     """Turn a public data set that you have on disk into a task set.
@@ -37,15 +43,36 @@ def import_tasks(
         raise TaskError(f"There is no file or folder {path}. Download the data set first; nothing is fetched here.")
     if target.suffix not in (".jsonl", ".json"):
         raise TaskError(f"--out {target}: a task set is a .jsonl file.")
+    options = _importer_options(importer_name, importer, option or [])
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
-        task_set = importer(path)
+        task_set = importer(path, **options)
     for warning in notes:
         err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     task_set.to_jsonl(target)
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))
     out().print(f"{target}: {sizes}. Use it as --tasks {target}:SPLIT", markup=False, soft_wrap=True)
+
+
+def _importer_options(name: str, importer: Callable[..., TaskSet], pairs: Sequence[str]) -> dict[str, Any]:
+    """Options as NAME=VALUE; true, false, numbers and quoted text as in JSON, anything else as text.
+
+    Raises: TaskError for an option that the importer does not have.
+    """
+    from agentgym.errors import TaskError
+
+    known = [parameter for parameter in inspect.signature(importer).parameters if parameter != "path"]
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or key not in known:
+            raise TaskError(f"--option {pair}: the importer {name} has the options {', '.join(known)}, as NAME=VALUE.")
+        try:
+            options[key] = json.loads(text)
+        except ValueError:
+            options[key] = text
+    return options
 
 
 @app.command("show")

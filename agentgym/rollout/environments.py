@@ -46,7 +46,7 @@ class EnvironmentFactory:
     Args:
         config: names the environment, its options, its backend, and the reward if it is not the environment's own.
         policy: introduced to the rewards, for judges that ask the player itself; a function that makes policies is not.
-    Raises: UnknownNameError for an unknown reward.
+    Raises: UnknownNameError for a reward, environment or backend that nothing is registered as.
     """
 
     def __init__(self, config: RolloutConfig, policy: Policy | Callable[[Task], Policy]) -> None:
@@ -56,6 +56,10 @@ class EnvironmentFactory:
         self._rewards_by_source: dict[object, Reward | None] = {}
         self._schemas: dict[type[Environment], ToolSchemas] = {}
         self._given_reward: Reward | None = None
+        if isinstance(config.environment, str):  # what is unknown is named now, not by each episode
+            load("environments", config.environment)
+        if isinstance(config.backend, str):
+            load("backends", config.backend)
         if isinstance(config.reward, str):
             self._given_reward = self._load(config.reward)
         elif config.reward is not None:

@@ -40,7 +40,7 @@ class EpisodeManager:
         ledger: keeps every turn on disk; finished episodes found in it are yielded, not played again.
         label: begins the id of every trajectory, where a run is given no label of its own.
         checkpoints: of agentgym 0.1, until 0.3.0: give them to `collect`.
-    Raises: UnknownNameError for an unknown reward.
+    Raises: UnknownNameError for a reward, environment or backend of the config that nothing is registered as.
     """
 
     @takes_old_keywords

@@ -95,7 +95,7 @@ class SqlEnvironment(Environment, ABC):
         """For judges, no tool: what a query gives, as plain data.
 
         Returns: `rows`, at most 10,000 lists of values; `more`, whether there are others; `steps` that the engine
-            took, None where it does not count them.
+            took, None where it does not count them; `columns`, how many the result has.
         Raises: ToolError with what the engine refused.
         """
         answer: dict[str, Any] = await self._ask("rows", sql, MAX_JUDGED_ROWS)

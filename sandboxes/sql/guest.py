@@ -86,7 +86,7 @@ class Database:
         return text
 
     def rows(self, sql: str, most: int) -> dict[str, object]:
-        """For judges: at most so many rows as plain data, whether there are more, and the steps that SQLite took."""
+        """For judges: at most so many rows as plain data, whether there are more, SQLite's steps, how many columns."""
         self._steps = 0
 
         def tick() -> bool:
@@ -95,11 +95,11 @@ class Database:
 
         self._connection.set_progress_handler(tick, STEPS)
         try:
-            rows = self._run(sql, lambda cursor: _read_only(cursor).fetchmany(most + 1))
+            columns, rows = self._run(sql, lambda cursor: _columns_and_rows(_read_only(cursor), most + 1))
         finally:
             self._connection.set_progress_handler(lambda: time.thread_time() > self._deadline, 20_000)
         plain_rows = [[plain(value) for value in row] for row in rows[:most]]
-        return {"rows": plain_rows, "more": len(rows) > most, "steps": self._steps}
+        return {"rows": plain_rows, "more": len(rows) > most, "steps": self._steps, "columns": columns}
 
     def _run(self, sql: str, read):  # type: ignore[no-untyped-def]
         """Execute one statement and read what it gives. Raises: QueryRefused."""
@@ -153,6 +153,10 @@ class Database:
         self._deadline = time.thread_time() + self._timeout_s
         quoted = name.replace('"', '""')
         return self._connection.execute(f'PRAGMA {pragma}("{quoted}")').fetchall()
+
+
+def _columns_and_rows(cursor: sqlite3.Cursor, most: int) -> tuple[int, list]:  # type: ignore[type-arg]
+    return len(cursor.description), cursor.fetchmany(most)
 
 
 def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:

@@ -107,6 +107,7 @@ class DuckDatabase:
             "rows": [[_plain(value) for value in row] for row in rows[:most]],
             "more": len(rows) > most,
             "steps": None,
+            "columns": len(self._connection.description),
         }
 
     def _described(self, name: str) -> list:  # type: ignore[type-arg]

@@ -128,7 +128,7 @@ class PostgresDatabase:
             raise QueryRefused("Nothing to compare: write one SELECT statement with rows of ordinary length.")
         kinds = [kind for _, kind in reply.columns]
         rows = [[_value(value, kind) for value, kind in zip(row, kinds)] for row in reply.rows[:most]]  # noqa: B905
-        return {"rows": rows, "more": len(reply.rows) > most, "steps": None}
+        return {"rows": rows, "more": len(reply.rows) > most, "steps": None, "columns": len(kinds)}
 
     def is_open(self) -> str:
         """ "" outside of a transaction, "open" in one, "broken" in one that has failed."""

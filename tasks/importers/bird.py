@@ -6,11 +6,19 @@ from pathlib import Path
 
 from agentgym import Split, TaskError, TaskSet
 
+from .gold_queries import report_golds
 from .items import read_items, text_of
-from .text_to_sql import databases_in, first_file, question
+from .text_to_sql import ENVIRONMENT, databases_in, first_file, question
 
 
-def load_bird(path: str | Path, *, split: Split = "held_out", environment: str = "agentgym/sql-query-v1") -> TaskSet:
+def load_bird(
+    path: str | Path,
+    *,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+    transpile: str | None = None,
+    check_golds: bool = True,
+) -> TaskSet:
     """The questions of a BIRD folder as tasks of a text-to-SQL environment, held out unless asked otherwise.
 
     The folder holds `dev.json` (or `mini_dev_sqlite.json`, `train.json`) with `question`, `evidence`, `SQL` and
@@ -20,7 +28,9 @@ def load_bird(path: str | Path, *, split: Split = "held_out", environment: str =
     Args:
         path: the folder, or the file of questions in it.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-        environment: SQLite in a sandbox; or another that judges queries.
+        environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
+        transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
+        check_golds: run every gold query, and warn of those that do not run or give no rows.
     Raises: TaskError naming the file, the item and what is wrong with it.
     Source: Li et al. 2023, arXiv:2305.03111.
     """
@@ -47,6 +57,9 @@ def load_bird(path: str | Path, *, split: Split = "held_out", environment: str =
                 name=name,
                 hardness=str(item.get("difficulty", "")),
                 environment=environment,
+                transpile=transpile,
             )
         )
+    if check_golds:
+        report_golds(tasks, path)
     return TaskSet("sql/bird-v1", {split: tasks})

@@ -8,6 +8,7 @@ from typing import Any
 from agentgym import Split, TaskError, TaskSet
 
 from .items import field, read_items
+from .page_names import PageNames
 from .question_files import ENVIRONMENT, question_set, question_task
 
 LEVELS = {"easy": 1.0, "medium": 2.0, "hard": 3.0}
@@ -23,7 +24,8 @@ def load_hotpot(
 ) -> TaskSet:
     """The questions of a HotpotQA file (Yang et al. 2018) as tasks of a search environment.
 
-    Gold pages are the titles of `supporting_facts`, where the file has them.
+    Gold pages are the titles of `supporting_facts`, where the file has them. Where questions carry different texts
+    under one title, the second is `Title (2)`, as in the search environment.
 
     Args:
         path: a JSON array, or one JSON object a line.
@@ -34,9 +36,11 @@ def load_hotpot(
     Raises: TaskError naming the file, the item and what is wrong with it.
     """
     path = Path(path)
-    tasks = []
+    tasks, names = [], PageNames()
     for number, row in enumerate(read_items(path)):
         where = f"{path}, item {number}"
+        own_names = _names_of(row.get("context"), names) if corpus is None else {}
+        titles = supporting_titles(row.get("supporting_facts", []), where)
         tasks.append(
             question_task(
                 f"{name.split('/')[-1]}/{field(row, where, '_id', 'id')}",
@@ -44,7 +48,7 @@ def load_hotpot(
                 field(row, where, "answer"),
                 where=where,
                 corpus=Path(corpus or path),
-                pages=supporting_titles(row.get("supporting_facts", []), where),
+                pages=[own_names.get(title, title) for title in titles],
                 split=split,
                 environment=environment,
                 tags=[str(row[key]) for key in ("type", "level") if key in row],
@@ -52,6 +56,20 @@ def load_hotpot(
             )
         )
     return question_set(name, path, tasks, split)
+
+
+def _names_of(context: Any, names: PageNames) -> dict[str, str]:
+    """What the search environment calls the pages of a question's own context, by their titles."""
+    pairs = context
+    if isinstance(context, dict):
+        sentences: Any = context.get("sentences", context.get("content", ()))
+        pairs = zip(context.get("title", ()), sentences, strict=False)
+    named: dict[str, str] = {}
+    for pair in pairs or ():
+        if isinstance(pair, (list, tuple)) and len(pair) == 2:  # the environment refuses any other
+            text = pair[1] if isinstance(pair[1], str) else " ".join(str(sentence).strip() for sentence in pair[1])
+            named.setdefault(str(pair[0]), names.name(str(pair[0]), text))
+    return named
 
 
 def supporting_titles(facts: Any, where: str) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 from agentgym import Split, TaskError, TaskSet
 
 from .items import field, read_items
+from .page_names import PageNames
 from .question_files import ENVIRONMENT, question_set, question_task
 
 
@@ -21,8 +22,9 @@ def load_musique(
 ) -> TaskSet:
     """The answerable questions of a MuSiQue file (Trivedi et al. 2022) as tasks of a search environment.
 
-    Gold pages are the titles of the paragraphs marked `is_supporting`; difficulty is the number of hops that the id
-    begins with (`2hop__...`). Questions marked as unanswerable are left out.
+    Gold pages are the paragraphs marked `is_supporting`, by the names that the search environment gives them: the
+    second paragraph with one title is `Title (2)`. With a corpus of your own they are the bare titles. Difficulty is
+    the number of hops that the id begins with (`2hop__...`). Questions marked as unanswerable are left out.
 
     Args:
         path: one JSON object a line, or a JSON array.
@@ -31,9 +33,10 @@ def load_musique(
     Raises: TaskError naming the file, the item and what is wrong with it.
     """
     path = Path(path)
-    tasks = []
+    tasks, names = [], PageNames()
     for number, row in enumerate(read_items(path)):
         where = f"{path}, item {number}"
+        pages = _supporting(row.get("paragraphs", []), where, names if corpus is None else PageNames())
         if row.get("answerable") is False:
             continue
         name = str(field(row, where, "id"))
@@ -48,7 +51,7 @@ def load_musique(
                 [field(row, where, "answer"), *aliases],
                 where=where,
                 corpus=Path(corpus or path),
-                pages=_supporting(row.get("paragraphs", []), where),
+                pages=pages,
                 split=split,
                 environment=environment,
                 tags=[f"hops_{hops[1]}"] if hops else [],
@@ -60,10 +63,11 @@ def load_musique(
     return question_set("search/musique-v1", path, tasks, split)
 
 
-def _supporting(paragraphs: Any, where: str) -> list[str]:
+def _supporting(paragraphs: Any, where: str, names: PageNames) -> list[str]:
     if not (
         isinstance(paragraphs, list)
         and all(isinstance(paragraph, dict) and "title" in paragraph for paragraph in paragraphs)
     ):
         raise TaskError(f"{where}: the paragraphs are {str(paragraphs)[:80]}, where objects with a title are expected.")
-    return [str(paragraph["title"]) for paragraph in paragraphs if paragraph.get("is_supporting")]
+    named = [(names.name(str(row["title"]), str(row.get("paragraph_text", ""))), row) for row in paragraphs]
+    return [name for name, row in named if row.get("is_supporting")]

@@ -6,13 +6,21 @@ from pathlib import Path
 
 from agentgym import Split, Task, TaskError, TaskSet
 
+from .gold_queries import report_golds
 from .items import read_items, text_of
-from .text_to_sql import databases_in, first_file, question
+from .text_to_sql import ENVIRONMENT, databases_in, first_file, question
 
 FILES = ("dev.json", "questions.json", "test.json", "ic_spider_dev.json", "train_spider.json")
 
 
-def load_spider(path: str | Path, *, split: Split = "held_out", environment: str = "agentgym/sql-query-v1") -> TaskSet:
+def load_spider(
+    path: str | Path,
+    *,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+    transpile: str | None = None,
+    check_golds: bool = True,
+) -> TaskSet:
     """The questions of a Spider folder as tasks of a text-to-SQL environment, held out unless asked otherwise.
 
     The folder holds the questions (`dev.json`, or InterCode's packaging as `questions.json`) and the databases, as
@@ -23,7 +31,9 @@ def load_spider(path: str | Path, *, split: Split = "held_out", environment: str
     Args:
         path: the folder, or the file of questions in it.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-        environment: SQLite in a sandbox; or another that judges queries.
+        environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
+        transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
+        check_golds: run every gold query, and warn of those that do not run or give no rows.
     Raises: TaskError naming the file, the item and what is wrong with it.
     Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.
     """
@@ -53,9 +63,12 @@ def load_spider(path: str | Path, *, split: Split = "held_out", environment: str
                 name=name,
                 hardness=str(item.get("hardness", "")),
                 environment=environment,
+                transpile=transpile,
                 suite=_suite(databases[name]),
             )
         )
+    if check_golds:
+        report_golds(tasks, path)
     return TaskSet("sql/spider-v1", {split: tasks})
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from agentgym import Split, Task, TaskError
 
+from .gold_queries import names_in, transpiled
+
 ENVIRONMENT = "agentgym/sql-query-v1"
 SUFFIXES = (".sqlite", ".db", ".sqlite3")
 HARDNESS = {"easy": 1.0, "simple": 1.0, "medium": 2.0, "moderate": 2.0, "hard": 3.0, "challenging": 3.0, "extra": 4.0}
@@ -41,20 +43,22 @@ def question(
     hardness: str = "",
     environment: str = ENVIRONMENT,
     suite: tuple[str, ...] = (),
+    transpile: str | None = None,
 ) -> Task:
     """A task: a question about a database, with its gold query.
 
     Args:
+        transpile: dialect in which the gold query is written.
         suite: further databases of the same schema, on which the query must be right too.
     """
-    truth: dict[str, Any] = {"sql": gold}
+    truth: dict[str, Any] = {"sql": transpiled(gold, transpile, names_in(database)) if transpile else gold}
     if suite:
-        truth["suite"] = [{"database": path} for path in suite]
+        truth["suite"] = [{"database": str(Path(path).resolve())} for path in suite]
     return Task(
         id=task_id,
         environment=environment,
         prompt=prompt,
-        parameters={"database": str(database), "show_schema": True},
+        parameters={"database": str(database.resolve()), "show_schema": True},
         truth=truth,
         split=split,
         tags=tuple(tag for tag in (set_name, name, hardness) if tag),

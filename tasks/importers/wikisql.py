@@ -8,6 +8,7 @@ from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet
 
+from .gold_queries import report_golds, transpiled
 from .items import read_items, text_of
 from .text_to_sql import ENVIRONMENT
 
@@ -16,7 +17,14 @@ OPERATORS = ("=", ">", "<", "OP")
 TYPES = {"text": "TEXT", "real": "REAL"}
 
 
-def load_wikisql(path: str | Path, *, split: Split = "held_out", environment: str = ENVIRONMENT) -> TaskSet:
+def load_wikisql(
+    path: str | Path,
+    *,
+    split: Split = "held_out",
+    environment: str = ENVIRONMENT,
+    transpile: str | None = None,
+    check_golds: bool = True,
+) -> TaskSet:
     """The questions of a WikiSQL file as tasks of a text-to-SQL environment, each with its one table.
 
     Beside `dev.jsonl` (`question`, `table_id`, `sql` as `{"sel", "agg", "conds"}`) lies `dev.tables.jsonl` (`id`,
@@ -25,7 +33,9 @@ def load_wikisql(path: str | Path, *, split: Split = "held_out", environment: st
     Args:
         path: the file of questions.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
-        environment: SQLite in a sandbox; or another that judges queries.
+        environment: SQLite in a sandbox; or another that judges queries. Their dialects differ: see `transpile`.
+        transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
+        check_golds: run every gold query, and warn of those that do not run or give no rows.
     Raises: TaskError naming the file, the item and what is wrong with it.
     Source: Zhong et al. 2017, arXiv:1709.00103.
     """
@@ -41,6 +51,7 @@ def load_wikisql(path: str | Path, *, split: Split = "held_out", environment: st
         try:
             gold = _gold(item["sql"], table["header"], table["types"])
             columns = _columns(table["header"], table["types"])
+            gold = transpiled(gold, transpile, ["data", *(name for name, _ in columns)]) if transpile else gold
             rows = [
                 [_cell(value, kind) for value, kind in zip(row, table["types"], strict=True)] for row in table["rows"]
             ]
@@ -58,6 +69,8 @@ def load_wikisql(path: str | Path, *, split: Split = "held_out", environment: st
                 difficulty=float(len(item["sql"]["conds"])),
             )
         )
+    if check_golds:
+        report_golds(tasks, path)
     return TaskSet("sql/wikisql-v1", {split: tasks})
 
 

@@ -240,6 +240,10 @@ def test_an_imported_data_set_is_a_task_set(tmp_path):
     assert done.exit_code == 0, done.output
     assert "held_out 1" in done.stdout
     assert "Add two numbers." in agentgym("tasks", "show", target).stdout
+    done = agentgym("tasks", "import", "mbpp", source, "--out", target, "--option", "split=train")
+    assert "train 1" in done.stdout
+    done = agentgym("tasks", "import", "mbpp", source, "--out", target, "--option", "splits=train")
+    assert "--option splits=train: the importer mbpp has the options" in done.stderr
 
 
 def test_ctrl_c_says_how_to_go_on_and_a_second_call_does(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from pins import PINS
 
 from agentgym import EpisodeManager, ScriptedPolicy, TaskSet, close_backends, load, load_task_set
+from agentgym.evaluation.contamination import contamination
 from agentgym.registry import names
 from agentgym.testing import check_reward, check_task_set
 from agentgym.testing.hidden_truth import shown_truth
@@ -46,6 +47,7 @@ def test_a_task_set_keeps_its_contract(task_set):
     if name in PINS["task_sets"]:
         assert task_set.fingerprint() == PINS["task_sets"][name], "Other tasks need another -vN: see docs/stability.md"
         check_no_task_is_there_twice(task_set)
+        check_no_held_out_task_is_in_training(task_set)
         check_held_out_tasks_have_a_tag_of_their_own(task_set)
         check_no_prompt_shows_its_truth(task_set)
         check_the_oracle_begins_with_calls_that_the_environment_takes(task_set)
@@ -56,6 +58,12 @@ def check_no_task_is_there_twice(task_set: TaskSet) -> None:
     assert max(contents.values()) == 1
     ids = Counter(task.id for tasks in task_set.values() for task in tasks)
     assert max(ids.values()) == 1
+
+
+def check_no_held_out_task_is_in_training(task_set: TaskSet) -> None:
+    """Not reworded either: the words of the tasks are compared."""
+    report = contamination(list(task_set["train"]), [*task_set["validation"], *task_set["held_out"]])
+    assert report.leaked == 0, f"{report}, for example {report.overlaps[0]}"
 
 
 def check_held_out_tasks_have_a_tag_of_their_own(task_set: TaskSet) -> None:

@@ -54,6 +54,12 @@ async def test_the_same_rows_by_another_query_are_right(task):
     assert 0 < components["economy"] <= 1.0
 
 
+async def test_without_rows_a_query_with_as_many_columns_is_right_and_no_other(task):
+    task = replace(task, truth={"sql": "SELECT title FROM books WHERE pages < 0"})
+    assert (await outcome(task, "SELECT price FROM books WHERE 1 = 0"))["success"] == 1.0
+    assert (await outcome(task, "SELECT title, pages FROM books WHERE 1 = 0"))["success"] == 0.0
+
+
 async def test_a_query_right_by_luck_in_one_database_is_wrong(task):
     """Spelling out the rows that one has seen is right there, and nowhere else."""
     from agentgym import make

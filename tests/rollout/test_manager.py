@@ -339,3 +339,9 @@ async def test_the_garbage_collector_is_calm_while_episodes_play_and_then_as_bef
         await first.aclose()
         assert gc.get_threshold()[0] > before[0]
     assert gc.get_threshold() == before
+
+
+@pytest.mark.parametrize("field", ["reward", "environment", "backend"])
+def test_an_unknown_name_in_the_config_is_said_before_anything_is_played(field):
+    with pytest.raises(UnknownNameError, match=rf"Nothing in {field}s is named 'nope'"):
+        EpisodeManager(ScriptedPolicy([]), RolloutConfig(**{field: "nope"}))

@@ -84,6 +84,24 @@ def test_musique_lines_are_read_and_what_cannot_be_answered_is_left_out(tmp_path
     assert [page.title for page in open_library(task.parameters["corpus"]).pages] == ["Lamp", "Noise"]
 
 
+@pytest.mark.parametrize("importer", ["musique", "hotpot"])
+def test_gold_pages_of_one_title_are_called_as_the_environment_calls_them(tmp_path, importer):
+    """Opening another page of the title would be paid for, and opening the right one would not."""
+    rows = []
+    for number, (title, text) in enumerate([("Namibia", "Media."), ("Namibia", "Coast."), ("NAMIBIA", "A ship.")]):
+        if importer == "musique":
+            paragraphs = [{"title": title, "paragraph_text": text, "is_supporting": True}]
+            rows.append(MUSIQUE_ROW | {"id": f"2hop__{number}", "paragraphs": paragraphs})
+        else:
+            row = {"_id": str(number), "supporting_facts": [[title, 0]], "context": [[title, [text]]]}
+            rows.append(HOTPOT_ROW | row)
+    tasks = load("importers", importer)(written(tmp_path, [*rows, rows[1] | {"id": "2hop__z", "_id": "z"}]))["held_out"]
+    golds = [next(iter(task.truth["pages"])) for task in tasks]
+    pages = open_library(tasks[0].parameters["corpus"]).pages
+    texts = [pages[pages.number(gold)].text for gold in golds]
+    assert texts == ["Media.", "Coast.", "A ship.", "Coast."]
+
+
 @pytest.mark.parametrize("field", ["golden_answers", "answers", "answer"])
 def test_nq_style_lines_take_any_of_their_answers(tmp_path, field):
     path = written(tmp_path, [{"question": "Who?", field: ["Ida", "Ida K."]}], "nq.jsonl")

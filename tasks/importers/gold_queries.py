@@ -1,0 +1,135 @@
+"""Try gold queries when a set is imported, and write them in another dialect, for all importers of text-to-SQL."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import warnings
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from agentgym import AgentGymError, MissingExtraError, Task, TaskError, ToolError, load, make
+
+NAMED = 40
+
+
+def report_golds(tasks: Sequence[Task], where: Path) -> None:
+    """Run every gold query where its task is played, and warn of those that do not run or give no rows.
+
+    Each runs on its task's own database, in one environment of the task's kind. An episode whose gold query does not
+    run cannot be judged. Where there are no rows, any query with as many columns and no rows counts as right.
+    Warns: also if no query could be tried, with the reason.
+    """
+    with ThreadPoolExecutor(1) as thread:  # an event loop of its own, beside the caller's
+        try:
+            problems = thread.submit(lambda: asyncio.run(_try_golds(tasks))).result()
+        except AgentGymError as error:
+            warnings.warn(f"{where}: the gold queries were not tried: {error}", stacklevel=3)
+            return
+    broken = [f"{task.id} ({problem})" for task, problem in problems if problem]
+    empty = [task.id for task, problem in problems if not problem]
+    if broken:
+        warnings.warn(
+            f"{where}: {len(broken)} of {len(tasks)} gold queries do not run in {tasks[0].environment}, so that their "
+            f"episodes cannot be judged. Leave these tasks out, or write the queries for the engine by transpile=: "
+            f"{_listed(broken)}.",
+            stacklevel=3,
+        )
+    if empty:
+        warnings.warn(
+            f"{where}: {len(empty)} of {len(tasks)} gold queries give no rows, so that any query with as many columns "
+            f"and no rows counts as right. Do not train on these tasks: {_listed(empty)}.",
+            stacklevel=3,
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return "; ".join(names[:NAMED]) + more
+
+
+async def _try_golds(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
+    """The tasks whose gold query does not run, each with the reason, or gives no rows, with no reason."""
+    problems: list[tuple[Task, str]] = []
+    backend = load("backends", "namespaces")()
+    environment: Any = make(tasks[0].environment, backend=backend)
+    try:
+        if not hasattr(environment, "rows"):
+            raise TaskError(f"{tasks[0].environment} has no rows(), so that queries cannot be judged in it.")
+        database = None
+        for task in sorted(tasks, key=lambda task: repr(task.parameters)):
+            if database != task.parameters:
+                await environment.reset(task.public(), seed=0)
+                database = task.parameters
+            try:
+                result = await environment.rows(task.truth["sql"])
+            except ToolError as error:
+                problems.append((task, str(error)[:120]))
+            else:
+                if not result["rows"]:
+                    problems.append((task, ""))
+                elif result["more"]:
+                    problems.append((task, f"it gives more than {len(result['rows'])} rows"))
+    finally:
+        await environment.close()
+        await backend.close()
+    return sorted(problems, key=lambda problem: problem[0].id)
+
+
+def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
+    """A query of SQLite in another dialect, as sqlglot writes it.
+
+    Two habits of SQLite are mended: text in double quotes, where it is none of `names`, and columns beside GROUP BY
+    that are not grouped, for which any value of the group is taken.
+
+    Raises: MissingExtraError without sqlglot; TaskError if the query cannot be read, or there is no such dialect.
+    """
+    try:
+        import sqlglot
+        from sqlglot import exp
+    except ModuleNotFoundError as error:
+        raise MissingExtraError("transpile= needs sqlglot: pip install 'agentgym-core[sql]'.") from error
+    try:
+        tree = sqlglot.parse_one(sql, read="sqlite")
+        known = {name.casefold() for name in names} | {alias.alias.casefold() for alias in tree.find_all(exp.Alias)}
+        for column in list(tree.find_all(exp.Column)):
+            if column.this.args.get("quoted") and not column.table and column.name.casefold() not in known:
+                column.replace(exp.Literal.string(column.name))
+        for select in list(tree.find_all(exp.Select)):
+            if group := select.args.get("group"):
+                _take_any_value(select, {expression.sql() for expression in group.expressions})
+        return str(tree.sql(dialect))
+    except (sqlglot.errors.SqlglotError, ValueError) as error:
+        raise TaskError(f"The query {sql!r:.200} cannot be written for {dialect!r}: {str(error)[:200]}") from error
+
+
+def _take_any_value(select: Any, grouped: set[str]) -> None:
+    """Wrap the columns of a grouped SELECT that are neither grouped nor aggregated."""
+    from sqlglot import exp
+
+    outputs = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    aliases = {expression.alias_or_name.casefold() for expression in select.expressions}
+    for output in filter(None, outputs):
+        is_expression = output.arg_key == "expressions"
+        for column in list(output.find_all(exp.Column)):
+            is_own = column.find_ancestor(exp.Select) is select
+            is_alias = not is_expression and not column.table and column.name.casefold() in aliases
+            is_grouped = column.sql() in grouped or column.find_ancestor(exp.AggFunc) or is_alias
+            if is_own and not is_grouped and not isinstance(column.this, exp.Star):
+                any_value = exp.AnyValue(this=column.copy())
+                column.replace(exp.alias_(any_value, column.name) if column is output else any_value)
+
+
+def names_in(database: Path) -> set[str]:
+    """Names of the tables and columns of an SQLite file."""
+    with closing(sqlite3.connect(f"file:{database}?mode=ro&immutable=1", uri=True)) as connection:
+        listing = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+        tables = [name for (name,) in connection.execute(listing).fetchall()]
+        names = set(tables)
+        for table in tables:
+            quoted = table.replace('"', '""')
+            names |= {row[1] for row in connection.execute(f'PRAGMA table_info("{quoted}")')}
+    return names
