@@ -130,7 +130,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, nargs="+", default=[10, 15, 20, 50])
     parser.add_argument("--samples", type=int, nargs="+", default=[1, 4])
-    parser.add_argument("--trials", type=int, default=1000)
+    parser.add_argument("--trials", type=int, default=800)
     parser.add_argument("--every", action="store_true", help="print every cell of the grid, too")
     options = parser.parse_args()
     rows: dict[tuple[str, int, int], list[Measured]] = defaultdict(list)

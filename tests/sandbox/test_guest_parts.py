@@ -19,11 +19,11 @@ X86_64 = 0xC000003E
 
 
 def verdict(
-    number: int, first: int = 0, second: int = 0, third: int = 0, architecture: int = X86_64
+    number: int, first: int = 0, second: int = 0, third: int = 0, fourth: int = 0, architecture: int = X86_64
 ) -> tuple[int, int]:
     """What the filter says about a call, and in how many steps: classic BPF, interpreted by hand."""
     program = [struct.unpack_from("HBBI", seccomp.program(), at) for at in range(0, len(seccomp.program()), 8)]
-    data = {0: number, 4: architecture, 16: first, 24: second, 32: third & 0xFFFFFFFF, 36: third >> 32}
+    data = {0: number, 4: architecture, 16: first, 24: second, 32: third & 0xFFFFFFFF, 36: third >> 32, 40: fourth}
     at = accumulator = steps = 0
     while True:
         code, if_true, if_false, value = program[at]
@@ -34,6 +34,8 @@ def verdict(
             return value, steps
         elif code == 0x05:
             at += value
+        elif code == 0x54:
+            accumulator &= value
         else:
             holds = {0x15: accumulator == value, 0x35: accumulator >= value, 0x45: bool(accumulator & value)}[code]
             at += if_true if holds else if_false
@@ -44,9 +46,9 @@ def test_every_call_gets_the_verdict_of_the_list():
         expected = ALLOW
         if number in seccomp.DENIED.values():
             expected = REFUSE | errno.EPERM
-        elif number > 469 or number == 435:
+        elif number in seccomp.ABSENT.values() or number > 469 or number == 435:
             expected = REFUSE | errno.ENOSYS
-        got, steps = verdict(number, first=16)
+        got, steps = verdict(number, first=1 if number == 53 else 16)
         assert got == expected, f"call {number}"
         assert steps <= 16
 
@@ -92,8 +94,27 @@ def test_agent_code_changes_not_the_priority_of_the_guest_nor_of_everybody(numbe
 
 
 def test_only_four_socket_families_exist():
-    allowed = [family for family in range(60) if verdict(41, first=family)[0] == ALLOW]
+    allowed = [family for family in range(60) if verdict(41, first=family, second=1)[0] == ALLOW]
     assert allowed == [1, 2, 10, 16]
+    assert [family for family in range(60) if verdict(53, first=family, second=1)[0] == ALLOW] == [1]
+
+
+@pytest.mark.parametrize("family", [2, 10])
+def test_inet_sockets_speak_tcp_and_udp_only(family):
+    """Not MPTCP (262), UDP-Lite (136) or SCTP (132), also not as the protocol of another kind of socket."""
+    for kind in (1, 2, 1 | 0o2004000):
+        allowed = [protocol for protocol in range(300) if verdict(41, family, kind, protocol)[0] == ALLOW]
+        assert allowed == [0, 6, 17]
+    assert [kind for kind in range(16) if verdict(41, family, kind)[0] == ALLOW] == [1, 2]
+
+
+def test_netlink_tells_of_addresses_and_routes_only():
+    assert [protocol for protocol in range(32) if verdict(41, 16, 3, protocol)[0] == ALLOW] == [0]
+
+
+def test_nobody_takes_reserved_huge_pages():
+    assert verdict(9, fourth=0x40022)[0] == verdict(319, second=4)[0] == REFUSE | errno.ENOMEM
+    assert verdict(9, fourth=0x22)[0] == verdict(319, second=3)[0] == ALLOW
 
 
 def record(**fields) -> bytes:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, network, reset
+from . import archive, files, frames, identity, jobs, network, packing, reset
 from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
@@ -201,7 +201,7 @@ class Guest:
             else:
                 os.chdir("/")
             with open(descriptors[0], "wb", buffering=1 << 20, closefd=False) as out:
-                archive.pack(out, changes=request["changes"])
+                packing.pack(out, changes=request["changes"])
 
         self.runner.stop_everything()
         self.runner.run_trusted(request, work)
