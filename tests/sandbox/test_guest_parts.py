@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from agentgym.sandbox.guest import archive, seccomp
+from agentgym.sandbox.guest import archive, cgroups, seccomp
 from agentgym.sandbox.guest.poller import Poller
 from agentgym.sandbox.host.snapshots import snapshot_of
 
@@ -91,6 +91,21 @@ def test_agent_code_changes_not_the_priority_of_the_guest_nor_of_everybody(numbe
     assert verdict(number, first=1, second=1)[0] == REFUSE | errno.EPERM
     assert verdict(number, first=everybody)[0] == REFUSE | errno.EPERM
     assert verdict(number, first=1, second=0)[0] == verdict(number, first=0, second=2)[0] == ALLOW
+
+
+def test_the_groups_of_a_spawner_that_is_a_zombie_are_removed(tmp_path):
+    """Nobody waits for a spawner that was killed together with its host."""
+    zombie = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    for name in (f"agentgym-{zombie}/1", f"agentgym-{os.getpid()}/1", "agentgym-host", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    home = os.open(tmp_path, os.O_RDONLY)
+    try:
+        cgroups._remove_dead_spawners(home)
+        assert sorted(os.listdir(home)) == sorted([f"agentgym-{os.getpid()}", "agentgym-host", "other"])
+    finally:
+        os.close(home)
+        os.waitpid(zombie, 0)
 
 
 def test_only_four_socket_families_exist():
