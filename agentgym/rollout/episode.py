@@ -87,6 +87,7 @@ class Episode:
         environment = self._environment = LiveEnvironment(
             lambda: config.make_environment(trajectory.task),
             checkpoints=retries.remaining > 0 or config.checkpoints is not None,
+            state_keys=config.state_keys,
         )
         environment_class = type(environment.current.unwrapped)
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"

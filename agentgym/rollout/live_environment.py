@@ -41,17 +41,19 @@ class LiveEnvironment:
 
     Args:
         make: makes a fresh environment.
-        checkpoints: whether checkpoints are wanted.
+        checkpoints, state_keys: whether they are wanted. A wrapper that repeats a record is always asked for its state
+            key, which is where it goes on to the next turn.
     Attributes:
         current: the environment that is acted on now.
     """
 
-    def __init__(self, make: Callable[[], Environment], *, checkpoints: bool) -> None:
+    def __init__(self, make: Callable[[], Environment], *, checkpoints: bool, state_keys: bool = True) -> None:
         self._make = make
         self.current = make()
         self._closed = False
         environment_class = type(self.current)
-        self._offers_state_key = environment_class.state_key is not Environment.state_key
+        is_wanted = state_keys or self.current.unwrapped is not self.current
+        self._offers_state_key = is_wanted and environment_class.state_key is not Environment.state_key
         self._offers_potential = environment_class.potential is not Environment.potential
         self._offers_checkpoint = checkpoints and environment_class.checkpoint is not Environment.checkpoint
         self._last_usage = Usage()
