@@ -87,6 +87,7 @@ class Episode:
         environment = self._environment = LiveEnvironment(
             lambda: config.make_environment(trajectory.task),
             checkpoints=retries.remaining > 0 or config.checkpoints is not None,
+            state_keys=config.state_keys,
         )
         environment_class = type(environment.current.unwrapped)
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
@@ -168,7 +169,7 @@ class PlayLoop:
         Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
         """
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
-        state = await self._environment.read_state(len(trajectory.turns), self._retries.note)
+        state = await self._environment.read_state(trajectory.turns, self._retries.note)
         if state.checkpoint is not None:
             self._keep_checkpoint(state.checkpoint)
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))

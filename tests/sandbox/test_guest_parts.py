@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import struct
 from functools import partial
 
 import pytest
 
-from agentgym.sandbox.guest import archive, cgroups, seccomp
+from agentgym.sandbox.guest import archive, cgroups, frames, kernel, seccomp, server
 from agentgym.sandbox.guest.poller import Poller
 from agentgym.sandbox.host.snapshots import snapshot_of
 
@@ -253,3 +254,20 @@ def test_an_event_of_a_closed_descriptor_is_not_taken_for_one_of_the_next_with_i
     poller.close()
     for descriptor in [*fresh, *(end for pipe in pipes for end in pipe)]:
         os.close(descriptor)
+
+
+def test_each_request_has_one_reply_whatever_fails_half_way():
+    """By hand: a session's call is registered, then sending its code fails, then its time is over."""
+    host, control = socket.socketpair()
+    guest = server.Guest(control, {"environment": dict(os.environ), "missing": {}}, None)
+    kernel.set_dumpable(True)  # a guest is not, but this process goes on
+    guest.unanswered.add(7)
+    guest._reply(7, error="os", errno=5, text="half-way")
+    guest._answer(7, frames.encode({"id": 7, "exit": -9}))
+    guest._reply(8)
+    reader = frames.FrameReader(4096, 4096)
+    reader.feed(host.recv(65_536))
+    assert reader.next() == ({"id": 7, "error": "os", "errno": 5, "text": "half-way"}, b"")
+    assert reader.next() is None
+    for stream in (host, control, guest.poller):
+        stream.close()
