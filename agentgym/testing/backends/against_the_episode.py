@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from agentgym.errors import FilesNotCaptured
 from agentgym.testing.backends.check import check_equal, check_not, check_raises, checks_of
-from agentgym.testing.backends.testbed import Target, dedented
+from agentgym.testing.backends.testbed import Target, dedented, reported
 
 
 async def steering_the_memory_killer(target: Target) -> None:
@@ -107,6 +109,57 @@ async def files_that_forbid_everything(target: Target) -> None:
     check_equal(result.stdout, b"0\n", "the rights afterwards")
 
 
+async def leases_on_its_files(target: Target) -> None:
+    """Takes leases on its files, so that whoever opens one waits for its holder: a snapshot and a command do not."""
+    code = """
+        import fcntl
+        held = []
+        for name in ("tool", "data"):
+            with open(name, "w") as file: file.write("#!/bin/sh\\necho well\\n")
+            os.chmod(name, 0o755)
+            held.append(os.open(name, os.O_RDONLY))
+            attempt(name, lambda: fcntl.fcntl(held[-1], fcntl.F_SETLEASE, fcntl.F_WRLCK))
+        report(through)
+    """
+    report = reported(await target.python(code, session="holder"))
+    async with asyncio.timeout(15):
+        check_equal("work/tool" in str((await target.sandbox.snapshot()).entries.keys()), True, "a file in a snapshot")
+        result = await target.sandbox.exec(["/work/tool"])
+        check_equal(result.stdout, b"well\n", "what a program with a lease prints")
+        await target.sandbox.write("data", b"new")
+    check_equal(report, {"value": []}, "leases that it got")
+
+
+async def descriptors_on_their_way(target: Target) -> None:
+    """Sends itself as many descriptors as may be on their way: calls that need one end, with one answer each."""
+    code = """
+        import socket
+        ends = socket.socketpair()
+        try: socket.send_fds(ends[0], [b"x"], [0] * 250)
+        except OSError: pass
+    """
+    await target.python(code, session="hoarder")
+    for session in ("hoarder", "other"):
+        long = f"print('well') #{'x' * 100_000}"
+        result = await target.sandbox.run_python(long, session=session, timeout_s=2)
+        check_equal(result.exit_code in (0, -9), True, "whether a call ended as calls do")
+    await asyncio.sleep(2)  # the time limit of the calls
+    check_equal((await target.sandbox.run_python("print('well')")).stdout, b"well\n", "a later call")
+
+
+async def a_working_directory_that_is_shut(target: Target) -> None:
+    """Shuts /work for itself: a command elsewhere runs and answers, and nothing runs on without a time limit."""
+    await target.sandbox.exec(["chmod", "000", "/work"])
+    for _ in range(2):
+        result = await target.sandbox.exec(["sh", "-c", "pwd; (sleep 60 &)"], cwd="/tmp")
+        check_equal((result.exit_code, result.stdout), (0, b"/tmp\n"), "a command in another directory")
+    result = await target.sandbox.exec(["pwd"])
+    check_equal(result.exit_code in (0, 126) and result.stdout in (b"", b"/work\n"), True, "whether a command says why")
+    await target.idle("after commands in another directory")
+    await target.sandbox.exec(["chmod", "755", "/work"], cwd="/tmp")
+    check_equal((await target.sandbox.exec(["pwd"])).stdout, b"/work\n", "the working directory once it is open again")
+
+
 CHECKS = checks_of(
     "attack",
     "Its own episode",
@@ -116,4 +169,7 @@ CHECKS = checks_of(
     ("snapshots", a_file_with_many_names),
     ("snapshots", folders_deeper_than_a_path),
     ("snapshots", files_that_forbid_everything),
+    ("snapshots", leases_on_its_files),
+    descriptors_on_their_way,
+    a_working_directory_that_is_shut,
 )
