@@ -56,8 +56,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
-        if ctx.meta["agentgym.debug"]:
-            show_tracebacks()
+        show_tracebacks(ctx.meta["agentgym.debug"])
         return super().parse_args(ctx, current_spelling([argument for argument in args if argument != "--debug"]))
 
     def invoke(self, ctx: Any) -> Any:

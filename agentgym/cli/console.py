@@ -64,8 +64,8 @@ def show_our_warnings() -> None:
         warnings.simplefilter("default", AgentGymDeprecationWarning)
 
 
-def show_tracebacks() -> None:
-    """Print the traceback of each failure of an episode on standard error, and the same failure once."""
+def show_tracebacks(debug: bool) -> None:
+    """With --debug, print the traceback of each failure of an episode on standard error, and the same failure once."""
     handler, printed = logging.StreamHandler(), set[str]()
 
     def first_time(record: logging.LogRecord) -> bool:
@@ -76,8 +76,8 @@ def show_tracebacks() -> None:
 
     handler.addFilter(first_time)
     logger = logging.getLogger("agentgym.rollout")
-    logger.handlers = [handler]
-    logger.setLevel(logging.DEBUG)
+    logger.handlers = [handler] if debug else []
+    logger.setLevel(logging.DEBUG if debug else logging.NOTSET)
 
 
 @contextmanager
@@ -118,11 +118,8 @@ def exit_by_failures(causes: Counter[str], episodes: int) -> None:
     bugs = sum(count for cause, count in causes.items() if is_bug(cause))
     if bugs or (causes and causes.total() == episodes):
         which = "Every episode" if causes.total() == episodes else f"{bugs} of {episodes} episodes"
-        hint = (
-            " Run again with --debug to see the traceback."
-            if bugs and not logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
-            else ""
-        )
+        debugging = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+        hint = " Run again with --debug to see the traceback." if bugs and not debugging else ""
         print_error(f"{which} failed; the causes are above.{hint}")
         raise typer.Exit(1)
 

@@ -16,7 +16,7 @@ from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.rollout.answers import check_messages, check_reply
 from agentgym.rollout.budgets import BudgetUsage
-from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget
+from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget, tools_change
 from agentgym.rollout.environments import ToolSchemas
 from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.rollout.judging import Judge
@@ -88,6 +88,7 @@ class Episode:
         environment = self._environment = LiveEnvironment(
             lambda: config.make_environment(trajectory.task),
             checkpoints=retries.remaining > 0 or config.checkpoints is not None,
+            state_keys=config.state_keys,
         )
         environment_class = type(environment.current.unwrapped)
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
@@ -169,7 +170,7 @@ class PlayLoop:
         Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
         """
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
-        state = await self._environment.read_state(len(trajectory.turns), self._retries.note)
+        state = await self._environment.read_state(trajectory.turns, self._retries.note)
         if state.checkpoint is not None:
             self._keep_checkpoint(state.checkpoint)
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
@@ -204,6 +205,7 @@ class PlayLoop:
             raise EpisodeOver(limit.reason)
         if (used_up := usage.used_up()) is not None:
             raise EpisodeOver(used_up)
+        self._announce_tools(turn)
         self._observe(turn)
         if self._config.ledger is not None:  # the last turn is written with the end
             await self._config.ledger.write_turn(trajectory, turn)
@@ -221,6 +223,14 @@ class PlayLoop:
         self._retries.activity = "rendering the prompt"
         self._conversation = Conversation(opening, self._read_tools().schemas, policy.renderer)
         trajectory.prompt_ids = self._conversation.prompt_ids
+        if self._tools.tools is not type(environment.current.unwrapped).tools:
+            trajectory.tools = self._tools.schemas
+
+    def _announce_tools(self, turn: Turn) -> None:
+        """Add a message to the turn if the tools have changed in it."""
+        before = self._tools.schemas
+        if (after := self._read_tools().schemas) is not before and (text := tools_change(before, after)):
+            turn.replies = (*turn.replies, Message("user", text))
 
     def _read_tools(self) -> ToolSchemas:
         """The tools as they are now: an environment may add and remove some during an episode."""

@@ -316,10 +316,14 @@ def spoiled(error: Exception) -> type[Counter]:
     return Spoiled
 
 
-async def test_a_state_that_the_agent_made_unreadable_is_unknown_and_the_episode_goes_on():
-    trajectory = await play(counting(3), target=3, environment=spoiled(FilesNotCaptured("too deep")))
-    assert trajectory.outcome == {"success": 1.0}
-    assert [turn.state_key is None for turn in trajectory.turns] == [False, False, True, False]
+async def test_a_state_that_the_agent_made_unreadable_is_named_by_its_calls_and_the_episode_goes_on():
+    """Not by None: an estimator that compares states would have nothing to compare in the whole group."""
+    environment = spoiled(FilesNotCaptured("too deep"))
+    trajectories = [await play(counting(3), target=3, environment=environment) for _ in range(2)]
+    first, second = ([turn.state_key for turn in trajectory.turns] for trajectory in trajectories)
+    assert trajectories[0].outcome == {"success": 1.0}
+    assert [str(key).startswith("unread ") for key in first] == [False, False, True, False]
+    assert first == second
 
 
 async def test_a_sandbox_that_the_agent_used_up_ends_the_episode_as_its_own_failure():
