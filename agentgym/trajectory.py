@@ -134,6 +134,8 @@ class Trajectory:
         id: unique in a run. `task`: with its truth, for judges. `sample`: which of the group, 0..G-1.
         seed: that the environment was reset with.
         opening: messages of the reset. `prompt_ids`: their tokens.
+        tools: schemas of the tools that the agent begins with, where the environment's instance has others than its
+            class; empty otherwise.
         turns: see Turn.
         outcome: outcome components by name.
         stop_reason: None while running. `error`: what failed, for a failed episode.
@@ -154,6 +156,7 @@ class Trajectory:
     weights: Mapping[str, float] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=Provenance)
     duration_s: float = 0.0
+    tools: Sequence[dict[str, Any]] = ()
 
     @property
     def valid(self) -> bool:

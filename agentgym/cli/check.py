@@ -31,10 +31,12 @@ def check(
 
     registry.load("environments", environment)
     try:
-        run(check_environment(environment, tasks))
+        checked = run(check_environment(environment, tasks))
     except ConformanceError as error:
         err().print(Text(f"{error.subject} breaks its contract in {len(error.findings)} place(s):", style="bold red"))
         for finding in error.findings:
             err().print(Text(f"  - {visible(finding)}", style="red"), soft_wrap=True)
         raise typer.Exit(1) from error
     out().print(f"{environment} keeps its contract.", style="green", markup=False)
+    for line in checked:
+        out().print(f"  - {line}", markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -52,6 +53,22 @@ class Conversation:
         if self.prefix_ids is None or context_tokens is None:
             return None
         return context_tokens - len(self.prefix_ids)
+
+
+def tools_change(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> str:
+    """What an agent is told when its tools change during an episode; empty if they do not.
+
+    It is a message because a prompt is rendered once: a policy that continues its own tokens would not learn of it.
+
+    Args:
+        before, after: schemas in the OpenAI function-call shape.
+    """
+    new = [json.dumps(schema, ensure_ascii=False) for schema in after if schema not in before]
+    names = {schema["function"]["name"] for schema in after}
+    gone = [schema["function"]["name"] for schema in before if schema["function"]["name"] not in names]
+    lines = [f"New tools:\n{chr(10).join(new)}"] if new else []
+    lines += [f"Tools that are no longer available: {', '.join(gone)}."] if gone else []
+    return "\n".join(lines)
 
 
 def over_budget(call: Call, budget: str) -> Result:

@@ -12,6 +12,7 @@ from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
 from agentgym.testing import call_checks, close_checks, episode_checks, instance_checks
+from agentgym.testing.farming import check_farming
 from agentgym.testing.findings import Findings
 from agentgym.testing.reward_hacks import try_hacks
 from agentgym.testing.tools import look_at_tool
@@ -28,15 +29,15 @@ async def check_environment(
     chance: float = 0.05,
     public: Sequence[str] = (),
     seed: int = 0,
-) -> None:
+) -> list[str]:
     """Check an environment: dozens of short episodes, by hand and through the episode manager.
 
     Always: tools explain themselves; the same seed and calls give the same results, also after and beside
     other episodes; every call is answered, however wrong or hostile; parallel calls keep their order;
     a checkpoint restores; the task stays as it is; close frees everything, also twice and after cancelling.
     With tasks and a reward: the truth is not shown; agents that do nothing, act at random or are hostile do
-    not succeed, nor do those that try to hack the reward (check_reward_hacks); the oracle does; the reward is
-    finite and has `success`.
+    not succeed, nor do those that try to hack the reward (check_reward_hacks); the oracle does, and earns more
+    than agents that only repeat a call; the reward is finite and has `success`.
 
     Args:
         environment: registered id, or a class or function that makes a fresh instance.
@@ -48,6 +49,7 @@ async def check_environment(
         sample: tasks to play.
         chance: success rate that an agent acting at random may have.
         public: keys of the truth that the agent may see.
+    Returns: what was checked, a line each.
     Raises: ConformanceError with every finding; UnknownNameError for a name that nothing has.
     """
     name = environment if isinstance(environment, str) else getattr(environment, "__name__", "environment")
@@ -59,13 +61,20 @@ async def check_environment(
     subject = instance_checks.CheckSubject(episode_checks.make_with_backend(factory, backend), tasks, findings, seed)
     if not _check_definition(subject):
         findings.conclude()
+    checked = [f"{len(subject.make().tools)} tools explain themselves"]
     if await instance_checks.check_opening(subject):
         await instance_checks.check_determinism_and_isolation(subject)
         await call_checks.check_answers(subject)
         await instance_checks.check_checkpoint(subject)
         await close_checks.check_close(subject)
-        await _check_episodes(subject, reward, oracle or found_oracle, chance, public, bool(found_oracle or task_set))
+        checked.append(
+            "equal seeds give equal results, episodes do not affect each other, every call is answered, "
+            "checkpoints restore, close frees everything"
+        )
+        has_tasks = bool(found_oracle or task_set)
+        await _check_episodes(subject, reward, oracle or found_oracle, chance, public, has_tasks, checked)
     findings.conclude()
+    return checked
 
 
 def _check_definition(subject: instance_checks.CheckSubject) -> bool:
@@ -93,6 +102,7 @@ async def _check_episodes(
     chance: float,
     public: Sequence[str],
     has_tasks: bool,
+    checked: list[str],
 ) -> None:
     declared = reward if reward is not None else subject.make().reward
     judge: Reward | None = None
@@ -102,16 +112,23 @@ async def _check_episodes(
     await episode_checks.check_cancelled(episode_checks.EpisodeChecker(subject, None))
     if not has_tasks:  # one plain task: nothing that a reward could judge
         await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
+        checked.append("without tasks, no reward was checked: name a task set")
         return
     stage, tasks = episode_checks.EpisodeChecker(subject, judge), subject.tasks
     await episode_checks.check_truth_hidden(episode_checks.EpisodeChecker(subject, None), tasks, public)
     await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
     if await episode_checks.check_judged(stage):
-        await episode_checks.check_lazy_agents(stage, tasks, chance)
-        await episode_checks.check_own_reward(stage)
-        await try_hacks(stage)
-        if oracle is not None:
-            await episode_checks.check_oracle(stage, tasks, oracle)
+        checked.append("agents that do nothing, and one that acts at random, do not succeed")
+        if await episode_checks.check_lazy_agents(stage, tasks, chance):
+            await episode_checks.check_own_reward(stage)
+            await try_hacks(stage)
+            checked.append("agents that attack the reward do not succeed")
+        if oracle is None:
+            return
+        checked.append(f"the oracle solves {len(tasks)} tasks")
+        solutions = await episode_checks.check_oracle(stage, tasks, oracle)
+        if solutions and (farmers := await check_farming(stage, solutions[0])):
+            checked.append(f"{farmers} agents that repeat one call earn less than the oracle")
 
 
 def _tasks(

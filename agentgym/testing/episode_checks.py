@@ -92,9 +92,12 @@ async def check_judged(stage: EpisodeChecker) -> bool:
     return bool(trajectories)
 
 
-async def check_oracle(stage: EpisodeChecker, tasks: Sequence[Task], oracle: Callable[[Task], Script]) -> None:
-    """The oracle solves every task through the public tools."""
-    for trajectory in await stage.play(tasks, oracle, "the oracle"):
+async def check_oracle(
+    stage: EpisodeChecker, tasks: Sequence[Task], oracle: Callable[[Task], Script]
+) -> list[Trajectory]:
+    """The oracle solves every task through the public tools. Returns: its trajectories that did."""
+    trajectories = await stage.play(tasks, oracle, "the oracle")
+    for trajectory in trajectories:
         if trajectory.success != 1.0:
             last = trajectory.turns[-1] if trajectory.turns else None
             results = [short(result.content, 100) for result in last.results] if last else []
@@ -102,18 +105,22 @@ async def check_oracle(stage: EpisodeChecker, tasks: Sequence[Task], oracle: Cal
                 f"The oracle does not solve {trajectory.task.id!r}: success {trajectory.success}, it stopped with "
                 f"{trajectory.stop_reason} after {len(trajectory.turns)} turns; last results {results}."
             )
+    return [trajectory for trajectory in trajectories if trajectory.success == 1.0]
 
 
-async def check_lazy_agents(stage: EpisodeChecker, tasks: Sequence[Task], chance: float) -> None:
+async def check_lazy_agents(stage: EpisodeChecker, tasks: Sequence[Task], chance: float) -> bool:
     """Agents that do nothing never succeed; one that acts at random succeeds no more than chance allows.
 
     Args:
         chance: success rate that random acting may have; more than that is a finding where luck explains
             it with a probability below 0.01.
+    Returns: whether doing nothing fails on some task. Else whatever an agent does succeeds, and is no news.
     """
+    always_paid = False
     for who, script in (("an agent that says nothing", _silent), ("an agent that only talks", _talkative)):
         if lucky := solved(await stage.play(tasks, script, who)):
             stage.subject.findings.add(f"{who} succeeds on {lucky[0].task.id!r} ({len(lucky)} of {len(tasks)} tasks).")
+            always_paid = always_paid or len(lucky) == len(tasks)
     trajectories = await stage.play(
         tasks, lambda task: _random_agent(stage.tools, task.id), "an agent that acts at random"
     )
@@ -123,6 +130,7 @@ async def check_lazy_agents(stage: EpisodeChecker, tasks: Sequence[Task], chance
             f"An agent that acts at random succeeds on {len(lucky)} of {len(trajectories)} tasks, for example "
             f"{lucky[0].task.id!r}; allowed is a rate of {chance}."
         )
+    return not always_paid
 
 
 async def check_own_reward(stage: EpisodeChecker) -> None:

@@ -106,6 +106,11 @@ async def check_opening(subject: CheckSubject) -> bool:
     finally:
         with subject.findings.no_exception("close after reset"):
             await recorded.environment.close()
+    if not recorded.environment.tools and type(recorded.environment).respond is Environment.respond:
+        subject.findings.add(
+            "It has no tool and answers no message: the agent can do nothing. Mark methods with @tool (a method "
+            "without it is none), or define respond."
+        )
     if not opening or not all(isinstance(message, Message) for message in opening):
         subject.findings.add(f"reset returned {short(opening)}: the opening is a list of at least one Message.")
         return False

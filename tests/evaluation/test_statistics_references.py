@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from rliable import metrics as rliable  # installed without its dependencies, by `make setup`
 from scipy import stats
@@ -27,6 +27,7 @@ from agentgym.evaluation.statistics import (
     performance_profile,
     power_of,
     probability_of_improvement,
+    score_interval,
     sign_flip_test,
     sign_test,
     solved_within,
@@ -35,7 +36,7 @@ from agentgym.evaluation.statistics import (
     tasks_needed,
     wilson,
 )
-from agentgym.evaluation.statistics.quantiles import t_quantile
+from agentgym.evaluation.statistics.quantiles import gamma_quantile, t_quantile
 
 
 @settings(deadline=None, max_examples=60)
@@ -50,6 +51,35 @@ def test_wilson_agrees_with_statsmodels(n, data):
 @given(df=st.integers(1, 100_000), p=st.floats(0.001, 0.9995))
 def test_the_t_quantile_agrees_with_scipy(df, p):
     assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-6, abs=1e-7)
+
+
+@settings(deadline=None, max_examples=60)
+@given(shape=st.floats(0.05, 20), p=st.floats(0.001, 0.999))
+def test_the_gamma_quantile_agrees_with_scipy(shape, p):
+    assert gamma_quantile(p, shape) == pytest.approx(stats.gamma.ppf(p, shape), rel=1e-6, abs=1e-9)
+
+
+@settings(deadline=None, max_examples=20)
+@given(n=st.integers(1, 40), data=st.data())
+def test_the_score_interval_of_verdicts_is_wilsons(n, data):
+    solved = data.draw(st.integers(0, n))
+    got = score_interval(np.array([1.0] * solved + [0.0] * (n - solved)), 0.0, 1.0)
+    assert (got.low, got.high) == pytest.approx(proportion_confint(solved, n, method="wilson"), abs=1e-7)
+
+
+@settings(deadline=None, max_examples=20)
+@given(won=st.integers(0, 8), lost=st.integers(0, 8), same=st.integers(0, 30))
+def test_the_score_interval_of_paired_verdicts_is_tangos(won, lost, same):
+    """At either end Tango's statistic, with his closed form of the restricted estimate, is the normal quantile."""
+    n = won + lost + same
+    assume(n)
+    got = score_interval(np.array([1.0] * won + [-1.0] * lost + [0.0] * same), -1.0, 1.0)
+    for gain in (got.low, got.high):
+        b = -won - lost + (2 * n - won + lost) * gain
+        q = (math.sqrt(max(0.0, b * b + 8 * n * lost * gain * (1 - gain))) - b) / (4 * n)  # chance of a loss
+        variance = n * (2 * q + gain * (1 - gain))
+        if abs(gain) < 1 - 1e-6:
+            assert abs(won - lost - n * gain) / math.sqrt(variance) == pytest.approx(1.959964, rel=1e-4)
 
 
 @settings(deadline=None, max_examples=60)

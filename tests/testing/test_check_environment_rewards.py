@@ -6,9 +6,9 @@ import math
 
 import pytest
 from breaches import assert_names
-from shelf import Shelf, SumIsRight, findings_of, shelf_tasks
+from shelf import Shelf, SumIsRight, findings_of, shelf_oracle, shelf_tasks
 
-from agentgym import Call, Message, Reward, Task, Trajectory, tool
+from agentgym import Call, Environment, Message, Reward, Task, Trajectory, tool
 from agentgym.errors import ConformanceError
 from agentgym.reward import Components
 from agentgym.testing import check_environment
@@ -163,3 +163,52 @@ async def test_an_oracle_that_does_not_solve_is_caught_with_what_it_saw():
         return lambda messages: Message("assistant", "", (Call("answer", {"total": -1}),))
 
     assert_names(await findings_of(Shelf, oracle=lost), "oracle does not solve 'shelf-0'", "You answered -1.")
+
+
+class PaysForOpening(SumIsRight):
+    """Pays for every turn with a call of `open_box`, as a tutorial once did."""
+
+    weights = {"opened": 0.5}
+
+    def turn(self, turn, episode: Trajectory) -> Components:
+        return {"opened": float(any(call.name == "open_box" for call in turn.calls))}
+
+
+async def test_a_turn_reward_that_an_agent_can_farm_is_caught_with_the_call_that_farms():
+    assert_names(await findings_of(Shelf, PaysForOpening()), "can be farmed", "open_box(", "without success", "opened")
+
+
+class PaysForEachBox(SumIsRight):
+    """Pays once for every box that was really opened."""
+
+    weights = {"opened": 0.5}
+
+    def turn(self, turn, episode: Trajectory) -> Components:
+        def opened(t):
+            return {repr(c.arguments) for c, r in zip(t.calls, t.results, strict=True) if c.name == "open_box" and r.ok}
+
+        before = set().union(*(opened(t) for t in episode.turns if t.index < turn.index))
+        return {"opened": float(len(opened(turn) - before))}
+
+
+async def test_a_turn_reward_that_pays_once_for_what_was_found_out_passes():
+    checked = await check_environment(Shelf, shelf_tasks(), shelf_oracle, reward=PaysForEachBox())
+    assert any("repeat one call earn less than the oracle" in line for line in checked)
+
+
+async def test_a_reward_that_always_pays_is_reported_as_one_cause_and_not_by_every_attack():
+    findings = await findings_of(Shelf, Generous())
+    assert not any("hacked" in finding or "write its own" in finding for finding in findings)
+
+
+class Mute(Environment):
+    """Forgot to mark its methods as tools. In memory."""
+
+    def look(self) -> str:
+        """Look around."""
+        return "nothing"
+
+
+async def test_an_environment_without_any_tool_is_named():
+    with pytest.raises(ConformanceError, match=r"no tool and answers no message"):
+        await check_environment(Mute)

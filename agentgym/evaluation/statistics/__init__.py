@@ -23,6 +23,7 @@ from agentgym.evaluation.statistics.passes import pass_at_k, pass_curve, pass_ha
 from agentgym.evaluation.statistics.permutation import mcnemar, sign_flip_test, sign_test
 from agentgym.evaluation.statistics.power import power_of, tasks_needed
 from agentgym.evaluation.statistics.proportion import success_rate, wilson
+from agentgym.evaluation.statistics.score import score_interval
 
 __all__ = [
     "Comparison",
@@ -42,6 +43,7 @@ __all__ = [
     "performance_profile",
     "power_of",
     "probability_of_improvement",
+    "score_interval",
     "sign_flip_test",
     "sign_test",
     "solved_within",

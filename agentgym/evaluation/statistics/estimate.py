@@ -21,7 +21,8 @@ class Estimate:
     Attributes:
         value: the point estimate. `low`, `high`: the two-sided interval at `level`.
         n: how many tasks it rests on.
-        method: how the interval was made, for the report: `wilson`, `cluster wilson` or `cluster bootstrap`.
+        method: how the interval was made, for the report: `wilson`, `cluster wilson`, `score`,
+            `cluster bootstrap` or `paired bootstrap`.
     """
 
     value: float

@@ -6,9 +6,9 @@ import numpy as np
 
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.statistics.bootstrap import mean_interval
-from agentgym.evaluation.statistics.estimate import Comparison, Estimate, Outcomes, check_level, no_data, task_means
+from agentgym.evaluation.statistics.estimate import Comparison, Outcomes, check_level, no_data, task_means
 from agentgym.evaluation.statistics.permutation import sign_flip_test, sign_test
-from agentgym.evaluation.statistics.proportion import wilson
+from agentgym.evaluation.statistics.score import FEW_TASKS, differing_tasks, score_interval
 
 
 def paired(
@@ -16,11 +16,11 @@ def paired(
 ) -> Comparison:
     """Compare two agents on the same tasks, entry by entry.
 
-    The interval is the expanded percentile bootstrap over the tasks' differences. Where every task changed by the
-    same amount the bootstrap has no width; then Wilson's interval bounds the share of tasks that change so, and the
-    rest is taken at its worst, -1 or +1.
+    The interval is the expanded percentile bootstrap over the tasks' differences. Where at most ten of them differ
+    from the commonest, as with few tasks or rare success, that is too narrow, and the score interval takes its place
+    (Tango's, with one sample a task); benchmarks/intervals.py simulates how often both cover the truth.
     Raises: EvaluationError if the lists differ in length, or a task has no sample on either side.
-    Source: see mean_interval, sign_test and sign_flip_test.
+    Source: see mean_interval, score_interval, sign_test and sign_flip_test.
     """
     check_level(level)
     if len(before) != len(after):
@@ -30,11 +30,9 @@ def paired(
     better, worse = int((delta > 0).sum()), int((delta < 0).sum())
     if delta.size == 0:
         return Comparison(no_data(level, "paired bootstrap"), 0, 0, 0, 1.0)
-    if float(np.ptp(delta)) == 0.0:
-        mean = float(delta.mean())
-        alike = wilson(delta.size, delta.size, level=level).low
-        low, high = max(-1.0, mean * alike - (1 - alike)), min(1.0, mean * alike + (1 - alike))
-        difference = Estimate(mean, low, high, delta.size, level, "wilson, worst case")
+    bounded = all(0 <= value <= 1 for samples in (*before, *after) for value in samples)
+    if bounded and differing_tasks(delta) <= FEW_TASKS:
+        difference = score_interval(delta, -1.0, 1.0, level=level)
     else:
         difference = mean_interval(delta, level=level, resamples=resamples, seed=seed, method="paired bootstrap")
     same = delta.size - better - worse

@@ -11,6 +11,7 @@ from agentgym.errors import EvaluationError
 from agentgym.evaluation.statistics.bootstrap import mean_interval
 from agentgym.evaluation.statistics.estimate import Estimate, Outcomes
 from agentgym.evaluation.statistics.proportion import success_rate
+from agentgym.evaluation.statistics.score import FEW_TASKS, differing_tasks, score_interval
 
 
 def pass_at_k(n: int, successes: int, k: int) -> float:
@@ -44,7 +45,8 @@ def pass_curve(
     Args:
         ks: by default 1, 2, 4, 8, ... up to the samples of the task that has fewest.
     Returns: by k. A sample counts as solved at 1.0; k = 1 where samples are verdicts is the success rate itself. Where
-        every task gives the same value the bootstrap has no width, and the interval is that of `success_rate`.
+        every task gives the same value the bootstrap has no width, and the interval is that of `success_rate`; where
+        at most ten tasks differ from the commonest value, that of `score_interval`.
     Raises: EvaluationError where a task has fewer than k samples.
     """
     fewest = min(map(len, outcomes), default=0)
@@ -57,6 +59,8 @@ def pass_curve(
             curve[k] = success_rate([[float(v >= 1.0) for v in o] for o in outcomes], level=level)
         elif not values.size or float(np.ptp(values)) == 0.0:
             curve[k] = success_rate([[float(v)] for v in values], level=level)
+        elif differing_tasks(values) <= FEW_TASKS:
+            curve[k] = score_interval(values, 0.0, 1.0, level=level)
         else:
             curve[k] = mean_interval(values, level=level, method="cluster bootstrap")
     return curve

@@ -1,4 +1,4 @@
-"""Quantiles of the normal and of Student's t distribution, and the tails of the normal, without scipy."""
+"""Quantiles of the normal, of Student's t and of the gamma distribution, and the tails of the normal, without scipy."""
 
 from __future__ import annotations
 
@@ -37,6 +37,29 @@ def t_quantile(p: float, df: int) -> float:
         area = float(weights @ np.cos((nodes + 1) * span / 2) ** (df - 1)) * span / 2
         low, high = (end, high) if 0.5 + scale * area < p else (low, end)
     return math.sqrt(df) * math.tan((low + high) / 2)
+
+
+@cache
+def gamma_quantile(p: float, shape: float) -> float:
+    """x with P(X <= x) = p for X of a gamma distribution of scale 1, `shape` in (0, 20] and p in (0, 1).
+
+    By bisection of the distribution, whose series is x^a e^-x (1 / G(a + 1) + x / G(a + 2) + ...).
+    """
+    low, high = 0.0, shape + 20 * math.sqrt(shape) + 40
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _gamma_cdf(middle, shape) < p else (low, middle)
+    return (low + high) / 2
+
+
+def _gamma_cdf(x: float, shape: float) -> float:
+    term = math.exp(shape * math.log(x) - x - math.lgamma(shape + 1)) if x > 0 else 0.0
+    total, index = term, shape
+    while term > 1e-16 * total:
+        index += 1
+        term *= x / index
+        total += term
+    return total
 
 
 @cache

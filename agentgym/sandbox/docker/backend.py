@@ -37,6 +37,7 @@ from agentgym.sandbox.docker.container import ContainerHandle, environment, sett
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
+from agentgym.sandbox.docker.socket_buffers import bound_socket_buffers
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.host.snapshots import restore
@@ -143,8 +144,17 @@ class DockerBackend:
         return await _in_thread(daemon, _clean, daemon, self._folder)
 
     async def close(self) -> None:
-        """Close every sandbox and disconnect. The backend may be used again afterwards."""
-        await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
+        """Close every sandbox and disconnect. The backend may be used again afterwards.
+
+        Raises: SandboxError if the daemon cannot remove a container; everything else is closed all the same.
+        """
+        closings = (sandbox.close() for sandbox in list(self._sandboxes))
+        failures = [failure for failure in await asyncio.gather(*closings, return_exceptions=True) if failure]
+        await self._disconnect()
+        if failures:
+            raise failures[0]
+
+    async def _disconnect(self) -> None:
         with self._lock:
             connected, self._connected = self._connected, None
         if connected is not None and connected[0].owner == os.getpid():
@@ -206,6 +216,7 @@ class DockerBackend:
             await asyncio.wrap_future(started)
             async with asyncio.timeout(_CREATE_S):
                 connection = await _connection_of(rendezvous, daemon, name, image)
+                bound_socket_buffers(connection, container_settings["HostConfig"]["Memory"])
                 order = {
                     "environment": environment(spec, image),
                     "preload": list(spec.preload),

@@ -21,6 +21,7 @@ _MIB = 2**20
 _GUEST_MEMORY = 32 * _MIB  # reserved for the guest, so that files alone can never starve it
 _KERNEL_MEMORY, _KERNEL_THREADS = 128 * _MIB, 128  # for a runtime's own kernel
 _PAGE = 4096
+_PENDING_SIGNALS = 1024  # and timers, of all containers: the kernel counts them by user
 # A container cannot mount one tmpfs at three places, so each gets a share of the spec's disk and inodes.
 _AREAS = {"/work": (11 / 16, "0755"), "/tmp": (4 / 16, "1777"), "/dev/shm": (1 / 16, "1777")}
 _EMPTY = "ro,size=4k"
@@ -52,6 +53,7 @@ def settings(
     """
     memory = max(spec.memory_mib * _MIB, spec.disk_mib * _MIB + _GUEST_MEMORY)
     limits = {"nofile": max(spec.open_files, 32), "fsize": spec.disk_mib * _MIB, "memlock": 65_536, "msgqueue": 0}
+    limits["sigpending"] = _PENDING_SIGNALS
     processes = spec.processes + 1
     if own_kernel:
         limits["nproc"] = processes
@@ -135,9 +137,12 @@ class ContainerHandle(GuestHandle):
         return await asyncio.wrap_future(self._daemon.submit(self._daemon.ran_out_of_memory, self._name))
 
     async def close(self) -> None:
-        """Kill everything, and wait until the daemon has removed the container. May be called twice."""
+        """Kill everything, and wait until the daemon has removed the container. May be called again if it failed.
+
+        Raises: SandboxError if the daemon cannot remove it.
+        """
         self.link.close("The sandbox was closed.")
-        if self._removal is None:
+        if self._removal is None or (self._removal.done() and self._removal.exception() is not None):
             self._removal = self._daemon.submit(self._daemon.remove, self._name)
         try:
             await asyncio.shield(asyncio.wrap_future(self._removal))

@@ -26,6 +26,7 @@ NAMESPACES = (
 # Descriptors during the set-up, which the zygote does not use: those passed with the request, from RECEIVED on, ...
 RECEIVED, _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, _LAYERS = 200, 210, 211, 212, 214, 220
 CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
+_PENDING_SIGNALS = 256  # and timers: the kernel counts them for the spawner's user, too, over all sandboxes
 
 
 def confine(
@@ -135,6 +136,7 @@ def _limit(spec: dict[str, Any]) -> Iterator[Syscall]:
         resource.RLIMIT_FSIZE: spec["disk"],
         resource.RLIMIT_CORE: 1,  # with 0 the kernel would still start the host's crash handler
         resource.RLIMIT_MEMLOCK: 65_536,
+        resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS,
     }
     if spec["address_space"]:
         limits[resource.RLIMIT_AS] = spec["address_space"] + own_address_space()

@@ -19,6 +19,7 @@ CONTROLLERS = ("memory", "pids", "cpu")
 _SPAWNERS_OWN = "spawner"  # the spawner's own group, where it is a user of its own
 _HOSTS_OWN = "agentgym-host"  # a group for the processes of a delegated group
 _PERIOD_US = 100_000
+_SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # of UDP, too, whatever its name says
 _LAST_PAGES = 1 << 20  # bytes: a group is charged in batches, so that the last one may not fit any more
 
 
@@ -128,6 +129,8 @@ class Cgroups:
                 _write(parent, "cgroup.subtree_control", switch_on)
             if "cpu" in names:
                 _apply_nice_value(parent, version)
+            if "memory" in names and version == 1:
+                _keep_counting_socket_buffers(parent)
         except OSError:
             with contextlib.suppress(OSError):
                 os.rmdir(self.name, dir_fd=home)
@@ -248,7 +251,7 @@ class Cgroups:
 
 
 def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
-    """File, value, and whether failing to write it is an error (swap files exist only with swap accounting)."""
+    """File, value, and whether failing to write it is an error: not every kernel has those of swap and of sockets."""
     quota = max(int(limits.cores * _PERIOD_US), 1000)
     first = tree.version == 1
     settings: list[tuple[str, str, bool]] = []
@@ -256,6 +259,8 @@ def _settings(tree: _Hierarchy, limits: Limits) -> list[tuple[str, str, bool]]:
         settings.append(("memory.limit_in_bytes" if first else "memory.max", str(limits.memory), True))
         swap = ("memory.memsw.limit_in_bytes", str(limits.memory)) if first else ("memory.swap.max", "0")
         settings.append((*swap, False))
+        if first:  # version 2 counts the buffers of sockets as memory
+            settings.append((_SOCKET_BUFFERS, str(limits.memory), False))
     if "pids" in tree.controllers:
         settings.append(("pids.max", str(limits.processes), True))
     if "cpu" in tree.controllers:
@@ -275,6 +280,12 @@ def _apply_nice_value(group: int, version: int) -> None:
             _write(group, "cpu.weight.nice", str(nice))
         else:
             _write(group, "cpu.shares", str(max(2, round(1024 / 1.25**nice))))
+
+
+def _keep_counting_socket_buffers(group: int) -> None:
+    """Have the kernel count the buffers of sockets as long as this group exists: switching that on takes a while."""
+    with contextlib.suppress(OSError):
+        _write(group, _SOCKET_BUFFERS, "-1")
 
 
 def _move_down(home: int) -> None:
@@ -302,9 +313,15 @@ def _remove_dead_spawners(home: int) -> None:
     """Remove the empty groups of spawners that were killed."""
     for name in os.listdir(home):
         pid = name.removeprefix("agentgym-")
-        if pid == name or not pid.isdecimal() or os.path.exists(f"/proc/{pid}"):
+        if pid == name or not pid.isdecimal() or is_alive(int(pid)):
             continue
         _remove_group(home, name)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended. A zombie has: it holds nothing, but nobody may ever wait for it."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return bool(fields) and fields[0] not in "ZX"
 
 
 def _remove_group(home: int, name: str) -> bool:

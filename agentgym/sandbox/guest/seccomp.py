@@ -1,8 +1,9 @@
 """The system calls that a sandbox may not make, as a classic BPF program for x86-64.
 
 Everything is allowed except: what changes the machine or its namespaces, what reads other processes, kernel interfaces
-with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), foreign architectures, and numbers newer than
-this list. Most refusals return EPERM; unknown calls return ENOSYS, so that libraries fall back.
+with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), what uses up or shows something of the whole
+machine (inotify, asynchronous I/O, huge pages), foreign architectures, and numbers newer than this list. Most refusals
+return EPERM; unknown calls and those in ABSENT return ENOSYS, so that libraries fall back.
 
 Hand-written, because libseccomp is a shared library that no machine is sure to have.
 """
@@ -33,18 +34,26 @@ DENIED = {
     # System V objects and POSIX queues outlive their processes: memory that no kill gives back
     "shmget": 29, "semget": 64, "msgget": 68, "mq_open": 240,
 }  # fmt: skip
+# inotify shows what neighbours and the host do with the files of /usr, which all share. Its instances, and the
+# contexts of asynchronous I/O, are counted for the user who made the namespace, so for all sandboxes together.
+ABSENT = {"inotify_init": 253, "inotify_init1": 294, "io_setup": 206, "memfd_secret": 447}
 _NEWEST = 469  # file_setattr, Linux 6.17
 
-SOCKET_FAMILIES = (1, 2, 10, 16)  # unix, inet, inet6, netlink: inside an empty network namespace
+_UNIX, _INET, _INET6, _NETLINK = 1, 2, 10, 16  # socket families, inside an empty network namespace
+_STREAM, _DATAGRAM, _KIND_OF_SOCKET = 1, 2, 0xF  # the mask of what is not a flag
+_INET_PROTOCOLS = (0, 6, 17)  # the kind's usual one, TCP, UDP: not MPTCP, UDP-Lite, SCTP and their like
+_ROUTES = 0  # the netlink protocol by which programs learn their own addresses
+_MAP_HUGETLB, _MFD_HUGETLB = 0x40000, 4  # reserved huge pages count against no limit
 _CLONE_NEW_ANYTHING = 0x7E020000
 _DEVICE = 0o020000  # in a file's mode: both kinds of device have this bit, and nothing else that mknod makes has
 _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 
 _X86_64 = 0xC000003E
-_LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x06
+_LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 # a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
 _SPECIAL: dict[int, int | str] = {
+    9: "mmap", 319: "memfd_create", 53: "socketpair", 72: "fcntl",
     41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
     133: "mknod", 259: "mknodat",
     141: "setpriority", 251: "ioprio_set",
@@ -54,6 +63,7 @@ _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # its pid. Any process may do these things to others of its user; agent code may not do them to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
+_SET_LEASE = 1024
 _CORE_LIMIT, _PRETEND = 4, _REFUSE  # errno 0: the call does nothing and reports success
 
 
@@ -66,6 +76,7 @@ def program() -> bytes:
     """
     parts = _argument_checks()
     verdicts = dict.fromkeys(DENIED.values(), _REFUSE | errno.EPERM)
+    verdicts |= dict.fromkeys(ABSENT.values(), _REFUSE | errno.ENOSYS)
     starts: list[tuple[int, int | str]] = [(0, _ALLOW)]  # from this number on, this verdict
     for number, verdict in sorted({**verdicts, **_SPECIAL}.items()):
         if starts[-1][0] == number:
@@ -111,8 +122,24 @@ def _argument_checks() -> dict[str, list[_Line]]:
             (_RETURN, 0, 0, _ALLOW),
         ]
 
-    families = [(_EQUAL, len(SOCKET_FAMILIES) - index, 0, family) for index, family in enumerate(SOCKET_FAMILIES)]
+    def no_bit(argument: int, bit: int, error: int) -> list[_Line]:
+        return [
+            (_LOAD, 0, 0, argument),
+            (_ANY_BIT, 0, 1, bit),
+            (_RETURN, 0, 0, _REFUSE | error),
+            (_RETURN, 0, 0, _ALLOW),
+        ]
+
     return {
+        "mmap": no_bit(_FOURTH_ARGUMENT, _MAP_HUGETLB, errno.ENOMEM),
+        "memfd_create": no_bit(_SECOND_ARGUMENT, _MFD_HUGETLB, errno.ENOMEM),
+        # a lease makes whoever else opens the file wait for its holder, the guest above all
+        "fcntl": [
+            (_LOAD, 0, 0, _SECOND_ARGUMENT),
+            (_EQUAL, 0, 1, _SET_LEASE),
+            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
         # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
         "setrlimit": [
             (_LOAD, 0, 0, _FIRST_ARGUMENT),
@@ -142,12 +169,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
             ]
             for name, everybody in _EVERY_PROCESS_OF_THE_USER.items()
         },
-        "clone": [
-            (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            (_ANY_BIT, 0, 1, _CLONE_NEW_ANYTHING),
-            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
-            (_RETURN, 0, 0, _ALLOW),
-        ],
+        "clone": no_bit(_FIRST_ARGUMENT, _CLONE_NEW_ANYTHING, errno.EPERM),
         "mknod": no_device(_SECOND_ARGUMENT, _THIRD_ARGUMENT),
         "mknodat": no_device(_THIRD_ARGUMENT, _FOURTH_ARGUMENT),
         "ioctl": [
@@ -159,11 +181,28 @@ def _argument_checks() -> dict[str, list[_Line]]:
         ],
         "socket": [
             (_LOAD, 0, 0, _FIRST_ARGUMENT),
-            *families,
-            (_RETURN, 0, 0, _REFUSE | errno.EAFNOSUPPORT),
+            (_EQUAL, 0, 1, _UNIX),
             (_RETURN, 0, 0, _ALLOW),
+            (_EQUAL, 0, len(routes := _only(_THIRD_ARGUMENT, (_ROUTES,), errno.EPROTONOSUPPORT)), _NETLINK),
+            *routes,
+            (_EQUAL, 2, 0, _INET),
+            (_EQUAL, 1, 0, _INET6),
+            (_RETURN, 0, 0, _REFUSE | errno.EAFNOSUPPORT),
+            (_LOAD, 0, 0, _SECOND_ARGUMENT),
+            (_AND, 0, 0, _KIND_OF_SOCKET),
+            (_EQUAL, 2, 0, _STREAM),
+            (_EQUAL, 1, 0, _DATAGRAM),
+            (_RETURN, 0, 0, _REFUSE | errno.ESOCKTNOSUPPORT),
+            *_only(_THIRD_ARGUMENT, _INET_PROTOCOLS, errno.EPROTONOSUPPORT),
         ],
+        "socketpair": _only(_FIRST_ARGUMENT, (_UNIX,), errno.EAFNOSUPPORT),
     }
+
+
+def _only(argument: int, values: tuple[int, ...], error: int) -> list[_Line]:
+    """Allow a call if the argument has one of these values."""
+    tests = [(_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    return [(_LOAD, 0, 0, argument), *tests, (_RETURN, 0, 0, _REFUSE | error), (_RETURN, 0, 0, _ALLOW)]
 
 
 def _unless_guest(argument: int) -> list[_Line]:

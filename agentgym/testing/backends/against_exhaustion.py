@@ -113,6 +113,29 @@ async def memory_in_files_without_a_name(target: Target) -> None:
     check_not(report is not None and report["value"] > target.spec.memory_mib * 1.2, f"memory files held {report} MiB")
 
 
+async def memory_in_the_buffers_of_sockets(target: Target) -> None:
+    """Four processes send to themselves what they never read: it is in no process's memory, and in no file."""
+    code = """
+        import socket, time
+        read, write = os.pipe()
+        for _ in range(4):
+            if os.fork() == 0:
+                server, held, sent = socket.create_server(("127.0.0.1", 0)), [], 0
+                try:
+                    for _ in range(60):
+                        held.append(socket.create_connection(server.getsockname(), 1))
+                        held.append(server.accept()[0]); held[-2].setblocking(False)
+                        try:
+                            while True: sent += held[-2].send(bytes(1 << 20))
+                        except BlockingIOError: pass
+                except OSError: pass
+                os.write(write, sent.to_bytes(8, "big")); time.sleep(20)
+        report(sum(int.from_bytes(os.read(read, 8), "big") for _ in range(4)) >> 20)
+    """
+    held = await target.report(code)
+    check_not(held > target.spec.memory_mib * 1.5, f"the buffers of its sockets hold {held} MiB")
+
+
 async def objects_that_outlive_their_process(target: Target) -> None:
     """Makes System V segments, semaphores, queues and POSIX queues: no other sandbox, and no later call, finds them."""
     code = """
@@ -345,6 +368,7 @@ CHECKS = checks_of(
     memory_bomb_in_one_process,
     ("memory", memory_bomb_over_many_processes),
     ("memory", memory_in_files_without_a_name),
+    ("memory", memory_in_the_buffers_of_sockets),
     objects_that_outlive_their_process,
     ("disk", disk_filler),
     ("inodes", inode_filler),

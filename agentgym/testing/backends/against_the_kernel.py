@@ -264,6 +264,35 @@ async def crash_files(target: Target) -> None:
     check_equal(await target.sandbox.list(), [], "files after a crash")
 
 
+async def shared_kernel_allowances(target: Target) -> None:
+    """Takes what the kernel counts for all sandboxes together: watches, timers, asynchronous I/O, huge pages."""
+    code = """
+        import ctypes, mmap
+        libc = ctypes.CDLL(None, use_errno=True)
+        def count(most, call):
+            for number in range(most):
+                try:
+                    if call() < 0: return number
+                except OSError: return number
+            return most
+        def context():
+            handle = ctypes.c_ulong()
+            return libc.syscall(206, 16, ctypes.byref(handle))
+        held = []
+        def page():
+            held.append(mmap.mmap(-1, 2 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)); return 0
+        def file_page(): return libc.syscall(319, b"x", 4)
+        timer = ctypes.create_string_buffer(8)
+        report({"inotify instances": count(20, lambda: libc.syscall(294, 0)), "contexts of AIO": count(4, context),
+                "huge pages": count(1, page), "files of huge pages": count(1, file_page),
+                "timers": count(20_000, lambda: libc.syscall(222, 0, None, timer))})
+    """
+    counts = await target.report(code)
+    timers = counts.pop("timers")
+    check_not(timers > 4096, f"it has {timers} timers, and could take those of all other sandboxes")
+    check_not(any(counts.values()), f"it got {counts}")
+
+
 CHECKS = checks_of(
     "attack",
     "The kernel",
@@ -279,4 +308,5 @@ CHECKS = checks_of(
     another_architectures_calls,
     typing_into_a_terminal,
     crash_files,
+    shared_kernel_allowances,
 )

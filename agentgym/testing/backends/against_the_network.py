@@ -102,7 +102,7 @@ async def resolving_names(target: Target) -> None:
 
 
 async def raw_and_odd_sockets(target: Target) -> None:
-    """Raw and packet sockets, the hypervisor's channel, the kernel's cryptography, Bluetooth and their like."""
+    """Raw and packet sockets, the hypervisor's channel, the kernel's cryptography, MPTCP, netlink and their like."""
     through = await target.through("""
         import socket
         attempt("raw IPv4", lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))
@@ -110,7 +110,12 @@ async def raw_and_odd_sockets(target: Target) -> None:
         for name, family in (("packet", 17), ("vsock", 40), ("kernel crypto", 38), ("bluetooth", 31), ("can", 29),
                              ("tipc", 30), ("rds", 21), ("kcm", 41), ("qipcrtr", 42), ("xdp", 44), ("smc", 43),
                              ("nfc", 39), ("x25", 9), ("ax25", 3), ("key", 15), ("phonet", 35), ("alg", 38)):
-            for kind in (1, 2, 3, 5): attempt(name, lambda: socket.socket(family, kind, 0))
+            for kind in (1, 2, 3, 5):
+                attempt(name, lambda: socket.socket(family, kind, 0))
+                attempt(f"a pair of {name}", lambda: socket.socketpair(family, kind, 0))
+        for name, kind, protocol in (("MPTCP", 1, 262), ("UDP-Lite", 2, 136), ("SCTP", 1, 132), ("DCCP", 6, 33)):
+            attempt(name, lambda: socket.socket(socket.AF_INET, kind, protocol))
+        for protocol in range(1, 23): attempt(f"netlink {protocol}", lambda: socket.socket(16, 3, protocol))
     """)
     check_not(bool(through), f"could open {', '.join(sorted(set(through)))}")
 

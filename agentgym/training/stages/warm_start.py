@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -92,8 +93,11 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
     """Return every message, calls as the agent writes them, and the tools' signatures: text to train a tokenizer on."""
     passages = []
     for trajectory in trajectories:
-        tools = registry.prototype(trajectory.task.environment).tools.values()
-        passages += [tool.signature() for tool in tools]
+        if trajectory.tools:
+            passages += [json.dumps(schema, ensure_ascii=False) for schema in trajectory.tools]
+        else:
+            tools = registry.prototype(trajectory.task.environment).tools.values()
+            passages += [tool.signature() for tool in tools]
         for message in trajectory.messages():
             passages.append(message.text)
             if message.calls:
@@ -103,8 +107,9 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
 
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
     """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
-    environment = registry.prototype(trajectory.task.environment)
-    schemas = [tool.schema() for tool in environment.tools.values()]
+    schemas = trajectory.tools or [
+        tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()
+    ]
     trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas)
     for turn in trajectory.turns:
         turn.token_ids = renderer.encode(turn.message)
