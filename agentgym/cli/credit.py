@@ -70,7 +70,7 @@ def audit(
     else:
         chosen = [recipe.train.make_estimator()]
     agent, agent_name = load_policy(policy or str(folder), task_set)
-    config = replace(recipe.rollout_config(task_set), seed=seed)
+    config = replace(recipe.rollout_config(task_set), seed=seed, state_keys=True)
     manager = EpisodeManager(agent, config, label="audit")
     with progress_bar() as progress:
         bar = progress.add_task("playing on", total=None, note=agent_name)

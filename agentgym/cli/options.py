@@ -122,6 +122,9 @@ def rollout_config(
     seed: Seed = 0,
     reward: RewardName = None,
     backend: BackendName = None,
+    state_keys: Annotated[
+        bool, typer.Option(help="Record the environment's state before each turn.", rich_help_panel=PANEL)
+    ] = True,
 ) -> RolloutConfig:
     """The RolloutConfig that these options describe."""
     from agentgym.rollout import Budgets, RolloutConfig
@@ -144,6 +147,7 @@ def rollout_config(
         seed=seed,
         reward=reward,
         backend=backend,
+        state_keys=state_keys,
     )
 
 

@@ -32,6 +32,8 @@ class RolloutConfig:
         environment: None for the one each task names; another registered id; or a function that makes one.
         environment_options: passed to the environment's constructor.
         backend: makes the sandboxes; a registered name or a Backend, by default `namespaces`.
+        state_keys: whether each turn records `Environment.state_key`. Estimators such as GiGPO, the credit audit, and
+            the comparison of a replay with its record read it. False helps where a key is slow to make.
     Raises: ValueError naming each option that is wrong, its value and what it may be.
     """
 
@@ -45,6 +47,7 @@ class RolloutConfig:
     environment: str | Callable[..., Environment] | None = None
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     backend: Annotated[Backend | str | None, SkipValidation] = None
+    state_keys: bool = True
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""

@@ -11,9 +11,10 @@ import asyncio
 from typing import Any
 
 from agentgym.environment import Checkpoint
-from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError, SandboxExhausted
+from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.rollout.answers import check_messages, check_reply
 from agentgym.rollout.budgets import BudgetUsage
 from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget, tools_change
 from agentgym.rollout.environments import ToolSchemas
@@ -87,6 +88,7 @@ class Episode:
         environment = self._environment = LiveEnvironment(
             lambda: config.make_environment(trajectory.task),
             checkpoints=retries.remaining > 0 or config.checkpoints is not None,
+            state_keys=config.state_keys,
         )
         environment_class = type(environment.current.unwrapped)
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
@@ -168,7 +170,7 @@ class PlayLoop:
         Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
         """
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
-        state = await self._environment.read_state(len(trajectory.turns), self._retries.note)
+        state = await self._environment.read_state(trajectory.turns, self._retries.note)
         if state.checkpoint is not None:
             self._keep_checkpoint(state.checkpoint)
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
@@ -213,9 +215,13 @@ class PlayLoop:
         trajectory, environment, policy = self._trajectory, self._environment, self._policy
         self._retries.activity = "resetting the environment"
         opening = await environment.current.reset(self._task, seed=trajectory.seed)
+<<<<<<< HEAD
         if opening is None:  # the body forgot to return
             name = type(environment.current.unwrapped).__name__
             raise TypeError(f"{name}.reset returned None: end it with `return task.opening()`, or a list of messages")
+=======
+        check_messages(opening, environment.current.unwrapped.reset, "return task.opening()")
+>>>>>>> main
         self._ready = True
         trajectory.opening = tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
@@ -311,7 +317,9 @@ class PlayLoop:
             turn.replies = (Message("user", EMPTY),)
         else:
             self._retries.activity = f"answering the agent's message of turn {turn.index}"
-            turn.replies = tuple(await environment.respond(turn.message))
+            replies = await environment.respond(turn.message)
+            check_messages(replies, environment.unwrapped.respond, "return [] to end the episode")
+            turn.replies = tuple(replies)
             return not turn.replies and not environment.ended
         return False
 
@@ -381,19 +389,3 @@ class PlayLoop:
         if self._judge is not None:
             self._retries.activity = "judging the last turn"
             await self._judge.judge_turn(turn, self._trajectory)
-
-
-def check_reply(policy: Policy, reply: Reply) -> None:
-    """Check that a reply keeps the policy contract. Raises: PolicyError that says how it does not."""
-    if reply.message.role != "assistant":
-        raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
-    if policy.renderer is not None and reply.token_ids is None:
-        raise PolicyError(
-            f"The policy {policy.name!r} has a renderer but returned no token ids, so its episode cannot be "
-            "token-exact. Return Reply.token_ids, or set renderer to None."
-        )
-    if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids or ()):
-        raise PolicyError(
-            f"The policy {policy.name!r} returned {len(reply.token_ids or ())} token ids and "
-            f"{len(reply.logprobs)} log-probabilities; there is one for each token."
-        )

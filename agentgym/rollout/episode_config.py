@@ -27,6 +27,7 @@ class EpisodeConfig:
         fork: for a branch, where it leaves its record.
         ledger: keeps each turn when it is finished.
         checkpoints: filled in at those of its keys that occur.
+        state_keys: whether turns record the environment's state key.
     """
 
     environments: EnvironmentFactory
@@ -38,6 +39,7 @@ class EpisodeConfig:
     fork: Fork | None = None
     ledger: Ledger | None = None
     checkpoints: Checkpoints | None = None
+    state_keys: bool = True
 
     def make_environment(self, task: Task) -> Environment:
         """A fresh environment; of a branch with a checkpoint, one that is put back to it by its reset."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from agentgym.errors import SandboxExhausted, ToolError
 from agentgym.messages import Result
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
+from agentgym.trajectory import Turn
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is given up."""
@@ -38,43 +41,47 @@ class LiveEnvironment:
 
     Args:
         make: makes a fresh environment.
-        checkpoints: whether checkpoints are wanted.
+        checkpoints, state_keys: whether they are wanted. A wrapper that repeats a record is always asked for its state
+            key, which is where it goes on to the next turn.
     Attributes:
         current: the environment that is acted on now.
     """
 
-    def __init__(self, make: Callable[[], Environment], *, checkpoints: bool) -> None:
+    def __init__(self, make: Callable[[], Environment], *, checkpoints: bool, state_keys: bool = True) -> None:
         self._make = make
         self.current = make()
         self._closed = False
         environment_class = type(self.current)
-        self._offers_state_key = environment_class.state_key is not Environment.state_key
+        is_wanted = state_keys or self.current.unwrapped is not self.current
+        self._offers_state_key = is_wanted and environment_class.state_key is not Environment.state_key
         self._offers_potential = environment_class.potential is not Environment.potential
         self._offers_checkpoint = checkpoints and environment_class.checkpoint is not Environment.checkpoint
         self._last_usage = Usage()
 
-    async def read_state(self, turn: int, note: Callable[[str], None]) -> EnvironmentState:
-        """The state before a turn; an environment is asked only for what its class offers.
+    async def read_state(self, turns: Sequence[Turn], note: Callable[[str], None]) -> EnvironmentState:
+        """The state after some turns; an environment is asked only for what its class offers.
 
-        What it cannot tell because of something the agent did (ToolError) is left out: the episode goes on.
+        The episode goes on if it cannot tell because of something that the agent did (ToolError): the state is then
+        named by the messages and calls of the agent, and the potential is the last one that is known.
 
         Args:
             note: called with what is about to be asked, for error messages.
         Raises: SandboxExhausted; what else the environment raises; ValueError for a potential that is no finite number.
         """
-        environment, state_key, potential, checkpoint = self.current, None, None, None
+        environment, turn = self.current, len(turns)
+        state_key, potential, checkpoint = None, None, None
         if self._offers_state_key:
             note(f"reading the state before turn {turn}")
-            state_key = await _unless_prevented(environment.state_key())
+            state_key = await _unless_prevented(environment.state_key(), lambda: _history_key(turns))
         if self._offers_potential:
             note(f"reading the potential before turn {turn}")
-            potential = await _unless_prevented(environment.potential())
+            potential = await _unless_prevented(environment.potential(), lambda: _last_potential(turns))
             if potential is not None and not math.isfinite(potential):
                 name = type(environment).__name__
                 raise ValueError(f"{name}.potential() gave {potential!r}: it is a finite number, or None.")
         if self._offers_checkpoint:
             note(f"taking a checkpoint before turn {turn}")
-            checkpoint = await _unless_prevented(environment.checkpoint())
+            checkpoint = await _unless_prevented(environment.checkpoint(), lambda: None)
         if state_key is None and potential is None and checkpoint is None:
             return NO_STATE
         return EnvironmentState(state_key, potential, checkpoint)
@@ -114,14 +121,25 @@ class LiveEnvironment:
         return await close_environment(self.current)
 
 
-async def _unless_prevented(reading: Awaitable[T | None]) -> T | None:
-    """What an environment tells of its state; None if the agent has done something that prevents it."""
+async def _unless_prevented(reading: Awaitable[T], substitute: Callable[[], T]) -> T:
+    """What an environment tells of its state, or the substitute if the agent has done something that prevents it."""
     try:
         return await reading
     except SandboxExhausted:
         raise
     except ToolError:
-        return None
+        return substitute()
+
+
+def _history_key(turns: Sequence[Turn]) -> str:
+    """Equal for equal messages and calls, and no key that an environment gives."""
+    messages = [(turn.message.text, [(call.name, call.arguments) for call in turn.calls]) for turn in turns]
+    text = json.dumps(messages, sort_keys=True, default=repr)
+    return f"unread {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}"
+
+
+def _last_potential(turns: Sequence[Turn]) -> float | None:
+    return turns[-1].potential if turns else None
 
 
 async def close_environment(environment: Environment) -> str | None:

@@ -195,6 +195,7 @@ class EpisodeManager:
             temperature=1.0 if rollout.temperature is None else rollout.temperature,
             top_p=rollout.top_p,
             seed_parts=(rollout.seed, self.label),
+            state_keys=rollout.state_keys,
         )
         return replace(config, **changes) if changes else config  # type: ignore[arg-type]
 

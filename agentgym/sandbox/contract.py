@@ -267,7 +267,10 @@ class Sandbox(Protocol):
     async def snapshot(self) -> Snapshot:
         """The files under /work and /tmp, to create other sandboxes from. Everything in the sandbox stops meanwhile.
 
-        Raises: SandboxError if the files cannot be read, or are more than the spec allows; SandboxDied.
+        Holes and hard links are kept.
+
+        Raises: FilesNotCaptured for files that cannot be captured: more than the spec allows, with more than twice its
+            bytes if holes count, or in folders deeper than a path may be long. SandboxError, SandboxDied.
         """
 
     async def reset(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
+from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,6 +25,9 @@ from agentgym.training.failure_masks import check_treatments
 from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
 from agentgym.training.section import Count, Rate, Seconds, Section, Share
+
+STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
+"""Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
 
 
 class TasksSection(Section):
@@ -71,6 +75,7 @@ class EpisodeSection(Section):
 
     `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
     `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
+    `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
     """
 
     max_turns: Count = 8
@@ -82,6 +87,7 @@ class EpisodeSection(Section):
     concurrency: Count = 64
     backend: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
+    state_keys: bool | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -253,7 +259,9 @@ class Recipe(Section):
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """Return how the run's episodes are played. Raises: as `make_reward`."""
-        return self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
+        config = self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
+        is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit_every > 0
+        return replace(config, state_keys=is_read if self.episode.state_keys is None else self.episode.state_keys)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

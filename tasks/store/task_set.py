@@ -43,7 +43,7 @@ def task_set_v2(seed: int = 0) -> TaskSet:
     return TaskSet(NAME_V2, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
 
 
-def _splits(seed: int, more_held_out: Sequence[tuple[str, Sequence[QuestionTemplate]]] = ()) -> dict[Split, list[Task]]:
+def _splits(seed: int, more_held_out: Sequence[tuple[str, Sequence[QuestionTemplate]]] = ()) -> dict[str, list[Task]]:
     used: set[tuple[str, str]] = set()
     with closing(_connect()) as connection:
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,7 @@ from containers import containers, daemon, inspected, meeting_folders
 from counts import open_files
 
 from agentgym import install_command
-from agentgym.errors import SandboxDied, SandboxUnavailable
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
 from agentgym.sandbox.docker import DockerBackend
 from agentgym.sandbox.docker.owner import LABEL, PLACE_LABEL, Owner
@@ -324,3 +326,65 @@ def _eventually(true) -> None:
     while not true():
         assert time.monotonic() < deadline, "it did not come about in 30 s"
         time.sleep(0.05)
+
+
+class Relay:
+    """A second address of the daemon. While `serves` is false, it hangs up."""
+
+    def __init__(self, path: Path) -> None:
+        self.serves = True
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(str(path))
+        self.listener.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self.listener.accept()
+                if self.serves:
+                    threading.Thread(target=_relay, args=(client,), daemon=True).start()
+                else:
+                    client.close()
+
+
+def _relay(client: socket.socket) -> None:
+    with client, socket.socket(socket.AF_UNIX) as upstream:
+        upstream.connect("/var/run/docker.sock")
+        answers = threading.Thread(target=_pump, args=(upstream, client), daemon=True)
+        answers.start()
+        _pump(client, upstream)
+        answers.join()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while data := source.recv(65_536):
+            target.sendall(data)
+        target.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.skipif(not Path("/var/run/docker.sock").exists(), reason="the daemon is reached in another way")
+async def test_a_removal_that_failed_in_an_outage_of_the_daemon_is_tried_again(small, monkeypatch, tmp_path):
+    relay, folders = Relay(tmp_path / "docker.sock"), meeting_folders()
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
+    backend = DockerBackend()
+    first, second = [await backend.create(small) for _ in range(2)]
+    relay.serves = False
+    with pytest.raises(SandboxError, match="cannot remove"):
+        await first.close()
+    with pytest.raises(SandboxError, match="cannot remove"):
+        await second.reset()
+    relay.serves = True
+    await first.close()
+    await second.reset()
+    assert (await second.exec(["echo", "well"])).stdout == b"well\n"
+    relay.serves = False
+    with pytest.raises(SandboxError, match="cannot remove"):
+        await backend.close()
+    assert meeting_folders() == folders
+    relay.close()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
 import struct
 from functools import partial
 
 import pytest
 
-from agentgym.sandbox.guest import archive, seccomp
+from agentgym.sandbox.guest import archive, cgroups, frames, kernel, seccomp, server
 from agentgym.sandbox.guest.poller import Poller
 from agentgym.sandbox.host.snapshots import snapshot_of
 
@@ -93,6 +94,21 @@ def test_agent_code_changes_not_the_priority_of_the_guest_nor_of_everybody(numbe
     assert verdict(number, first=1, second=0)[0] == verdict(number, first=0, second=2)[0] == ALLOW
 
 
+def test_the_groups_of_a_spawner_that_is_a_zombie_are_removed(tmp_path):
+    """Nobody waits for a spawner that was killed together with its host."""
+    zombie = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    for name in (f"agentgym-{zombie}/1", f"agentgym-{os.getpid()}/1", "agentgym-host", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    home = os.open(tmp_path, os.O_RDONLY)
+    try:
+        cgroups._remove_dead_spawners(home)
+        assert sorted(os.listdir(home)) == sorted([f"agentgym-{os.getpid()}", "agentgym-host", "other"])
+    finally:
+        os.close(home)
+        os.waitpid(zombie, 0)
+
+
 def test_only_four_socket_families_exist():
     allowed = [family for family in range(60) if verdict(41, first=family, second=1)[0] == ALLOW]
     assert allowed == [1, 2, 10, 16]
@@ -154,6 +170,8 @@ def test_an_archive_has_the_same_hash_whatever_its_times():
         record(t="l", p="work/a", m=0, u=0, l=5),
         record(t="d", p="work/a", m=0, u=0, o=2),
         record(t="d", p="work/a", m=0, u=0, more=[[]] * 1000),
+        record(t="w", p="work/a", m="rw"),
+        record(t="w", p="work/a", o=1),
         record(t="d", p="work/" + "a/" * 3000 + "a", m=0, u=0),
         *(
             record(t="f", p=path, m=0, u=0, n=0)
@@ -238,3 +256,20 @@ def test_an_event_of_a_closed_descriptor_is_not_taken_for_one_of_the_next_with_i
     poller.close()
     for descriptor in [*fresh, *(end for pipe in pipes for end in pipe)]:
         os.close(descriptor)
+
+
+def test_each_request_has_one_reply_whatever_fails_half_way():
+    """By hand: a session's call is registered, then sending its code fails, then its time is over."""
+    host, control = socket.socketpair()
+    guest = server.Guest(control, {"environment": dict(os.environ), "missing": {}}, None)
+    kernel.set_dumpable(True)  # a guest is not, but this process goes on
+    guest.unanswered.add(7)
+    guest._reply(7, error="os", errno=5, text="half-way")
+    guest._answer(7, frames.encode({"id": 7, "exit": -9}))
+    guest._reply(8)
+    reader = frames.FrameReader(4096, 4096)
+    reader.feed(host.recv(65_536))
+    assert reader.next() == ({"id": 7, "error": "os", "errno": 5, "text": "half-way"}, b"")
+    assert reader.next() is None
+    for stream in (host, control, guest.poller):
+        stream.close()

@@ -39,7 +39,7 @@ os.unlink("was-file"); os.mkdir("was-file"); open("was-file/now", "w").close()
 shutil.rmtree("d/e"); open("d/e", "w").write("a file now")
 os.rename("a", "moved"); os.unlink("link"); os.symlink("moved", "link"); os.unlink(b"\xff\xfe")
 open(b"d\xfe/in", "a").write("more"); os.unlink("a0"); os.mkfifo("a0")
-open("hard", "a").write("one of two"); os.chmod("d/f", 0o400); os.chmod("d", 0o550)
+os.chmod("d/f", 0o400); os.chmod("d", 0o550)
 os.unlink("/tmp/t"); os.mkdir("/tmp/t"); os.chmod("shut", 0o700); os.unlink("shut/in")
 """
 

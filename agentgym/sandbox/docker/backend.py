@@ -144,8 +144,17 @@ class DockerBackend:
         return await _in_thread(daemon, _clean, daemon, self._folder)
 
     async def close(self) -> None:
-        """Close every sandbox and disconnect. The backend may be used again afterwards."""
-        await asyncio.gather(*(sandbox.close() for sandbox in list(self._sandboxes)))
+        """Close every sandbox and disconnect. The backend may be used again afterwards.
+
+        Raises: SandboxError if the daemon cannot remove a container; everything else is closed all the same.
+        """
+        closings = (sandbox.close() for sandbox in list(self._sandboxes))
+        failures = [failure for failure in await asyncio.gather(*closings, return_exceptions=True) if failure]
+        await self._disconnect()
+        if failures:
+            raise failures[0]
+
+    async def _disconnect(self) -> None:
         with self._lock:
             connected, self._connected = self._connected, None
         if connected is not None and connected[0].owner == os.getpid():

@@ -137,9 +137,12 @@ class ContainerHandle(GuestHandle):
         return await asyncio.wrap_future(self._daemon.submit(self._daemon.ran_out_of_memory, self._name))
 
     async def close(self) -> None:
-        """Kill everything, and wait until the daemon has removed the container. May be called twice."""
+        """Kill everything, and wait until the daemon has removed the container. May be called again if it failed.
+
+        Raises: SandboxError if the daemon cannot remove it.
+        """
         self.link.close("The sandbox was closed.")
-        if self._removal is None:
+        if self._removal is None or (self._removal.done() and self._removal.exception() is not None):
             self._removal = self._daemon.submit(self._daemon.remove, self._name)
         try:
             await asyncio.shield(asyncio.wrap_future(self._removal))

@@ -2,9 +2,12 @@
 
 A record is a JSON header line and, for a file, its bytes: {"p": path, "t": kind, "m": mode, "u": mtime_ns, "n": size or
 "l": target}. Kinds: "d" directory ("o": 1 if it hides the one below instead of adding to it), "f" file, "l" link,
-"w" whiteout: whatever lower layers have under this name is gone. A directory comes before its content, names are
-sorted, no path comes twice: equal trees make equal streams, except for times. Sockets, pipes, owners, extended
-attributes and hard links as such are not kept.
+"h" hard link, a second name of the file at the path "l", "w" whiteout: whatever lower layers have under this name is
+gone. A directory comes before its content, names are sorted, no path comes twice. Sockets, pipes, owners and extended
+attributes are not kept.
+
+A file with holes has "s": 1, and for each MiB a bit for each block of 4 KiB, set if the block holds anything but zeros,
+and then these blocks. So a stream is never much larger than the space that its files take.
 
 Hand-written instead of tarfile: overlay whiteouts and opaque directories, a canonical order, and strict checks of a
 stream that may come from a hostile sandbox.
@@ -12,92 +15,28 @@ stream that may come from a hostile sandbox.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, TypeVar
+from collections.abc import Iterator
+from typing import Any, BinaryIO
 
 from . import kernel
 
 ROOTS = {b"tmp": 0o1777, b"work": 0o755}  # and their initial modes
 MAX_LINE = 65_536
-KINDS = ("d", "f", "l", "w")
-FIELDS = frozenset("tpmuonl")
+KINDS = ("d", "f", "l", "h", "w")
+FIELDS = frozenset("tpmuonls")
 MAX_PATH = 4095  # no system call takes a longer one
 OPAQUE = "user.overlay.opaque"  # how an overlay file system marks a directory that hides the one below
 _HEX = "hex:"  # prefix of a name that is not UTF-8
 _MAX_TIME_NS = 2**63 * 10**9  # any time that the kernel accepts, since agents set times
-_PAGE = 4096
+BLOCK, GROUP = 4096, 1 << 20  # bytes of a block, and of the part of a file that has a bitmap
+MAX_SIZE = 2**53
 _SAFE_FOLDER = kernel.RESOLVE_BENEATH | kernel.RESOLVE_NO_SYMLINKS
 
-T = TypeVar("T")
 Record = dict[str, Any]
 header_line = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
-
-
-# Out of the sandbox
-
-
-def pack(out: BinaryIO, *, changes: bool) -> None:
-    """Write the trees of `ROOTS` in the current directory.
-
-    Args:
-        changes: the directory is the upper one of an overlay; whiteouts and opaque directories are written too.
-    """
-    opened_up: list[tuple[bytes, int]] = []
-    waiting = [root for root in reversed(ROOTS) if not changes or os.path.lexists(root)]
-    try:
-        while waiting:
-            path = waiting.pop()
-            status = os.lstat(path)
-            record: Record = {"p": encode(path), "m": stat.S_IMODE(status.st_mode), "u": status.st_mtime_ns}
-            if stat.S_ISDIR(status.st_mode):
-                names = _readable(path, status, opened_up, os.listdir)
-                opaque = {"o": 1} if changes and _is_opaque(path) else {}
-                _put(out, {**record, **opaque, "t": "d"})
-                waiting += [path + b"/" + name for name in sorted(names, reverse=True)]
-            elif stat.S_ISREG(status.st_mode):
-                _pack_file(out, path, status, record, opened_up)
-            elif stat.S_ISLNK(status.st_mode):
-                _put(out, {**record, "t": "l", "l": encode(os.readlink(path))})
-            elif changes:  # a whiteout; or a pipe or socket, which hides the lower file just as well
-                _put(out, {"p": record["p"], "t": "w"})
-    finally:
-        for path, mode in reversed(opened_up):
-            os.chmod(path, mode)
-
-
-def _pack_file(
-    out: BinaryIO, path: bytes, status: os.stat_result, record: Record, opened_up: list[tuple[bytes, int]]
-) -> None:
-    descriptor = _readable(path, status, opened_up, lambda name: os.open(name, os.O_RDONLY | os.O_NOFOLLOW))
-    try:
-        _put(out, {**record, "t": "f", "n": status.st_size})
-        missing = status.st_size
-        while missing:
-            piece = os.read(descriptor, min(missing, 1 << 20)) or bytes(min(missing, 1 << 20))  # the file shrank
-            out.write(piece)
-            missing -= len(piece)
-    finally:
-        os.close(descriptor)
-
-
-def _readable(path: bytes, status: os.stat_result, opened_up: list[tuple[bytes, int]], use: Callable[[bytes], T]) -> T:
-    """Use a file. If its mode forbids even its owner to read it, change the mode; `pack` restores it at the end."""
-    needed = 0o500 if stat.S_ISDIR(status.st_mode) else 0o400
-    if status.st_mode & needed != needed:
-        opened_up.append((path, stat.S_IMODE(status.st_mode)))
-        os.chmod(path, stat.S_IMODE(status.st_mode) | 0o700)
-    return use(path)
-
-
-def _is_opaque(path: bytes) -> bool:
-    try:
-        return os.getxattr(path, OPAQUE, follow_symlinks=False) == b"y"
-    except OSError:
-        return False
 
 
 # Into a sandbox
@@ -118,7 +57,7 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
     taken = 0
     try:
         for parts, record, content in records(source):
-            taken += _PAGE + -(-record.get("n", 0) // _PAGE) * _PAGE  # one page for the name and the inode
+            taken += BLOCK  # for the name and the inode
             if parts[:-1] != inside:
                 if folder >= 0:
                     os.close(folder)
@@ -129,8 +68,10 @@ def unpack(source: BinaryIO, *, as_layer: bool) -> int:
             if record["t"] == "d":
                 _make_directory(folder, parts[-1], record.get("o") == 1, as_layer)
                 directories.append((b"/".join(parts), record["m"], record["u"]))
+            elif record["t"] == "h":
+                _make_hard_link(root, folder, parts[-1], decode(record["l"]), as_layer)
             else:
-                _make_other(folder, parts[-1], record, content, as_layer)
+                taken += _make_other(folder, parts[-1], record, content, as_layer)
         for path, mode, time_ns in reversed(
             directories
         ):  # after their content: nothing can be created in a read-only directory
@@ -161,7 +102,20 @@ def _make_directory(folder: int, name: bytes, opaque: bool, as_layer: bool) -> N
             os.close(descriptor)
 
 
-def _make_other(folder: int, name: bytes, record: Record, content: Iterator[bytes], as_layer: bool) -> None:
+def _make_hard_link(root: int, folder: int, name: bytes, target: bytes, as_layer: bool) -> None:
+    if not as_layer:
+        clear(folder, name, itself=True)
+    parent, _, last = target.rpartition(b"/")
+    source = kernel.open_beneath(root, parent, os.O_PATH | os.O_DIRECTORY, resolve=_SAFE_FOLDER)
+    try:
+        os.link(last, name, src_dir_fd=source, dst_dir_fd=folder, follow_symlinks=False)
+    finally:
+        os.close(source)
+
+
+def _make_other(folder: int, name: bytes, record: Record, content: Iterator[bytes | int], as_layer: bool) -> int:
+    """Returns: bytes of the content, in whole pages."""
+    taken = 0
     if not as_layer:
         clear(folder, name, itself=True)
     if record["t"] == "l":
@@ -172,15 +126,21 @@ def _make_other(folder: int, name: bytes, record: Record, content: Iterator[byte
         descriptor = os.open(name, flags, 0o600, dir_fd=folder)
         try:
             for piece in content:
+                if isinstance(piece, int):
+                    os.lseek(descriptor, piece, os.SEEK_CUR)
+                    continue
+                taken += -(-len(piece) // BLOCK) * BLOCK
                 view = memoryview(piece)
                 while view:
                     view = view[os.write(descriptor, view) :]
+            os.ftruncate(descriptor, record["n"])
             os.fchmod(descriptor, record["m"])
             os.utime(descriptor, ns=(record["u"], record["u"]))
         finally:
             os.close(descriptor)
     elif as_layer:
         os.mknod(name, stat.S_IFCHR, 0, dir_fd=folder)
+    return taken
 
 
 def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
@@ -218,13 +178,14 @@ def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
 # The format
 
 
-def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Iterator[bytes]]]:
-    """The records of a stream: the parts of the path, the header, the content.
+def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Iterator[bytes | int]]]:
+    """The records of a stream: the parts of the path, the header, the content: bytes, or the length of a hole.
 
     Raises: ValueError for an invalid stream. Every field that is handed on has the right type and range.
     """
     before: tuple[bytes, ...] = ()
     newest: tuple[bytes, ...] = ()  # the last directory: the next path is in it, or in one of its parents
+    files: set[bytes] = set()
     while line := source.readline(MAX_LINE):
         record = _checked(line)
         parts = _parts(record)
@@ -234,8 +195,12 @@ def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Itera
             raise ValueError(f"{record['p']!r:.200} comes without its directory")
         if record["t"] == "d":
             newest = parts
+        elif record["t"] == "f":
+            files.add(b"/".join(parts))
+        elif record["t"] == "h" and decode(record["l"]) not in files:
+            raise ValueError(f"{record['p']!r:.200} is a name of {record['l']!r:.200}, which is no file before it")
         before = parts
-        content = _content(source, record.get("n", 0))
+        content = _content(source, record)
         yield parts, record, content
         for _ in content:
             pass  # skip what the reader did not read
@@ -249,15 +214,17 @@ def _checked(line: bytes) -> Record:
     if not isinstance(record, dict) or record.get("t") not in KINDS or not isinstance(record.get("p"), str):
         raise ValueError(f"an invalid header: {line[:80]!r}")
     kind = record["t"]
-    if not FIELDS.issuperset(record) or record.get("o", 1) != 1:
+    if not FIELDS.issuperset(record) or record.get("o", 1) != 1 or record.get("s", 1) != 1:
         raise ValueError(f"a header with other fields than {' '.join(sorted(FIELDS))}")
+    if kind == "w" and len(record) != 2:
+        raise ValueError(f"a whiteout with more than its path: {line[:80]!r}")
     if kind != "w" and not (
         _is_int_within(record.get("m"), 0o7777) and _is_int_within(record.get("u"), _MAX_TIME_NS, -_MAX_TIME_NS)
     ):
         raise ValueError(f"mode {record.get('m')!r:.40}, time {record.get('u')!r:.40}")
-    if ("n" in record) != (kind == "f") or not _is_int_within(record.get("n", 0), 2**53):
+    if ("n" in record) != (kind == "f") or not _is_int_within(record.get("n", 0), MAX_SIZE):
         raise ValueError(f"a record of kind {kind!r} and size {record.get('n')!r:.40}")
-    if ("l" in record) != (kind == "l") or not isinstance(record.get("l", ""), str):
+    if ("l" in record) != (kind in "lh") or not isinstance(record.get("l", ""), str):
         raise ValueError(f"a record of kind {kind!r} with the target {record.get('l')!r:.40}")
     return record
 
@@ -277,20 +244,39 @@ def _parts(record: Record) -> tuple[bytes, ...]:
     return parts
 
 
-def _content(source: BinaryIO, size: int) -> Iterator[bytes]:
+def _content(source: BinaryIO, record: Record) -> Iterator[bytes | int]:
+    size = record.get("n", 0)
+    if "s" not in record:
+        yield from _exactly(source, size)
+        return
+    for start in range(0, size, GROUP):
+        length = min(GROUP, size - start)
+        held = int.from_bytes(b"".join(_exactly(source, bitmap_bytes(length))), "little")
+        if held == 0:
+            yield length
+            continue
+        if held >> -(-length // BLOCK):
+            raise ValueError(f"{record['p']!r:.200} holds more blocks than it has")
+        for number, at in enumerate(range(0, length, BLOCK)):
+            block = min(BLOCK, length - at)
+            if held >> number & 1:
+                yield b"".join(_exactly(source, block))
+            else:
+                yield block
+
+
+def bitmap_bytes(length: int) -> int:
+    """Bytes of the bits for the blocks of so many bytes."""
+    return -(-length // (8 * BLOCK))
+
+
+def _exactly(source: BinaryIO, size: int) -> Iterator[bytes]:
     while size:
-        piece = source.read(min(size, 1 << 20))
+        piece = source.read(min(size, GROUP))
         if not piece:
             raise ValueError(f"the stream ends {size} bytes too early")
         size -= len(piece)
         yield piece
-
-
-def _put(out: BinaryIO, record: Record) -> None:
-    line = header_line(record).encode() + b"\n"
-    if len(line) > MAX_LINE:
-        raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
-    out.write(line)
 
 
 def encode(path: bytes) -> str:

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from . import frames, identity, python
+from . import frames, identity
 from .exit_watcher import ExitWatcher
+from .priority import AGENT_NICENESS
 
 _PIPE_READ = 65_536
 _ALL = -1
+_HOME = b"/work"
 RESULT = (  # the header of a reply to a call, as a format: the JSON encoder would touch many objects
     b'{"id":%d,"exit":%d,"out":%d,"truncated":%b,"timed_out":%b,"oom":%b,"wall":%.6f,"cpu":%.6f,"peak":%d,"disk":%d,'
     b'"written":%d,"started":%d}'
@@ -135,12 +137,20 @@ class Session:
     call: RunningCall | None = None
 
 
+def go_home() -> None:
+    """Make /work the working directory, which all children inherit, if it is not. Raises: OSError."""
+    if os.getcwdb() != _HOME:
+        identity.do_as_agent(lambda: os.chdir(_HOME))
+
+
 def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standard: tuple[int, int, int]) -> int:
     """Start a program by posix_spawn, which is three times as fast as a fork of the guest. Returns: its pid."""
     arguments = [os.fsencode(argument) for argument in argv]
     with identity.as_agent():
         try:
-            if cwd is not None:
+            if cwd is None:
+                go_home()
+            else:
                 os.chdir(cwd)
             pid = os.posix_spawnp(
                 arguments[0],
@@ -152,9 +162,10 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
             )
         finally:
             if cwd is not None:
-                os.chdir("/work")
+                with contextlib.suppress(OSError):  # an agent may have shut it: the next call will say so
+                    os.chdir(_HOME)
         with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, pid, python.AGENT_NICENESS)
+            os.setpriority(os.PRIO_PROCESS, pid, AGENT_NICENESS)
     return pid
 
 

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 
 from .identity import become_agent
 from .kernel import set_dumpable
+from .priority import AGENT_NICENESS
 
 FILE_NAME = "<code>"
 MAX_INLINE_CODE = 1 << 16  # bytes of code in one message; longer code comes in a descriptor
@@ -43,7 +44,6 @@ WARM = (
     "typing",
 )
 
-AGENT_NICENESS = 10  # so that the guest answers while agent code spins
 _INTERRUPT, _A_PROCESS = int(SIGINT), os.PRIO_PROCESS
 _run_exit_functions = getattr(atexit, "_run_exitfuncs")  # noqa: B009
 

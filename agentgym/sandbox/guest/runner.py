@@ -31,9 +31,9 @@ class Runner:
     """Everything that runs in the sandbox on request: commands, Python calls, sessions and channels."""
 
     def __init__(
-        self, poller: Poller, send: Callable[[bytes], None], memory_kills: Callable[[], int], oom_score: OomScore
+        self, poller: Poller, answer: Callable[[int, bytes], None], memory_kills: Callable[[], int], oom_score: OomScore
     ) -> None:
-        self.poller, self.send, self.memory_kills, self.oom_score = poller, send, memory_kills, oom_score
+        self.poller, self.answer, self.memory_kills, self.oom_score = poller, answer, memory_kills, oom_score
         self.calls: dict[int, RunningCall] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
@@ -95,7 +95,7 @@ class Runner:
         except (OSError, ValueError) as error:
             stdout.close()
             stderr.close()
-            self.send(jobs.start_failure_reply(request, error))
+            self.answer(request["id"], jobs.start_failure_reply(request, error))
             return
         call = RunningCall(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
         call.freezes, call.started_before, call.python = request["op"] == "pack", pids, python_call
@@ -115,9 +115,11 @@ class Runner:
         self.calls[call.id] = call
 
     def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
+        jobs.go_home()
         return python.fork_to_run(code, (self.dev_null, *out), self.max_descriptors)
 
     def _fork_waiting(self, out: tuple[int, int], code_socket: int) -> int:
+        jobs.go_home()
         with self.oom_score.of_children():
             return python.fork_to_wait(code_socket, (self.dev_null, *out), self.max_descriptors)
 
@@ -204,7 +206,7 @@ class Runner:
             time.monotonic() - call.started, max(cpu_s, 0.0), peak_kib, jobs.disk_used(), max(written, 0),
             self.meter.started() - call.started_before,
         )  # fmt: skip
-        self.send(frames.joined(header, call.stdout.data + call.stderr.data))
+        self.answer(call.id, frames.joined(header, call.stdout.data + call.stderr.data))
 
     # Sessions
 
@@ -219,7 +221,7 @@ class Runner:
             try:
                 session = self._open_session(request["session"])
             except OSError as error:
-                self.send(jobs.start_failure_reply(request, error))
+                self.answer(request["id"], jobs.start_failure_reply(request, error))
                 return
         started = time.monotonic()
         session.number += 1
@@ -238,8 +240,8 @@ class Runner:
             ):
                 inline = b"" if passed else code
                 socket.send_fds(session.calls, [python.SESSION_REQUEST.pack(session.number) + inline], passed)
-        except (BlockingIOError, BrokenPipeError, ConnectionResetError):
-            session.process.kill()  # agent code has broken its request loop
+        except OSError:  # agent code has broken its request loop, or uses up what passing a descriptor takes
+            session.process.kill()
 
     def _open_session(self, name: str) -> Session:
         stdout, stderr = Capture(), Capture()
@@ -247,6 +249,7 @@ class Runner:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
         def start() -> int:
+            jobs.go_home()
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():
@@ -324,6 +327,7 @@ class Runner:
         self.prefork.forget()
 
         def start() -> int:
+            jobs.go_home()
             pid = os.fork()
             if pid == 0:
                 with jobs.never_returning():

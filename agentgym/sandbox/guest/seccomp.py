@@ -53,7 +53,7 @@ _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
 # a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
 _SPECIAL: dict[int, int | str] = {
-    9: "mmap", 319: "memfd_create", 53: "socketpair",
+    9: "mmap", 319: "memfd_create", 53: "socketpair", 72: "fcntl",
     41: "socket", 56: "clone", 435: _REFUSE | errno.ENOSYS, 16: "ioctl", 160: "setrlimit", 302: "prlimit",
     133: "mknod", 259: "mknodat",
     141: "setpriority", 251: "ioprio_set",
@@ -63,6 +63,7 @@ _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # its pid. Any process may do these things to others of its user; agent code may not do them to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
+_SET_LEASE = 1024
 _CORE_LIMIT, _PRETEND = 4, _REFUSE  # errno 0: the call does nothing and reports success
 
 
@@ -132,6 +133,13 @@ def _argument_checks() -> dict[str, list[_Line]]:
     return {
         "mmap": no_bit(_FOURTH_ARGUMENT, _MAP_HUGETLB, errno.ENOMEM),
         "memfd_create": no_bit(_SECOND_ARGUMENT, _MFD_HUGETLB, errno.ENOMEM),
+        # a lease makes whoever else opens the file wait for its holder, the guest above all
+        "fcntl": [
+            (_LOAD, 0, 0, _SECOND_ARGUMENT),
+            (_EQUAL, 0, 1, _SET_LEASE),
+            (_RETURN, 0, 0, _REFUSE | errno.EPERM),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
         # the limit on core files stays at 1 byte, the one value that keeps the host's crash handler from running
         "setrlimit": [
             (_LOAD, 0, 0, _FIRST_ARGUMENT),

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, network, reset
+from . import archive, files, frames, identity, jobs, network, packing, reset
 from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
@@ -77,11 +77,12 @@ class Guest:
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
         self.out, self.congested = bytearray(), False
+        self.unanswered: set[int] = set()
         self.environment: dict[str, str] = spec["environment"]
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
             os.environ.update(self.environment)
-        self.runner = Runner(self.poller, self._put, self._memory_kills, OomScore(oom_score))
+        self.runner = Runner(self.poller, self._answer, self._memory_kills, OomScore(oom_score))
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.poller.add(control.fileno(), self._receive)
@@ -114,6 +115,8 @@ class Guest:
 
     def _handle(self, request: dict[str, Any], blob: bytes) -> None:
         count = request["fds"]
+        if request["op"] != "cancel":  # which is answered by the call that it ends
+            self.unanswered.add(request["id"])
         descriptors, self.descriptors = self.descriptors[:count], self.descriptors[count:]
         try:
             _OPERATIONS[request["op"]](self, request, blob, descriptors)
@@ -126,7 +129,13 @@ class Guest:
                 os.close(descriptor)
 
     def _reply(self, number: int, blob: bytes = b"", **fields: Any) -> None:
-        self._put(frames.encode({"id": number, **fields}, blob))
+        self._answer(number, frames.encode({"id": number, **fields}, blob))
+
+    def _answer(self, number: int, frame: bytes) -> None:
+        """Send the reply to a request. There is one for each, whatever fails half-way: a second one is dropped."""
+        if number in self.unanswered:
+            self.unanswered.remove(number)
+            self._put(frame)
 
     def _put(self, frame: bytes) -> None:
         waiting = bool(self.out)
@@ -201,7 +210,7 @@ class Guest:
             else:
                 os.chdir("/")
             with open(descriptors[0], "wb", buffering=1 << 20, closefd=False) as out:
-                archive.pack(out, changes=request["changes"])
+                packing.pack(out, changes=request["changes"])
 
         self.runner.stop_everything()
         self.runner.run_trusted(request, work)

@@ -26,6 +26,7 @@ from .children import reap_later, run_in_child
 from .frames import GO, HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
 from .layers import FIRST_LAYER_ID, LayerStore
 from .poller import Poller
+from .priority import prefer
 from .spawner_setup import SpawnerState
 
 
@@ -182,6 +183,7 @@ class Spawner:
             kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
             if not record.layer:
                 self.cgroups.attach(record.name, record.pid)
+                prefer(record.pid)
             os.write(go, GO)
         finally:
             for descriptor in (go_read, go, result_write):

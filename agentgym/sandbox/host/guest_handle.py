@@ -66,14 +66,22 @@ class GuestHandle:
     async def run_operation(
         self, operation: str, timeout_s: float, descriptors: Sequence[int], **fields: Any
     ) -> tuple[bool, str]:
-        """Have the guest work on its files. Returns: whether that succeeded, and the error text if not."""
+        """Have the guest work on its files. Returns: whether that succeeded, and the error text if not.
+
+        Raises: SandboxError if it was not done in time; SandboxDied.
+        """
         header, blob = await self.link.call(
             {"op": operation, "timeout": timeout_s, "limit": 4096, **fields},
             deadline_s=timeout_s + 5,
             max_blob=8192,
             descriptors=descriptors,
         )
-        return header.get("exit") == 0, blob[:500].decode("utf-8", "replace")
+        if header.get("timed_out") is True:
+            raise SandboxError(
+                f"The sandbox did not {operation} its files within {timeout_s:g} s: the machine is overloaded."
+            )
+        exit_code = header.get("exit")
+        return exit_code == 0, blob[:500].decode("utf-8", "replace") or f"it ended with {exit_code!r:.40}"
 
     async def reset_in_place(self) -> bool:
         """Return to the state at creation: processes killed, sessions dropped, fresh writable mounts.

@@ -6,9 +6,11 @@ import asyncio
 import contextlib
 import fcntl
 import os
+from functools import partial
 
-from agentgym.errors import SandboxError, SandboxUnavailable
+from agentgym.errors import FilesNotCaptured, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
+from agentgym.sandbox.guest.archive import ROOTS
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import in_memory
 from agentgym.sandbox.host.trees import changes_of, digest_of, id_of, merged, tree_of
@@ -17,8 +19,10 @@ from agentgym.sandbox.limits import SandboxSpec
 MAX_LAYERS = 8  # the overlay of a sandbox has all of them, and looking up a file may visit each
 _SMALL_BYTES = 2**20  # larger archives are hashed in a thread
 _UNPACK_S = 60.0
+_LAST_PIECE_S = 5.0  # for what is in the pipe once the guest is done
 _HEADER_BYTES = 1024  # of a record, on average
 _GUEST_FILES = 16
+_HOLES = 2  # so many times the bytes of the spec may the files have, holes included: all of them are hashed
 
 
 def layer_of(data: bytes) -> Layer:
@@ -26,12 +30,20 @@ def layer_of(data: bytes) -> Layer:
     return Layer(digest_of(changes_of(data)), data)
 
 
-def snapshot_of(data: bytes, backend: str, below: Snapshot | None = None, *, most_files: int | None = None) -> Snapshot:
+def snapshot_of(
+    data: bytes,
+    backend: str,
+    below: Snapshot | None = None,
+    *,
+    most_files: int | None = None,
+    most_bytes: int | None = None,
+) -> Snapshot:
     """The snapshot of an archive, on top of another snapshot if the archive holds changes to that.
 
-    Raises: ValueError if the archive is invalid, or holds more than `most_files` files.
+    Raises: ValueError if the archive is invalid; FilesNotCaptured if it holds more than `most_files` files or
+        `most_bytes`, holes included.
     """
-    changes = changes_of(data, most=most_files)
+    changes = changes_of(data, most=most_files, most_bytes=most_bytes)
     tree = tree_of(below.entries if below else {}, changes)
     name = id_of(tree)
     if below is not None and name == below.id:
@@ -61,7 +73,8 @@ async def receive_files(
     Args:
         spec: bounds what is accepted, because a guest that was taken over may send anything.
         below: the snapshot that the sandbox was created from, if any: then only changes to it are transferred.
-    Raises: SandboxError if they are more than the spec allows, or cannot be read.
+    Raises: FilesNotCaptured if they are more than the spec allows, or cannot be read; SandboxError if what came is no
+        archive, or not in time.
     """
     most, most_files = spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + 2**20, spec.inodes + _GUEST_FILES
     read, write = os.pipe()
@@ -79,25 +92,30 @@ async def receive_files(
             os.close(write)
             packing.cancel()
             await asyncio.gather(packing, return_exceptions=True)
-        if succeeded:
-            data = await asyncio.wait_for(collected, timeout_s)
         if not succeeded:
-            raise SandboxError(f"The sandbox's files could not be read: {error_text}.")
+            raise FilesNotCaptured(f"The files of the sandbox cannot be captured: {error_text}.")
+        await asyncio.wait({collected}, timeout=_LAST_PIECE_S)
+        if not collected.done():
+            raise SandboxError("The sandbox says that it has sent its files, and has not. It is not trusted any more.")
+        data = await collected
     finally:
         collected.cancel()
         await asyncio.gather(collected, return_exceptions=True)
         os.close(read)
     try:
         upper = sum(len(layer.data) for layer in below.layers[1:]) if below is not None else 0
-        if len(data) + upper > _SMALL_BYTES:
-            return await asyncio.to_thread(snapshot_of, data, backend, below, most_files=most_files)
-        return snapshot_of(data, backend, below, most_files=most_files)
+        work = partial(snapshot_of, data, backend, below, most_files=most_files, most_bytes=_HOLES * most)
+        holes = b'"s":1' in data  # their zeros are hashed, too
+        snapshot = await asyncio.to_thread(work) if holes or len(data) + upper > _SMALL_BYTES else work()
+        if not snapshot.entries.keys() >= ROOTS.keys():
+            raise ValueError("it lacks a directory that every sandbox has")
+        return snapshot
     except ValueError as error:
         raise SandboxError(f"The sandbox sent an invalid archive of its files ({error!s:.200}).") from error
 
 
 async def _collect(read: int, most: int) -> bytes:
-    """Read everything from a pipe. Raises: SandboxError if it is more than `most` bytes."""
+    """Read everything from a pipe. Raises: FilesNotCaptured if it is more than `most` bytes."""
     os.set_blocking(read, False)
     loop, data = asyncio.get_running_loop(), bytearray()
     while True:
@@ -115,7 +133,7 @@ async def _collect(read: int, most: int) -> bytes:
             return bytes(data)
         data += piece
         if len(data) > most:
-            raise SandboxError(f"The sandbox's files are more than {most} bytes: more than the spec allows.")
+            raise FilesNotCaptured(f"The files of the sandbox take more than {most} bytes: more than the spec allows.")
 
 
 async def restore(guest: GuestHandle, snapshot: Snapshot) -> None:

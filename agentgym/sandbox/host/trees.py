@@ -9,7 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from agentgym.errors import FilesNotCaptured
 from agentgym.sandbox.guest.archive import decode, header_line, records
+
+_ZEROS = bytes(2**20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,27 +33,43 @@ class Change:
         return self.header["t"] != "d" or bool(self.header.get("o"))
 
 
-def changes_of(archive: bytes, *, most: int | None = None) -> list[Change]:
-    """The records of an archive.
+def changes_of(archive: bytes, *, most: int | None = None, most_bytes: int | None = None) -> list[Change]:
+    """The records of an archive. A second name of a file is a change like the file itself.
 
-    Raises: ValueError if it is invalid or has more than `most` records: it may come from a hostile sandbox.
+    Raises: ValueError if it is invalid; FilesNotCaptured if it has more than `most` records, or files of more than
+        `most_bytes`, holes included: it may come from a hostile sandbox.
     """
     source, view = io.BytesIO(archive), memoryview(archive)
     changes: list[Change] = []
-    for parts, header, _ in records(source):
+    files: dict[bytes, Change] = {}
+    size = 0
+    for parts, header, pieces in records(source):
+        path, kind, start = b"/".join(parts), header["t"], source.tell()
+        size += header.get("n", 0)
         if len(changes) == most:
-            raise ValueError(f"more than {most} files")
-        start = source.tell()
-        content = slice(start, start + header.get("n", 0))
-        if content.stop > len(archive):
-            raise ValueError(f"the stream ends {content.stop - len(archive)} bytes too early")
-        kind = header["t"]
+            raise FilesNotCaptured(f"There are more than {most} files.")
+        if most_bytes is not None and size > most_bytes:
+            raise FilesNotCaptured(f"The files have more than {most_bytes} bytes, holes included.")
+        if kind == "h":
+            first = files[decode(header["l"])]
+            changes.append(Change(path, {**first.header, "p": header["p"]}, first.digest, first.content))
+            continue
         target = decode(header["l"]) if kind == "l" else b""
         mode = 0 if kind == "l" else header.get("m", 0)  # links have no mode of their own
         fields = b"%s %o %d\n%s" % (kind.encode(), mode, len(target), target)
         digest = hashlib.sha256(fields)
-        digest.update(view[content])
-        changes.append(Change(b"/".join(parts), header, digest.digest(), content))
+        if "s" in header:
+            for piece in pieces:
+                digest.update(piece if isinstance(piece, bytes) else _ZEROS[:piece])
+            content = slice(start, source.tell())
+        else:
+            content = slice(start, start + header.get("n", 0))
+            if content.stop > len(archive):
+                raise ValueError(f"the stream ends {content.stop - len(archive)} bytes too early")
+            digest.update(view[content])
+        changes.append(Change(path, header, digest.digest(), content))
+        if kind == "f":
+            files[path] = changes[-1]
     return changes
 
 
@@ -89,8 +108,9 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
     Args:
         lowest: nothing lies below the first one, so whiteouts and opaque marks are left out.
     """
-    merged_records: dict[bytes, tuple[dict[str, Any], memoryview]] = {}  # header and content by path
-    for archive in archives:
+    # by path, the header, the content, and where it comes from: names of one file share that
+    merged_records: dict[bytes, tuple[dict[str, Any], memoryview, tuple[int, int]]] = {}
+    for number, archive in enumerate(archives):
         changes, view, paths = changes_of(archive), memoryview(archive), sorted(merged_records)
         for change in changes:
             if change.hides:
@@ -101,14 +121,18 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
             before = merged_records.get(change.path)
             if header["t"] == "d" and before is not None and (before[0]["t"] != "d" or before[0].get("o")):
                 header["o"] = 1  # what the lower record hid stays hidden
-            merged_records[change.path] = (header, view[change.content])
+            merged_records[change.path] = (header, view[change.content], (number, change.content.start))
     out: list[bytes | memoryview] = []
+    written: dict[tuple[int, int], str] = {}
     for path in sorted(merged_records, key=lambda path: path.split(b"/")):
-        header, content = merged_records[path]
+        header, content, origin = merged_records[path]
         if lowest:
             header.pop("o", None)
             if header["t"] == "w":
                 continue
+        if content and (first := written.setdefault(origin, header["p"])) != header["p"]:
+            header = {"p": header["p"], "t": "h", "m": header["m"], "u": header["u"], "l": first}
+            content = content[:0]
         out += [header_line(header).encode(), b"\n", content]
     return b"".join(out)
 
