@@ -215,13 +215,7 @@ class PlayLoop:
         trajectory, environment, policy = self._trajectory, self._environment, self._policy
         self._retries.activity = "resetting the environment"
         opening = await environment.current.reset(self._task, seed=trajectory.seed)
-<<<<<<< HEAD
-        if opening is None:  # the body forgot to return
-            name = type(environment.current.unwrapped).__name__
-            raise TypeError(f"{name}.reset returned None: end it with `return task.opening()`, or a list of messages")
-=======
         check_messages(opening, environment.current.unwrapped.reset, "return task.opening()")
->>>>>>> main
         self._ready = True
         trajectory.opening = tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()

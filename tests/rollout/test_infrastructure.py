@@ -117,7 +117,10 @@ class Forgetful(Counter):
 
 async def test_a_reset_that_forgets_to_return_is_an_error_that_says_what_to_write():
     trajectory = await play(ScriptedPolicy([say("done")]), environment=Forgetful)
-    assert "Forgetful.reset returned None: end it with `return task.opening()`" in trajectory.error
+    assert (
+        "Forgetful.reset returned None: it returns a list of messages, for example `return task.opening()`"
+        in trajectory.error
+    )
 
 
 async def test_of_parallel_calls_the_broken_tool_is_named_and_the_others_are_not_left_running():
