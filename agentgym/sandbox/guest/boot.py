@@ -122,7 +122,7 @@ def _keep_descriptors(wanted_descriptors: dict[int, int]) -> Iterator[Syscall]:
 def _mount_kernel_files() -> Iterator[Syscall]:
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
     yield syscalls.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
-    for name in ("keys", "key-users"):
+    for name in ("keys", "key-users", "cmdline"):
         yield syscall("mount", "/dev/null", f"/proc/{name}", None, kernel.MS_BIND, None, ignored_errno=errno.ENOENT)
     yield syscalls.set_mount("/proc", kernel.MOUNT_ATTR_RDONLY)
     terminals = "newinstance,ptmxmode=0666,mode=0620"

@@ -72,6 +72,7 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
+_FIRST_ARGUMENT = 45  # in /proc/PID/stat, counted from the state: where the command line begins, and then where it ends
 _kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []  # kept alive as long as the process
 
 
@@ -194,6 +195,14 @@ def die_with_parent() -> None:
 def set_dumpable(value: bool) -> None:
     """If False, no process of the same user can trace this one or open its /proc files."""
     _prctl(PR_SET_DUMPABLE, int(value))
+
+
+def show_command_line(text: bytes) -> None:
+    """Have /proc show another command line for this process and its forks, cut to the length of the present one."""
+    fields = read_from("/proc/self/stat").rpartition(b")")[2].split()
+    start, end = (int(field) for field in fields[_FIRST_ARGUMENT : _FIRST_ARGUMENT + 2])
+    if 0 < start < end:  # 0: not known here
+        ctypes.memmove(start, text[: end - start - 1].ljust(end - start, b"\0"), end - start)
 
 
 def adopt_orphans() -> None:

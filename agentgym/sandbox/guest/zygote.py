@@ -27,6 +27,7 @@ _REFRESHED = json.dumps({"kind": "reset"}).encode()
 _CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 4))]
 _MAX_CALL_BYTES = 1 << 15  # bytes of the system calls in a request
 _MAX_PASSED = 4
+_COMMAND_LINE = b"agentgym-guest"  # what sandboxes see; the spawner's names paths and processes of the host
 _NUMBER = 8  # bytes of the namespace flags in a request, and of the answer
 
 
@@ -46,6 +47,7 @@ class Zygote:
                 kernel.die_with_parent()
                 if not execute([syscalls.poll_readable(spawner, 0)]):
                     execute(syscalls.close_others([theirs.fileno(), spawner, *keep]))
+                    kernel.show_command_line(_COMMAND_LINE)
                     _serve(theirs)
             finally:
                 os._exit(1)
