@@ -11,7 +11,7 @@ from functools import partial
 
 import pytest
 
-from agentgym.sandbox.guest import archive, frames, kernel, seccomp, server
+from agentgym.sandbox.guest import archive, cgroups, frames, kernel, seccomp, server
 from agentgym.sandbox.guest.poller import Poller
 from agentgym.sandbox.host.snapshots import snapshot_of
 
@@ -94,6 +94,21 @@ def test_agent_code_changes_not_the_priority_of_the_guest_nor_of_everybody(numbe
     assert verdict(number, first=1, second=0)[0] == verdict(number, first=0, second=2)[0] == ALLOW
 
 
+def test_the_groups_of_a_spawner_that_is_a_zombie_are_removed(tmp_path):
+    """Nobody waits for a spawner that was killed together with its host."""
+    zombie = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    for name in (f"agentgym-{zombie}/1", f"agentgym-{os.getpid()}/1", "agentgym-host", "other"):
+        (tmp_path / name).mkdir(parents=True)
+    home = os.open(tmp_path, os.O_RDONLY)
+    try:
+        cgroups._remove_dead_spawners(home)
+        assert sorted(os.listdir(home)) == sorted([f"agentgym-{os.getpid()}", "agentgym-host", "other"])
+    finally:
+        os.close(home)
+        os.waitpid(zombie, 0)
+
+
 def test_only_four_socket_families_exist():
     allowed = [family for family in range(60) if verdict(41, first=family, second=1)[0] == ALLOW]
     assert allowed == [1, 2, 10, 16]
@@ -155,6 +170,8 @@ def test_an_archive_has_the_same_hash_whatever_its_times():
         record(t="l", p="work/a", m=0, u=0, l=5),
         record(t="d", p="work/a", m=0, u=0, o=2),
         record(t="d", p="work/a", m=0, u=0, more=[[]] * 1000),
+        record(t="w", p="work/a", m="rw"),
+        record(t="w", p="work/a", o=1),
         record(t="d", p="work/" + "a/" * 3000 + "a", m=0, u=0),
         *(
             record(t="f", p=path, m=0, u=0, n=0)

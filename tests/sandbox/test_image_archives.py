@@ -14,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.rootfs import tree as image_tree
 from agentgym.sandbox.rootfs.archive import first_names, unpack_archive
+from agentgym.sandbox.rootfs.store import prepare_rootfs
 from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, agent_mode
 
 
@@ -228,9 +230,24 @@ def test_more_than_an_image_may_hold_is_refused(unpacked, monkeypatch):
     with pytest.raises(ImageError, match="more than 20 files"):
         unpacked(tar(*(entry(str(number), b"") for number in range(30))))
     monkeypatch.setattr(image_tree, "MAX_ENTRIES", 1000)
-    monkeypatch.setattr(image_tree, "MAX_BYTES", 1 << 20)
-    with pytest.raises(ImageError, match="GiB"):
-        unpacked(gzip.compress(tar(entry("bomb", bytes(2 << 20)))))
+
+
+def test_an_archive_unpacks_to_a_multiple_of_its_own_size_at_most(tmp_path, monkeypatch):
+    """A bomb within a bomb, too: the limit is of the file that was named."""
+    monkeypatch.setattr(image_tree, "_FREE_BYTES", 1 << 20)
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    bomb, folder = tmp_path / "bomb.tar.gz", tmp_path / "folder"
+    bomb.write_bytes(gzip.compress(tar(entry("usr/bomb", bytes(3 << 20)))))
+    with pytest.raises(SandboxUnavailable, match="50 times its size"):
+        prepare_rootfs(str(bomb))
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.name == "bomb"]
+    (folder / "usr").mkdir(parents=True)
+    with open(folder / "usr/hole", "wb") as file:
+        file.truncate(3 << 20)
+    with pytest.raises(SandboxUnavailable, match="50 times its size"):
+        prepare_rootfs(str(folder))
+    (folder / "usr/hole").write_bytes(b"x" * (3 << 20))
+    assert prepare_rootfs(str(folder)).root.is_dir()
 
 
 def test_what_is_no_archive_says_what_would_be(tmp_path):

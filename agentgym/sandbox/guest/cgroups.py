@@ -306,9 +306,15 @@ def _remove_dead_spawners(home: int) -> None:
     """Remove the empty groups of spawners that were killed."""
     for name in os.listdir(home):
         pid = name.removeprefix("agentgym-")
-        if pid == name or not pid.isdecimal() or os.path.exists(f"/proc/{pid}"):
+        if pid == name or not pid.isdecimal() or is_alive(int(pid)):
             continue
         _remove_group(home, name)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process has not ended. A zombie has: it holds nothing, but nobody may ever wait for it."""
+    fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return bool(fields) and fields[0] not in "ZX"
 
 
 def _remove_group(home: int, name: str) -> bool:

@@ -13,6 +13,7 @@ from agentgym.errors import SandboxDied
 from agentgym.sandbox.host.link import Link
 
 MAX_LINE_BYTES = 16 * 2**20
+MAX_LINE_VALUES = 1_000_000
 _START_S = 30.0
 _MAX_ERROR_TEXT = 2000
 
@@ -52,8 +53,8 @@ class LineChannel:
     async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
         """Send one value and return the value of the next line.
 
-        Raises: SandboxDied if the process ended, sent a line of more than 16 MiB or one that is not JSON;
-            TimeoutError. After either, the channel is closed.
+        Raises: SandboxDied if the process ended, sent a line of more than 16 MiB or a million values, or one that is
+            not JSON; TimeoutError. After either, the channel is closed.
         """
         async with self._serial:
             if self._stream.fileno() < 0:
@@ -63,6 +64,7 @@ class LineChannel:
             try:
                 async with asyncio.timeout(timeout_s):
                     line = await self._exchange(line_out)
+                _check_count(line)
                 value = json.loads(line)
                 answered = True
                 return value
@@ -78,7 +80,9 @@ class LineChannel:
     async def _exchange(self, line: bytes) -> bytes:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self._stream, line)
-        while (end := self._buffer.find(b"\n")) < 0:
+        searched = 0
+        while (end := self._buffer.find(b"\n", searched)) < 0:
+            searched = len(self._buffer)
             piece = await loop.sock_recv(self._stream, 1 << 16)
             if not piece:
                 raise SandboxDied(f"The channel's process ended{self._stderr_text()}")
@@ -110,3 +114,9 @@ class LineChannel:
         if self._link.dead is None:
             with contextlib.suppress(SandboxDied):
                 await self._link.call({"op": "end_channel", "channel": self._number}, deadline_s=_START_S)
+
+
+def _check_count(line: bytes) -> None:
+    """Refuse JSON that takes many times its length in memory, such as lists of empty lists. Raises: SandboxDied."""
+    if sum(line.count(mark) for mark in b",:[{") > MAX_LINE_VALUES:
+        raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_VALUES} values.")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.sandbox.contract import Running
+from agentgym.sandbox.guest.cgroups import is_alive
 from agentgym.sandbox.namespaces.spawner import IMAGE, OWNER
 
 _SPAWNER = b"from guest import spawner"  # in every spawner's command line
@@ -76,7 +77,7 @@ def clean() -> list[str]:
             done.append(f"spawner {pid}, whose owner {_named_owner(spawner) or 'unknown'} has ended, and its sandboxes")
     for group in _groups():
         number = group.name.removeprefix(_GROUP)
-        if number.isdecimal() and not os.path.exists(f"/proc/{number}") and _remove(group):
+        if number.isdecimal() and not is_alive(int(number)) and _remove(group):
             done.append(f"control group {group}")
     return done
 

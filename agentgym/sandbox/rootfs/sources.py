@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, Protocol
 
 from agentgym.sandbox.guest import kernel
 from agentgym.sandbox.rootfs.archive import first_names, unpack_archive
-from agentgym.sandbox.rootfs.tree import ImageError, Parts, RootfsTree, agent_mode
+from agentgym.sandbox.rootfs.tree import ImageError, Parts, RootfsTree, agent_mode, max_unpacked_bytes
 
 _MAX_JSON = 4 << 20
 _MAX_LAYERS = 256
@@ -56,7 +56,7 @@ def open_source(path: Path, scratch: Path) -> ImageSource:
     if path.is_file():
         if not any(name in ("oci-layout", "manifest.json") or name.startswith("blobs/") for name in first_names(path)):
             return TarballImage(path)
-        tree = RootfsTree(scratch, mode_of=lambda *_: 0o700)
+        tree = RootfsTree(scratch, mode_of=lambda *_: 0o700, max_bytes=max_unpacked_bytes(path))
         try:
             with open(path, "rb") as file:
                 unpack_archive(tree, file)

@@ -28,7 +28,7 @@ from pathlib import Path
 from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.guest.root import AGENT_ID, ETC, MOUNT_POINTS
 from agentgym.sandbox.rootfs.sources import ImageSource, open_source
-from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree
+from agentgym.sandbox.rootfs.tree import ImageError, RootfsTree, max_unpacked_bytes
 
 HOST_IMAGE = "host"
 _FORMAT = "1"  # of unpacked trees; a new format gets a new folder
@@ -62,7 +62,7 @@ def prepare_rootfs(name: str) -> RootFilesystem:
             return rootfs
         with tempfile.TemporaryDirectory(prefix=".scratch-", dir=roots) as scratch:
             source = open_source(path, Path(scratch))
-            image = _find_unpacked(roots, source.digest) or _unpack(roots, source)
+            image = _find_unpacked(roots, source.digest) or _unpack(roots, source, max_unpacked_bytes(path))
         _remember_digest(roots, path, stamp, image.digest)
         return image
     except ImageError as error:
@@ -110,7 +110,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute() / "agentgym"
 
 
-def _unpack(roots: Path, source: ImageSource) -> RootFilesystem:
+def _unpack(roots: Path, source: ImageSource, max_bytes: int) -> RootFilesystem:
     """Unpack into a temporary folder and rename it; one process at a time for one digest."""
     final_folder, unpacking = roots / _folder_name(source.digest), roots / f".unpacking-{_folder_name(source.digest)}"
     with _locked(roots / f".lock-{_folder_name(source.digest)}"):
@@ -119,7 +119,7 @@ def _unpack(roots: Path, source: ImageSource) -> RootFilesystem:
         _delete(unpacking)  # left by a process that was killed
         (unpacking / "root").mkdir(parents=True)
         try:
-            tree = RootfsTree(unpacking / "root")
+            tree = RootfsTree(unpacking / "root", max_bytes=max_bytes)
             try:
                 source.fill(tree)
                 _add_required_files(tree)

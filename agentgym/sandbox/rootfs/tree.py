@@ -24,6 +24,7 @@ from agentgym.sandbox.guest import kernel
 from agentgym.sandbox.guest.root import AGENT_ID
 
 MAX_BYTES = 64 * 2**30
+_FREE_BYTES, _MAX_RATIO = 256 * 2**20, 50  # what any image may unpack to, and by how much more than its own size
 MAX_ENTRIES = 4_000_000
 _MAX_DEPTH = 128
 _PIECE = 1 << 20
@@ -46,12 +47,28 @@ class ImageError(SandboxError):
 _MISSING_ERRORS = (OSError, ImageError)
 
 
+def max_unpacked_bytes(image: Path) -> int:
+    """How much an image may unpack to, by the bytes it takes on disk: a small file must not fill the disk."""
+    if image.is_file():
+        own_bytes = image.stat().st_size
+    else:
+        files = (Path(folder, name) for folder, _, names in os.walk(image) for name in names)
+        own_bytes = sum(file.lstat().st_blocks * 512 for file in files)  # without holes
+    return min(_FREE_BYTES + _MAX_RATIO * own_bytes, MAX_BYTES)
+
+
 class RootfsTree:
     """A folder that is being filled. `finish` sets the modes and times of directories, which must come last."""
 
-    def __init__(self, folder: Path, mode_of: Callable[[int, int, int], int] | None = None) -> None:
-        """`mode_of` gives the permissions of an archive's files, from their mode, user and group; see `agent_mode`."""
-        self._mode_of = mode_of or agent_mode
+    def __init__(
+        self, folder: Path, mode_of: Callable[[int, int, int], int] | None = None, *, max_bytes: int = MAX_BYTES
+    ) -> None:
+        """
+        Args:
+            mode_of: gives the permissions of an archive's files, from their mode, user and group; see `agent_mode`.
+            max_bytes: of all files; see `max_unpacked_bytes`.
+        """
+        self._mode_of, self._max_bytes = mode_of or agent_mode, max_bytes
         self._root = os.open(folder, _DIRECTORY | os.O_CLOEXEC)
         self._modes: dict[Parts, tuple[int, float]] = {}
         self._parent: tuple[Parts, int] | None = (
@@ -84,9 +101,11 @@ class RootfsTree:
                 if not piece:
                     raise ImageError(f"{_quoted(path)} ends {size} bytes too early: the archive is cut short.")
                 self.bytes += len(piece)
-                if self.bytes > MAX_BYTES:
+                if self.bytes > self._max_bytes:
                     raise ImageError(
-                        f"The image unpacks to more than {MAX_BYTES >> 30} GiB. That is too much for a sandbox."
+                        f"The image unpacks to more than {self._max_bytes / 2**30:.3g} GiB: {_MAX_RATIO} times its "
+                        f"size and {_FREE_BYTES >> 20} MiB are allowed, up to {MAX_BYTES >> 30} GiB. If it is honest, "
+                        "unpack it into a folder, and name that folder."
                     )
                 size -= len(piece)
                 out.write(piece)
