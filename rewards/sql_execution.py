@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,18 +86,11 @@ class SqlExecution(Reward):
 
     async def judge(self, task: Task, gold: str, submitted: str) -> QueryVerdict:
         """Run both queries on every database, up to the first where they differ. Raises: JudgeError."""
-        suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
-        variants = [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]
-        verdict = QueryVerdict([False] * len(variants))
-        async with judge_environment(
-            task, "rows", "sql_execution", self.backend, self.environment_options
-        ) as environment:
-            for index, task_variant in enumerate(variants):
-                await environment.reset(task_variant, seed=0)
-                expected = await self._expected(environment, task_variant, gold)
-                try:
-                    result = await environment.rows(submitted)
-                except ToolError:
+        verdict = QueryVerdict([False] * len(variants_of(task)))
+        async with aclosing(self.results(task, gold, submitted)) as results:
+            index = 0
+            async for expected, result in results:
+                if result is None:
                     break
                 verdict.runs = True
                 if result["steps"] is not None:
@@ -111,7 +105,26 @@ class SqlExecution(Reward):
                 )
                 if not verdict.matched[index]:
                     break
+                index += 1
         return verdict
+
+    async def results(
+        self, task: Task, gold: str, submitted: str
+    ) -> AsyncGenerator[tuple[dict[str, Any], dict[str, Any] | None], None]:
+        """What both queries give on each database of the task; None for a submitted query that does not run.
+
+        Yields: as `rows(sql)` of the environment gives it, for the gold query and for the submitted one.
+        Raises: JudgeError if the gold query or the judge's environment does not work.
+        """
+        options = self.environment_options
+        async with judge_environment(task, "rows", "sql_execution", self.backend, options) as environment:
+            for task_variant in variants_of(task):
+                await environment.reset(task_variant, seed=0)
+                expected = await self._expected(environment, task_variant, gold)
+                try:
+                    yield expected, await environment.rows(submitted)
+                except ToolError:
+                    yield expected, None
 
     async def _expected(self, environment: Any, task: Task, gold: str) -> dict[str, Any]:
         key = json.dumps([task.environment, dict(task.parameters), gold], sort_keys=True, default=str)
@@ -129,3 +142,9 @@ class SqlExecution(Reward):
             if len(self._gold) > CACHE_SIZE:
                 self._gold.popitem(last=False)
         return expected
+
+
+def variants_of(task: Task) -> list[Task]:
+    """The task as the environment sees it, on each of its databases: its own, then those of its test suite."""
+    suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
+    return [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]

@@ -13,12 +13,14 @@ _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def submitted_sql(episode: Trajectory, argument: str = "sql") -> str | None:
-    """The query in the first final call that succeeded, else the query in the last message.
+    """The query in the first final call that succeeded, else the query in the last message; in a ```sql fence or bare.
 
     Returns: None without a query, or if it is longer than MAX_SQL.
     """
     if final_call(episode) is not None:
         query = submitted_text(episode, argument)
+        if query is not None and query.lstrip().startswith("```") and (blocks := _FENCE.findall(query[: 2 * MAX_SQL])):
+            query = blocks[-1].strip()
         return query if query is not None and len(query) <= MAX_SQL else None
     text = (last_words(episode) or "")[: 2 * MAX_SQL]
     blocks = _FENCE.findall(text)

@@ -27,7 +27,7 @@ from agentgym.cli import (
     train,
     view,
 )
-from agentgym.cli.console import err, print_error
+from agentgym.cli.console import err, print_error, show_tracebacks
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
 
@@ -56,6 +56,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
+        show_tracebacks(ctx.meta["agentgym.debug"])
         return super().parse_args(ctx, current_spelling([argument for argument in args if argument != "--debug"]))
 
     def invoke(self, ctx: Any) -> Any:

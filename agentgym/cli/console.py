@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
@@ -61,6 +64,22 @@ def show_our_warnings() -> None:
         warnings.simplefilter("default", AgentGymDeprecationWarning)
 
 
+def show_tracebacks(debug: bool) -> None:
+    """With --debug, print the traceback of each failure of an episode on standard error, and the same failure once."""
+    handler, printed = logging.StreamHandler(), set[str]()
+
+    def first_time(record: logging.LogRecord) -> bool:
+        traceback = handler.format(record)
+        is_new = traceback not in printed
+        printed.add(traceback)
+        return is_new
+
+    handler.addFilter(first_time)
+    logger = logging.getLogger("agentgym.rollout")
+    logger.handlers = [handler] if debug else []
+    logger.setLevel(logging.DEBUG if debug else logging.NOTSET)
+
+
 @contextmanager
 def resumable(hint: str) -> Iterator[None]:
     """Turn Ctrl-C into Interrupted, which says how to go on."""
@@ -85,6 +104,24 @@ async def _closing(work: Coroutine[Any, Any, T], agent: object) -> T:
         if isinstance(agent, Policy):
             await agent.close()
         await close_backends()
+
+
+def exit_by_failures(causes: Counter[str], episodes: int) -> None:
+    """End the command with exit code 1 where every episode failed, or one did by a bug in somebody's code.
+
+    Args:
+        causes: of the episodes that failed, with how often, as `Trajectory.error` says them.
+        episodes: how many were played.
+    """
+    from agentgym.rollout.causes import LOGGER, is_bug
+
+    bugs = sum(count for cause, count in causes.items() if is_bug(cause))
+    if bugs or (causes and causes.total() == episodes):
+        which = "Every episode" if causes.total() == episodes else f"{bugs} of {episodes} episodes"
+        debugging = logging.getLogger(LOGGER).isEnabledFor(logging.DEBUG)
+        hint = " Run again with --debug to see the traceback." if bugs and not debugging else ""
+        print_error(f"{which} failed; the causes are above.{hint}")
+        raise typer.Exit(1)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.console import out, progress_bar, resumable, run, write_text
+from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run, write_text
 from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
 from agentgym.cli.policies import Agent, ApiKeyEnv, CallFormat, Device, PolicyOption, load_policy
 from agentgym.cli.user_code import Import
@@ -92,6 +92,7 @@ def evaluate(
         out().print(f"Page: {write_report(run_folder)}", markup=False, soft_wrap=True)
     if earlier is not None:
         out().print("\n" + format_gains(earlier, evaluation), markup=False, soft_wrap=True)
+    exit_by_failures(evaluation.causes(), sum(map(len, (row.stop for row in evaluation.rows))))
 
 
 def _measure(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.console import out, progress_bar, resumable, run
+from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run
 from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOption, load_policy
 from agentgym.cli.user_code import Import
@@ -68,6 +69,7 @@ def rollout(
     if folder:
         hint = f"Read one with: agentgym show {folder} --episode '{trajectories[0].id}'"
         out().print(hint, markup=False, soft_wrap=True)
+    exit_by_failures(Counter(t.error or "" for t in trajectories if not t.valid), len(trajectories))
 
 
 async def _play(manager: EpisodeManager, tasks: list[Task]) -> list[Trajectory]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +18,7 @@ from rich.text import Text
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
-from agentgym.evaluation.text import format_count, format_usage
+from agentgym.evaluation.text import format_causes, format_count, format_usage
 from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import combine_usage
@@ -51,11 +52,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
             f"{evaluation.task_set}:{evaluation.split}, {evaluation.group_size} episode(s) of each task, "
             f"{evaluation.policy}"
         ),
-        Text(
-            f"calls that ran {evaluation.execution_rate():.0%}, turns {evaluation.mean_turns():.1f} an episode, "
-            f"episodes failed {evaluation.failed}, manifest {evaluation.manifest}",
-            style="dim",
-        ),
+        Text(f"{_means(evaluation)}episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),
     ]
     if evaluation.held_out_uses is not None:
         lines.append(
@@ -64,12 +61,13 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
             )
         )
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
+    causes = [Text(f"  {line}", style="red") for line in format_causes(evaluation.causes())]
     failures = evaluation.failures()
     most_frequent = next((kind for kind, _ in failures.most_common() if evaluation.run), None)
     examples = [
         Text(f"  for example {visible(name)}", style="dim") for name in evaluation.examples(most_frequent or "", 1)
     ]
-    return Group(*lines, Text(), table, *_failures(failures), *examples)
+    return Group(*lines, Text(), table, *_failures(failures), *examples, *causes)
 
 
 def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
@@ -83,7 +81,7 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
     table.add_column(style="bold")
     table.add_column()
     failed = len(trajectories) - len(valid)
-    table.add_row("episodes", f"{len(trajectories)}, of which {failed} failed with their infrastructure")
+    table.add_row("episodes", f"{len(trajectories)}, of which {failed} failed")
     estimate = success_rate(list(by_task.values()))
     table.add_row("success", estimate.percent() + (f" over {estimate.n} tasks" if estimate.n else ""))
     if valid:
@@ -103,7 +101,7 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
     for t in trajectories:
         failures.update(failures_of(t))
     errors = Counter(t.error for t in trajectories if t.error)
-    why = [Text(f"  {count} x {visible(error)}", style="red") for error, count in errors.most_common(3)]
+    why = [Text(f"  {line}", style="red") for line in format_causes(errors)]
     return Group(table, *_failures(failures), *why)
 
 
@@ -151,6 +149,13 @@ def result_text(result: Result) -> Text:
     """What came back; what went wrong in red."""
     text = _clip(Message("tool", result.content).text) or "[nothing]"
     return Text(text) if result.ok else Text(f"{result.status.value}: {text}", style="red")
+
+
+def _means(evaluation: Evaluation) -> str:
+    """How many calls ran and how many turns an episode had; empty where there was no call or no valid episode."""
+    calls, turns = evaluation.execution_rate(), evaluation.mean_turns()
+    ran = "" if math.isnan(calls) else f"calls that ran {calls:.0%}, "
+    return ran + ("" if math.isnan(turns) else f"turns {turns:.1f} an episode, ")
 
 
 def _took(usage: Mapping[str, float], subject: str) -> list[Text]:

@@ -50,7 +50,7 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     "refused": ("episodes in which the agent declined", "scored", "declining a task solves nothing"),
     "no_answer": ("episodes that a budget ended before an answer", "scored", "else endless episodes cost nothing"),
     "failed": (
-        "episodes whose infrastructure failed (left out of every rate)",
+        "episodes that failed by no fault of the agent (left out of every rate)",
         "excluded",
         "the agent did nothing wrong: a zero would be a lie",
     ),

@@ -33,6 +33,7 @@ class TaskOutcome:
         failures: what went wrong, as counts by kind; see agentgym.evaluation.failures.
         usage: what the episode used of sandboxes, tools and API, by name as in `Trajectory.usage`.
         outcome: all outcome components by name, unweighted; empty where the episode failed.
+        error: why the episode failed, in one line; empty where it did not.
     """
 
     task: str
@@ -48,6 +49,7 @@ class TaskOutcome:
     failures: list[dict[str, int]] = field(default_factory=list)
     usage: list[dict[str, float]] = field(default_factory=list)
     outcome: list[dict[str, float]] = field(default_factory=list)
+    error: list[str] = field(default_factory=list)
     hash: str = ""
 
     @property
@@ -83,7 +85,7 @@ class OutcomeStatistics:
 
     @property
     def failed(self) -> int:
-        """Episodes whose infrastructure failed: excluded from every rate, and counted here."""
+        """Episodes that failed by no fault of the agent: excluded from every rate, and counted here."""
         return sum(value is None for row in self.rows for value in row.success)
 
     @property
@@ -150,6 +152,10 @@ class OutcomeStatistics:
             for counts in row.failures:
                 total.update(counts)
         return total
+
+    def causes(self) -> Counter[str]:
+        """How often episodes failed, by cause: the error, where it was raised, and what was being done."""
+        return Counter(error for row in self.rows for error in row.error if error)
 
     def examples(self, kind: str, most: int = 3) -> list[str]:
         """Ids of up to `most` episodes with a failure of this kind, for `agentgym show --episode`."""

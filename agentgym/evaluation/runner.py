@@ -223,6 +223,7 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
         row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
         row.duration_s.append(round(trajectory.duration_s, 4))
         row.failures.append(dict(failures_of(trajectory)))
+        row.error.append("" if trajectory.valid else trajectory.error or "")
         row.outcome.append(dict(trajectory.outcome) if trajectory.valid else {})
         row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})
     return row

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
+from agentgym.evaluation.visible import visible
 
-MOST_TAGS = 5
+MOST_TAGS, MOST_CAUSES = 5, 3
 
 
 def format_evaluation(evaluation: Evaluation) -> str:
@@ -37,8 +39,18 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
             f"{100 * change.high:+.0f}, p = {gain.permutation_p:.1g}"
         )
     if failed := before.failed + after.failed:
-        lines.append(f"  {failed} episodes failed with their infrastructure and are left out")
+        lines.append(f"  {failed} episodes failed and are left out")
+        lines += [f"    {line}" for line in format_causes(before.causes() + after.causes())]
     return "\n".join(lines)
+
+
+def format_causes(causes: Counter[str]) -> list[str]:
+    """A line for each of the most frequent causes of failed episodes, and one that counts the others."""
+    frequent = causes.most_common(MOST_CAUSES)
+    lines = [f"{count} x {visible(cause)}" for cause, count in frequent]
+    if rest := len(causes) - len(frequent):
+        lines.append(f"and {rest} other causes, {causes.total() - sum(n for _, n in frequent)} episodes")
+    return lines
 
 
 def format_count(count: int) -> str:

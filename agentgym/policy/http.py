@@ -31,6 +31,8 @@ class RetryPolicy:
         attempts: the largest number of attempts.
         backoff_s, longest_backoff_s: the first and the longest pause, before jitter (each is drawn from half of it
             to all of it). A server's Retry-After is honoured where it is longer.
+        unreached_s: how long to try a server that has never answered yet, because its address is wrong or it does not
+            run. Once that has passed, further requests are tried once each, until one is answered.
     """
 
     attempt_s: float = 300.0
@@ -38,9 +40,11 @@ class RetryPolicy:
     attempts: int = 8
     backoff_s: float = 0.5
     longest_backoff_s: float = 30.0
+    unreached_s: float = 5.0
 
     def __post_init__(self) -> None:
-        if min(self.attempt_s, self.total_s, self.backoff_s, self.longest_backoff_s) <= 0 or self.attempts < 1:
+        times = (self.attempt_s, self.total_s, self.backoff_s, self.longest_backoff_s, self.unreached_s)
+        if min(times) <= 0 or self.attempts < 1:
             raise ValueError(f"RetryPolicy needs times above 0 s and at least one attempt, not {self}.")
 
 
@@ -53,11 +57,15 @@ __getattr__ = renamed_attributes(
 
 
 class _RetryableFailure(Exception):
-    """An attempt failed in a way that may pass; `wait_s` is what the server asked for."""
+    """An attempt failed in a way that may pass.
 
-    def __init__(self, why: str, wait_s: float = 0.0) -> None:
+    Attributes:
+        wait_s: what the server asked for. `unreached`: nothing answered that speaks JSON, so it may be no such server.
+    """
+
+    def __init__(self, why: str, wait_s: float = 0.0, *, unreached: bool = False) -> None:
         super().__init__(why)
-        self.wait_s = wait_s
+        self.wait_s, self.unreached = wait_s, unreached
 
 
 @renamed_keywords(patience="retry_policy")
@@ -83,6 +91,7 @@ class JsonEndpoint:
         self.base_url, self.retry_policy = base_url.rstrip("/"), retry_policy
         self._headers, self._connections = dict(headers or {}), connections
         self._jitter = jitter or random.Random()
+        self._has_answered = self._given_up = False  # whether the server ever did; whether unreached_s has passed
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(connections)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -115,7 +124,8 @@ class JsonEndpoint:
 
     async def _patiently(self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None) -> Any:
         now = asyncio.get_running_loop().time
-        ends, pause, tries = now() + self.retry_policy.total_s, self.retry_policy.backoff_s, 0
+        began, pause, tries = now(), self.retry_policy.backoff_s, 0
+        ends = began + self.retry_policy.total_s
         while True:
             tries += 1
             try:
@@ -127,7 +137,9 @@ class JsonEndpoint:
                 failed = failure
             wait = max(pause * self._jitter.uniform(0.5, 1.0), failed.wait_s)
             pause = min(2 * pause, self.retry_policy.longest_backoff_s)
-            if tries >= self.retry_policy.attempts or now() + wait >= ends:
+            limit = min(ends, began + self.retry_policy.unreached_s) if self._is_unreached(failed) else ends
+            if tries >= self.retry_policy.attempts or now() + wait >= limit or self._given_up:
+                self._given_up = self._is_unreached(failed)
                 raise PolicyError(
                     f"{method} {path} failed {tries} time(s), the last with: {failed}. "
                     f"Check that the server at {self._server_address()} runs, or give more time or attempts by "
@@ -135,11 +147,15 @@ class JsonEndpoint:
                 ) from failed
             await asyncio.sleep(wait)
 
+    def _is_unreached(self, failure: _RetryableFailure) -> bool:
+        return failure.unreached and not self._has_answered
+
     async def _attempt(self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None) -> Any:
         try:
             answer = await client.request(method, self.base_url + path, json=body)
         except (httpx.TransportError, httpx.DecodingError) as error:
-            raise _RetryableFailure(f"{type(error).__name__}: {error}") from error
+            unreached = isinstance(error, (httpx.ConnectError, httpx.UnsupportedProtocol))
+            raise _RetryableFailure(f"{type(error).__name__}: {error}", unreached=unreached) from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PolicyError(f"{method} {path} cannot be sent to {self._server_address()}: {error}") from error
         response_excerpt = f"status {answer.status_code}: {_excerpt(answer.text)}"
@@ -156,9 +172,11 @@ class JsonEndpoint:
         if not answer.content.strip():
             return None
         try:
-            return answer.json()
+            content = answer.json()
         except (ValueError, RecursionError) as error:
-            raise _RetryableFailure(f"the answer is no JSON: {_excerpt(answer.text)}") from error
+            raise _RetryableFailure(f"the answer is no JSON: {_excerpt(answer.text)}", unreached=True) from error
+        self._has_answered, self._given_up = True, False
+        return content
 
     def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
         """The client of this event loop, and its free connections: neither can move from one loop to another."""

@@ -11,9 +11,10 @@ import asyncio
 from typing import Any
 
 from agentgym.environment import Checkpoint
-from agentgym.errors import ContextFull, LedgerError, PolicyError, RewardError, SandboxExhausted
+from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
+from agentgym.rollout.answers import check_messages, check_reply
 from agentgym.rollout.budgets import BudgetUsage
 from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget, tools_change
 from agentgym.rollout.environments import ToolSchemas
@@ -214,6 +215,7 @@ class PlayLoop:
         trajectory, environment, policy = self._trajectory, self._environment, self._policy
         self._retries.activity = "resetting the environment"
         opening = await environment.current.reset(self._task, seed=trajectory.seed)
+        check_messages(opening, environment.current.unwrapped.reset, "return task.opening()")
         self._ready = True
         trajectory.opening = tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
@@ -309,7 +311,9 @@ class PlayLoop:
             turn.replies = (Message("user", EMPTY),)
         else:
             self._retries.activity = f"answering the agent's message of turn {turn.index}"
-            turn.replies = tuple(await environment.respond(turn.message))
+            replies = await environment.respond(turn.message)
+            check_messages(replies, environment.unwrapped.respond, "return [] to end the episode")
+            turn.replies = tuple(replies)
             return not turn.replies and not environment.ended
         return False
 
@@ -379,19 +383,3 @@ class PlayLoop:
         if self._judge is not None:
             self._retries.activity = "judging the last turn"
             await self._judge.judge_turn(turn, self._trajectory)
-
-
-def check_reply(policy: Policy, reply: Reply) -> None:
-    """Check that a reply keeps the policy contract. Raises: PolicyError that says how it does not."""
-    if reply.message.role != "assistant":
-        raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
-    if policy.renderer is not None and reply.token_ids is None:
-        raise PolicyError(
-            f"The policy {policy.name!r} has a renderer but returned no token ids, so its episode cannot be "
-            "token-exact. Return Reply.token_ids, or set renderer to None."
-        )
-    if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids or ()):
-        raise PolicyError(
-            f"The policy {policy.name!r} returned {len(reply.token_ids or ())} token ids and "
-            f"{len(reply.logprobs)} log-probabilities; there is one for each token."
-        )

@@ -9,6 +9,7 @@ from functools import partial
 from agentgym.messages import StopReason
 from agentgym.reward import Reward, validate_each
 from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.causes import cause_of
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.jobs import Job
 from agentgym.rollout.judging import Judge, merge_components
@@ -105,4 +106,4 @@ async def judge_group(reward: Reward, group: Sequence[Trajectory], budgets: Budg
     except Exception as error:  # noqa: BLE001  a judge may raise anything; none of it is the agent's fault
         for trajectory in valid:
             trajectory.stop_reason, trajectory.outcome = StopReason.INFRA_ERROR, {}
-            trajectory.error = f"{type(error).__name__}: {str(error)[:2000]} (while judging the group)"
+            trajectory.error = cause_of(error, "judging the group")

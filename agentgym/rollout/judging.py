@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from agentgym.errors import JudgeError, RewardError
 from agentgym.reward import Components, Reward, validate_components, validate_each
+from agentgym.rollout.causes import defined_at
 from agentgym.trajectory import Trajectory, Turn
 
 V = TypeVar("V")
@@ -61,8 +62,9 @@ class Judge:
                     return await check(answer, self.reward)
                 async with asyncio.timeout(self._time_s) as limit:
                     return await check(answer, self.reward)
-            except RewardError:
-                raise
+            except RewardError as error:
+                location = defined_at(getattr(self.reward, "function", stage))
+                raise RewardError(f"{error} See {location}." if location else str(error)) from error
             except Exception as error:
                 failure = error
                 if limit is not None and limit.expired():

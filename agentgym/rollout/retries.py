@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agentgym.rollout.causes import cause_of
 from agentgym.trajectory import Trajectory
 
 
@@ -29,4 +30,4 @@ class Retries:
         return True
 
     def describe(self, error: Exception) -> str:
-        return f"{type(error).__name__}: {str(error)[:2000]} (while {self.activity})"
+        return cause_of(error, self.activity)

@@ -32,6 +32,7 @@ def load_bird(
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
         check_golds: run every gold query, and warn of those that do not run or give no rows.
     Raises: TaskError naming the file, the item and what is wrong with it.
+    Success is stricter than the published metric; the reward `sql_official` has that one too.
     Source: Li et al. 2023, arXiv:2305.03111.
     """
     path = Path(path)

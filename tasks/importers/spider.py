@@ -35,6 +35,7 @@ def load_spider(
         transpile: the dialect of the environment's engine, such as "duckdb"; sqlglot writes the gold queries in it.
         check_golds: run every gold query, and warn of those that do not run or give no rows.
     Raises: TaskError naming the file, the item and what is wrong with it.
+    Success is stricter than the published metric; the reward `sql_official` has that one too.
     Source: Yu et al. 2018, arXiv:1809.08887; test suites: Zhong et al. 2020, arXiv:2010.02840.
     """
     path = Path(path)

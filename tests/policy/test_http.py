@@ -148,3 +148,24 @@ def test_one_endpoint_serves_one_event_loop_after_another():
 def test_impossible_patience_is_refused():
     with pytest.raises(ValueError, match="above 0 s"):
         RetryPolicy(backoff_s=0)
+
+
+async def test_a_server_that_never_answered_is_given_up_soon_and_then_tried_once():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = JsonEndpoint(
+            f"http://127.0.0.1:{free.getsockname()[1]}", retry_policy=RetryPolicy(backoff_s=0.02, unreached_s=0.05)
+        )
+    with pytest.raises(PolicyError, match=r"failed [2-4] time\(s\)"):
+        await endpoint.post("/v1/x")
+    with pytest.raises(PolicyError, match=r"failed 1 time\(s\)"):
+        await endpoint.post("/v1/x")
+    await endpoint.close()
+
+
+async def test_a_server_that_has_answered_is_waited_for_as_long_as_before():
+    policy = RetryPolicy(attempts=4, backoff_s=0.01, longest_backoff_s=0.01, unreached_s=0.001)
+    with serving({"ok": 1}, Answer(b"<html>"), Answer(b"<html>"), {"ok": 2}) as server:
+        endpoint = JsonEndpoint(server.url, retry_policy=policy)
+        assert [await endpoint.post("/"), await endpoint.post("/")] == [{"ok": 1}, {"ok": 2}]
+        await endpoint.close()

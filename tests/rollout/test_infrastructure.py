@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from pathlib import Path
 
 import pytest
 from scripted_episodes import counting, play, say, task
@@ -18,6 +20,8 @@ from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock
 from agentgym.tools import tool
 from agentgym.trajectory import Trajectory
+
+FILE = str(Path(__file__).relative_to(Path.cwd()))
 
 
 def failing(times: int, base: type[Counter] = Counter, error: Exception | None = None) -> type[Counter]:
@@ -98,7 +102,10 @@ async def test_when_retries_are_used_up_the_episode_failed_is_kept_and_is_not_va
 async def test_a_tool_that_raises_anything_is_our_fault_and_not_the_agents():
     trajectory = await play(counting(2), environment=failing(9, error=ZeroDivisionError("1 / 0")))
     assert trajectory.stop_reason is StopReason.INFRA_ERROR
-    assert trajectory.error == "ZeroDivisionError: 1 / 0 (while running the tool 'add' in turn 1)"
+    location = rf"{re.escape(FILE)}:\d+"
+    assert re.fullmatch(
+        rf"ZeroDivisionError: 1 / 0 at {location} \(while running the tool 'add' in turn 1\)", trajectory.error
+    )
 
 
 async def test_of_parallel_calls_the_broken_tool_is_named_and_the_others_are_not_left_running():
@@ -118,7 +125,8 @@ async def test_of_parallel_calls_the_broken_tool_is_named_and_the_others_are_not
             raise OSError("disk on fire")
 
     trajectory = await play([say("slow", "broken")], environment=Mixed, budgets=Budgets(infra_retries=0))
-    assert trajectory.error == "OSError: disk on fire (while running the tool 'broken' in turn 0)"
+    assert trajectory.error.startswith("OSError: disk on fire at ")
+    assert trajectory.error.endswith("(while running the tool 'broken' in turn 0)")
     assert finished == [True]
 
 

@@ -170,6 +170,8 @@ def test_an_archive_has_the_same_hash_whatever_its_times():
         record(t="l", p="work/a", m=0, u=0, l=5),
         record(t="d", p="work/a", m=0, u=0, o=2),
         record(t="d", p="work/a", m=0, u=0, more=[[]] * 1000),
+        record(t="w", p="work/a", m="rw"),
+        record(t="w", p="work/a", o=1),
         record(t="d", p="work/" + "a/" * 3000 + "a", m=0, u=0),
         *(
             record(t="f", p=path, m=0, u=0, n=0)

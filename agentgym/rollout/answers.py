@@ -1,0 +1,38 @@
+"""Checks what an environment and a policy return, so that a wrong answer is named where it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from agentgym.errors import PolicyError
+from agentgym.messages import Message
+from agentgym.policy.contract import Policy, Reply
+from agentgym.rollout.causes import defined_at
+
+
+def check_messages(answer: Any, method: Callable[..., Any], example: str) -> None:
+    """Check what `reset` or `respond` returned. Raises: TypeError naming the method and its place."""
+    if isinstance(answer, (list, tuple)) and all(isinstance(message, Message) for message in answer):
+        return
+    location = defined_at(method)
+    raise TypeError(
+        f"{method.__qualname__} returned {answer!r:.80}: it returns a list of messages, for example `{example}`."
+        + (f" See {location}." if location else "")
+    )
+
+
+def check_reply(policy: Policy, reply: Reply) -> None:
+    """Check that a reply keeps the policy contract. Raises: PolicyError that says how it does not."""
+    if reply.message.role != "assistant":
+        raise PolicyError(f"The policy answered as {reply.message.role!r}; a reply is an assistant message.")
+    if policy.renderer is not None and reply.token_ids is None:
+        raise PolicyError(
+            f"The policy {policy.name!r} has a renderer but returned no token ids, so its episode cannot be "
+            "token-exact. Return Reply.token_ids, or set renderer to None."
+        )
+    if reply.logprobs is not None and len(reply.logprobs) != len(reply.token_ids or ()):
+        raise PolicyError(
+            f"The policy {policy.name!r} returned {len(reply.token_ids or ())} token ids and "
+            f"{len(reply.logprobs)} log-probabilities; there is one for each token."
+        )

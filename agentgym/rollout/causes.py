@@ -1,0 +1,80 @@
+"""Why an episode failed, in one line: the error, the line of code that it comes from, and what was being done."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sysconfig
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import JudgeError, PolicyError, SandboxError
+
+INFRASTRUCTURE = (SandboxError, PolicyError, JudgeError, TimeoutError)
+"""Errors of machines, servers and judges. Any other error that fails an episode is a bug in somebody's code."""
+LOGGER = "agentgym.rollout"
+"""The logger that gets the traceback of every failure, at level DEBUG."""
+
+_OWN = Path(__file__).parents[1]
+_STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+_INSTALLED = {Path(sysconfig.get_path(scheme)) for scheme in ("purelib", "platlib")}
+
+
+def cause_of(error: BaseException, activity: str) -> str:
+    """One line: "ZeroDivisionError: division by zero at shop.py:12 (while running the tool 'buy' in turn 0)".
+
+    The traceback goes to the logger.
+    """
+    logging.getLogger(LOGGER).debug("An episode failed while %s.", activity, exc_info=error)
+    location = "" if isinstance(error, INFRASTRUCTURE) else raised_at(error)
+    return f"{type(error).__name__}: {str(error)[:2000]}{location and f' at {location}'} (while {activity})"
+
+
+def is_bug(cause: str) -> bool:
+    """Whether a line that `cause_of` made tells of a bug in somebody's code, not of a machine, a server or a judge."""
+    return cause.partition(":")[0] not in _names_of(*INFRASTRUCTURE)
+
+
+def raised_at(error: BaseException) -> str:
+    """FILE:LINE of the innermost line outside agentgym and Python's own library; empty if there is none.
+
+    A line of an installed package counts only where no other line is the user's.
+    """
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(Path(frame.filename))]
+    own = [frame for frame in frames if not _is_installed(Path(frame.filename))]
+    frame = own[-1] if own else next(iter(frames), None)
+    return f"{_relative(frame.filename)}:{frame.lineno}" if frame else ""
+
+
+def defined_at(function: Callable[..., Any]) -> str:
+    """FILE:LINE where a function is defined; empty for one of agentgym's, or without a source file."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or not _is_users(Path(code.co_filename)):
+        return ""
+    return f"{_relative(code.co_filename)}:{code.co_firstlineno}"
+
+
+def _is_users(file: Path) -> bool:
+    if not file.is_absolute() or file.is_relative_to(_OWN):
+        return False
+    return _is_installed(file) or not file.is_relative_to(_STANDARD_LIBRARY)
+
+
+def _is_installed(file: Path) -> bool:
+    return any(file.is_relative_to(folder) for folder in _INSTALLED)
+
+
+def _relative(file: str) -> str:
+    """A file below the working directory relative to it."""
+    path, here = Path(file), Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else file
+
+
+def _names_of(*classes: type[BaseException]) -> set[str]:
+    """Names of some error classes and of everything derived from them."""
+    names = {c.__name__ for c in classes}
+    for c in classes:
+        names |= _names_of(*c.__subclasses__())
+    return names

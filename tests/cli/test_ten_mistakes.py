@@ -1,0 +1,69 @@
+"""The ten mistakes that a new user makes first: each is answered with its cause, its place and what to do."""
+
+from __future__ import annotations
+
+import re
+import socket
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.cli.app import app
+
+BEGINNER = str(Path(__file__).with_name("beginner.py"))
+
+
+def agentgym(*words):
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+
+
+def evaluate(name, *words, policy="oracle"):
+    return agentgym("eval", f"beginner/{name}-set-v1", "--policy", policy, "--import", BEGINNER, *words)
+
+
+@pytest.mark.parametrize("command", ["eval", "rollout"])
+@pytest.mark.parametrize(
+    ("name", "line", "cause"),
+    [
+        (
+            "tool",
+            "return str(len(shelf) / 0)",
+            r"ZeroDivisionError: division by zero at PLACE \(while",
+        ),
+        ("none", "def outcome(self, episode):", r"RewardError: ReturnsNone returned None: a reward .* See PLACE\."),
+        ("return", "def reset", r"TypeError: NoReturn.reset returned None: .*`return task.opening\(\)`. See PLACE\."),
+    ],
+    ids=["tool", "none", "return"],
+)
+def test_a_bug_of_the_user_is_named_with_its_line_and_the_command_fails(name, line, cause, command):
+    finished = agentgym(
+        command, f"beginner/{name}-set-v1:held_out", "--policy", "oracle", "--import", BEGINNER, "--group-size", "2"
+    )
+    assert finished.exit_code == 1
+    number = max(n for n, text in enumerate(Path(BEGINNER).read_text().splitlines(), 1) if line in text)
+    assert re.search("6 x " + cause.replace("PLACE", rf"\S*beginner\.py:{number}"), finished.stdout)
+    assert "nan" not in finished.stdout
+    assert "Every episode failed; the causes are above. Run again with --debug" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_debug_shows_the_traceback_once():
+    finished = evaluate("tool", "--debug")
+    assert finished.exit_code == 1
+    assert finished.stderr.count("Traceback") == 1
+    assert "return str(len(shelf) / 0)" in finished.stderr
+
+
+def test_without_a_mistake_the_command_succeeds():
+    assert evaluate("right").exit_code == 0
+
+
+def test_a_dead_server_is_one_line():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    finished = evaluate("right", "--infra-retries", "0", policy=f"chat_api:{address}#m")
+    assert finished.exit_code == 1
+    server = re.escape(address.removesuffix("/v1"))
+    assert re.search(rf"ConnectError.*Check that the server at {server} runs", finished.stdout)
