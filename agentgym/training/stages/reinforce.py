@@ -61,7 +61,7 @@ def _make_trainer(
 ) -> TurnGRPOTrainer:
     recipe, section = context.recipe, context.recipe.train
     estimator = section.make_estimator()
-    bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
+    bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
     trainer = TurnGRPOTrainer(
         learner.model,
