@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,10 @@ from typer.testing import CliRunner
 
 from agentgym.cli.app import app
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "policy"))
+from model_server import Answer, serving
+
+RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
 BEGINNER = str(Path(__file__).with_name("beginner.py"))
 
 
@@ -67,3 +72,29 @@ def test_a_dead_server_is_one_line():
     assert finished.exit_code == 1
     server = re.escape(address.removesuffix("/v1"))
     assert re.search(rf"ConnectError.*Check that the server at {server} runs", finished.stdout)
+
+
+def test_a_server_that_refuses_the_key_is_one_line_with_its_answer():
+    with serving(Answer({"error": {"message": "Incorrect API key"}}, 401)) as server:
+        finished = evaluate("right", policy=f"chat_api:{server.url}/v1#m")
+    assert finished.exit_code == 1
+    assert re.search(r"3 x PolicyError: .*status 401: .*Incorrect API key", finished.stdout)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["train.step=3"], "there is no key 'train.step'. Did you mean 'steps'?"),
+        (["train.trl.lr=3"], "TRL's GRPOConfig has no option 'lr'."),
+        (["tasks.set=beginner/right-set-v1"], "has no task in its split 'validation'"),
+    ],
+    ids=["key", "trl", "split"],
+)
+def test_a_wrong_recipe_is_one_line_and_writes_nothing(overrides, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [word for override in overrides for word in ("--set", override)]
+    finished = agentgym("train", str(RECIPE), *words, "--import", BEGINNER)
+    assert finished.exit_code == 2
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ from agentgym.training.progress import PhaseProgress
 NOTE = "success 0.594  reward 0.916  calls ok 0.994  turns 2.750"
 
 
-def played(console, phase="reinforcement", total=1000, notes=True):
+def three_steps(console, phase="reinforcement", total=1000, notes=True):
     """Three steps of a phase, at one step a second."""
     seconds = iter(range(1000))
     progress = PhaseProgress(console)
@@ -29,7 +29,7 @@ def played(console, phase="reinforcement", total=1000, notes=True):
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 240])
 def test_at_every_width_the_count_the_time_left_and_the_whole_note_are_there(width):
     console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
-    progress = played(console)
+    progress = three_steps(console)
     for renderable in progress.get_renderables():
         console.print(renderable)
     text = " ".join(console.file.getvalue().split())
@@ -41,7 +41,7 @@ def test_at_every_width_the_count_the_time_left_and_the_whole_note_are_there(wid
 
 def test_without_a_terminal_each_step_is_a_line_with_step_total_rate_and_time_left():
     console = Console(file=io.StringIO(), width=80)
-    played(console)
+    three_steps(console)
     lines = console.file.getvalue().splitlines()
     assert len(lines) == 3
     assert re.fullmatch(rf"reinforcement 3/1000, .* (s each|a second), \d:\d\d:\d\d left: {re.escape(NOTE)}", lines[-1])

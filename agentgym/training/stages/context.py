@@ -65,9 +65,8 @@ class RunContext:
     progress: PhaseProgress
 
     @classmethod
-    def open(cls, folder: RunFolder, recipe: Recipe, console: Console) -> RunContext:
-        """Load the tasks and make the rollouts. `close` the rollouts in the end."""
-        task_set = recipe.tasks.load()
+    def open(cls, folder: RunFolder, recipe: Recipe, task_set: TaskSet, console: Console) -> RunContext:
+        """Make the rollouts. `close` them in the end."""
         rollouts = Rollouts(recipe.rollout_config(task_set), pool=recipe.episode.pool, ledger=Ledger(folder.ledger))
         return cls(
             folder, recipe, device_of(recipe.machine.device), task_set, rollouts, console, PhaseProgress(console)
