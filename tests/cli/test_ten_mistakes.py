@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "policy"))
-from model_server import Answer, serving
 
 RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
 BEGINNER = str(Path(__file__).with_name("beginner.py"))
@@ -74,9 +72,24 @@ def test_a_dead_server_is_one_line():
     assert re.search(rf"ConnectError.*Check that the server at {server} runs", finished.stdout)
 
 
+class Refusing(BaseHTTPRequestHandler):
+    """A chat API that knows no key."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(401)
+        self.end_headers()
+        self.wfile.write(b"Incorrect API key")
+
+    def log_message(self, *arguments):
+        """Nothing."""
+
+
 def test_a_server_that_refuses_the_key_is_one_line_with_its_answer():
-    with serving(Answer({"error": {"message": "Incorrect API key"}}, 401)) as server:
-        finished = evaluate("right", policy=f"chat_api:{server.url}/v1#m")
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        finished = evaluate("right", policy=f"chat_api:http://127.0.0.1:{server.server_port}/v1#m")
+        server.shutdown()
     assert finished.exit_code == 1
     assert re.search(r"3 x PolicyError: .*status 401: .*Incorrect API key", finished.stdout)
 
