@@ -16,6 +16,7 @@ PYTEST_ARGS ?=
 WORKERS     ?= 4
 BENCHMARKS  ?= overhead episodes sandbox pool credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
+FUZZ_SECONDS ?= 60
 
 PY         := $(VENV)/bin/python
 STAMP      := $(VENV)/.agentgym-installed
@@ -33,7 +34,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-vllm lint format gui-full bench bench-peers images constraints clean
+.PHONY: help setup demo test test-fast test-vllm lint format gui-full bench bench-peers fuzz images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -146,6 +147,11 @@ gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, 
 
 bench: $(STAMP)  ## every benchmark of BENCHMARKS="..."; learning takes long
 	@set -e; for name in $(BENCHMARKS); do echo "== benchmarks/$$name.py"; "$(PY)" "benchmarks/$$name.py"; done
+
+# The fuzzer has wheels for few platforms, so it is no part of what `make setup` installs.
+fuzz: $(STAMP)  ## coverage-guided fuzzing of what parses hostile bytes, FUZZ_SECONDS for each parser
+	@"$(PY)" -m pip install -qq -c constraints.txt "atheris"
+	"$(PY)" benchmarks/fuzz.py --seconds $(FUZZ_SECONDS)
 
 bench-peers: $(STAMP)  ## environments with peers, in .venv-peers, for the benchmarks sandbox and episodes to measure beside
 	"$(PY)" benchmarks/peering.py "$(PEERS)"

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from agentgym.evaluation import compare, evaluate
+    from agentgym.extras import install_command
     from agentgym.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
     from agentgym.observed_state import ObservedState
@@ -91,6 +92,7 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
+    "extras": ("install_command",),
     "guest_module": ("GuestModule", "GuestObject", "GuestStopped"),
     "evaluation": ("compare", "evaluate"),
     "messages": (
@@ -183,6 +185,7 @@ __all__ = [
     "evaluate",
     "images_of",
     "in_thread",
+    "install_command",
     "load",
     "load_reward",
     "load_task_set",

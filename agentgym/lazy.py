@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a package that imports its public names on first use.
+    """The `__getattr__` of a package that imports its public names on first use. Its `dir()` lists them from the start.
 
     Args:
         package: the package's own `__name__`.
@@ -25,4 +25,8 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         setattr(sys.modules[package], name, value)  # asked for once only
         return value
 
+    def __dir__() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    sys.modules[package].__dict__["__dir__"] = __dir__
     return __getattr__

@@ -22,6 +22,7 @@ from weakref import WeakSet
 from agentgym.deprecation import renamed_keywords
 from agentgym.environment import Environment
 from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationError, UnknownNameError
+from agentgym.extras import install_command
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import TaskSet
@@ -40,6 +41,8 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_BACKEND = "namespaces"
+MOST_NAMED = 8
+"""Names that an error lists where none is near."""
 
 _VERSIONED = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*-v\d+", re.ASCII)
 _registered: dict[Kind, dict[str, Any]] = {kind: {} for kind in KINDS}
@@ -86,7 +89,7 @@ def names(kind: Kind) -> list[str]:
 def load(kind: Kind, name: str) -> Any:
     """What is registered under a name, imported if need be.
 
-    Raises: UnknownNameError with the nearest name and all names there are.
+    Raises: UnknownNameError with the nearest name.
     """
     _check_kind(kind)
     if name in _registered[kind]:
@@ -101,7 +104,7 @@ def load(kind: Kind, name: str) -> Any:
             raise
         raise MissingExtraError(
             f"{name!r} of {kind} needs the package {error.name!r}, which is not installed. "
-            "Install it, or every optional part: pip install 'agentgym-core[all]'."
+            f"Install it, or every optional part: {install_command('all')}."
         ) from error
 
 
@@ -235,8 +238,10 @@ def _not_found(kind: Kind, name: str) -> str:
     close = [k for k in known if re.sub(r"-v\d+$", "", k) == stem]
     close = close or [k for k in known if k.split("/")[-1].rsplit("-v", 1)[0] == stem.split("/")[-1]]
     close = close or get_close_matches(name, known, n=1)
-    hint = f" Did you mean {close[-1]!r}?" if close else ""
+    hint = f"Did you mean {close[-1]!r}?" if close else f"Registered: {', '.join(known[:MOST_NAMED]) or 'none'}"
+    if not close:
+        hint += f" and {len(known) - MOST_NAMED} more." if len(known) > MOST_NAMED else "."
     return (
-        f"Nothing in {kind} is named {name!r}.{hint} Registered: {', '.join(known) or 'none'}. "
+        f"Nothing in {kind} is named {name!r}. {hint} `agentgym list {kind}` names all {len(known)}. "
         f"A package adds one under the entry-point group 'agentgym.{kind}'."
     )

@@ -11,9 +11,10 @@ import ast
 import asyncio
 import json
 import math
+import operator
 import secrets
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,23 @@ GUEST = GuestModule(__package__, "judge_guest")
 MODULES = "import cmath, collections, datetime, heapq, itertools, math, re, sys\n"
 
 
+RELATIONS: Mapping[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+}
+ORDERS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
 @dataclass(frozen=True, slots=True)
 class HiddenTest:
     """One assertion: the call is evaluated together with the submission, the expected value is not."""
@@ -39,15 +57,16 @@ class HiddenTest:
     call: str
     expected: str | None  # None: the call's value must be true
     negated: bool = False
+    relation: str = "=="  # of the call's value to the expected one
 
 
 class HiddenTests(Reward):
     """Outcome components `success` (every test passed) and `tests_passed` (the fraction that did).
 
-    The tests are `truth["tests"]`: assertions such as `assert f(2) == 4`, `assert f(2)` or `assert not f(2)`. A test
-    program is given as `truth["check"]` and `truth["entry_point"]` instead (see remote_check.py). `truth["setup"]` is
-    code that runs before the submission. The submission is the argument `code` of the first final call that succeeded;
-    without one both components are 0. `tests_passed` has weight 0.
+    The tests are `truth["tests"]`: assertions such as `assert f(2) == 4`, `assert f(2) <= 4`, `assert f(2)` or
+    `assert not f(2)`. A test program is given as `truth["check"]` and `truth["entry_point"]` instead (see
+    remote_check.py). `truth["setup"]` is code that runs before the submission. The submission is the argument `code` of
+    the first final call that succeeded; without one both components are 0. `tests_passed` has weight 0.
 
     Args:
         cpu_s: processor seconds for loading the code and all calls together; a test that is not reached has failed.
@@ -152,16 +171,44 @@ def take_apart(test: str) -> HiddenTest:
         raise JudgeError(f"The hidden test {test[:80]!r} is not one assert statement.")
     claim = body[0].test
     if isinstance(claim, ast.Compare):
-        if len(claim.ops) != 1 or not isinstance(claim.ops[0], ast.Eq):
-            raise JudgeError(f"The hidden test {test[:80]!r} compares with something other than one ==.")
-        return HiddenTest(ast.unparse(claim.left), ast.unparse(claim.comparators[0]))
+        relation = RELATIONS.get(type(claim.ops[0]))
+        if len(claim.ops) != 1 or relation is None:
+            raise JudgeError(
+                f"The hidden test {test[:80]!r} compares with something other than one of == != < <= > >=."
+            )
+        call, expected = claim.left, claim.comparators[0]
+        if isinstance(call, ast.Constant):  # 3 <= f(x)
+            call, expected, relation = expected, call, MIRRORED.get(relation, relation)
+        return HiddenTest(ast.unparse(call), ast.unparse(expected), relation=relation)
     if isinstance(claim, ast.UnaryOp) and isinstance(claim.op, ast.Not):
         return HiddenTest(ast.unparse(claim.operand), None, negated=True)
     return HiddenTest(ast.unparse(claim), None)
 
 
 def _holds(test: HiddenTest, value: Any, expected: Any) -> bool:
-    return same(value, expected) if test.expected is not None else _truth_of(value) is not test.negated
+    if test.expected is None:
+        return _truth_of(value) is not test.negated
+    if test.relation == "==":
+        return same(value, expected)
+    if test.relation == "!=":
+        return same(value, value) and not same(value, expected)  # an object of unknown kind proves nothing
+    pair = _ordered(value, expected)
+    return pair is not None and ORDERS[test.relation](*pair)
+
+
+def _ordered(left: Any, right: Any) -> tuple[Any, Any] | None:
+    """Two encoded numbers, or two texts, as values that can be compared; None for any other pair, and for NaN."""
+    if isinstance(left, str) and isinstance(right, str):
+        return left, right
+    numbers: list[float] = []
+    for data in (left, right):
+        if not (isinstance(data, list) and data[:1] == ["n"] and len(data) == 2):
+            return None
+        try:
+            numbers.append(int(data[1], 16) if "0x" in data[1] else float(data[1]))
+        except (ValueError, TypeError, OverflowError):
+            return None
+    return (numbers[0], numbers[1]) if not any(number != number for number in numbers) else None
 
 
 def same(left: Any, right: Any) -> bool:

@@ -12,7 +12,16 @@ import secrets
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
-from agentgym import JudgeError, MissingExtraError, Reward, SandboxError, SandboxSpec, Trajectory, shared_backend
+from agentgym import (
+    JudgeError,
+    MissingExtraError,
+    Reward,
+    SandboxError,
+    SandboxSpec,
+    Trajectory,
+    install_command,
+    shared_backend,
+)
 from agentgym.reward import Components
 from agentgym.sandbox import Backend
 
@@ -61,7 +70,7 @@ class MathVerify(Reward):
     async def agrees(self, answer: str, gold: Sequence[str]) -> bool:
         """Whether the library finds an answer equal to one of the gold answers. Raises: as `outcome`."""
         if find_spec("math_verify") is None:
-            raise MissingExtraError("The reward math_verify needs Math-Verify: pip install 'agentgym-core[maths]'.")
+            raise MissingExtraError(f"The reward math_verify needs Math-Verify: {install_command('maths')}.")
         return await second_try(lambda: self._run(answer, gold), self._check_sandbox, False)
 
     async def _run(self, answer: str, gold: Sequence[str]) -> bool:

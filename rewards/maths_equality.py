@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from agentgym import MissingExtraError
+from agentgym import MissingExtraError, install_command
 
 from .maths_notation import Tree
 
@@ -282,7 +282,7 @@ def _context() -> Any:
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             "Comparing mathematical expressions needs the package 'mpmath', which is not installed. "
-            "Install it: pip install 'agentgym-core[maths]'."
+            f"Install it: {install_command('maths')}."
         ) from error
     context = MPContext()
     context.dps = DIGITS

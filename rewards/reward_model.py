@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, MissingExtraError, Reward, Trajectory, in_thread
+from agentgym import JudgeError, MissingExtraError, Reward, Trajectory, in_thread, install_command
 from agentgym.reward import Components
 
 from .final_answer import final_answer
@@ -95,7 +95,7 @@ class RewardModel(Reward):
         except ModuleNotFoundError as error:
             raise MissingExtraError(
                 f"reward_model needs the package {error.name!r}, which is not installed. "
-                "Install it: pip install 'agentgym-core[train]'."
+                f"Install it: {install_command('train')}."
             ) from error
         if self._model is None:
             self._tokenizer = AutoTokenizer.from_pretrained(self.path, truncation_side="left", padding_side="right")

@@ -63,7 +63,7 @@ class SqlOfficial(Reward):
         return {"spider_execution": float(spider), "bird_execution": float(bool(bird))}
 
 
-def same_up_to_columns(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool) -> bool:
+def same_up_to_columns(gold: Sequence[Row], rows: Sequence[Row], *, ordered: bool, others: bool = False) -> bool:
     """Whether some permutation of the columns of `rows` gives the gold rows.
 
     Columns are matched one after another, and a permutation is given up where the columns matched so far disagree.
@@ -71,13 +71,15 @@ def same_up_to_columns(gold: Sequence[Row], rows: Sequence[Row], *, ordered: boo
 
     Args:
         ordered: the rows must come in the same order; else they are compared as multisets.
+        others: `rows` may have further columns.
     """
     if len(gold) != len(rows) or not gold:
         return len(gold) == len(rows)
     width = len(gold[0])
-    if len(rows[0]) != width:
+    total = len(rows[0])
+    if total < width or (total > width and not others):
         return False
-    columns = [tuple(row[index] for row in rows) for index in range(width)]
+    columns = [tuple(row[index] for row in rows) for index in range(total)]
     tried = 0
 
     def matches(chosen: tuple[int, ...]) -> bool:
@@ -90,7 +92,7 @@ def same_up_to_columns(gold: Sequence[Row], rows: Sequence[Row], *, ordered: boo
         chosen = stack.pop()
         if len(chosen) == width:
             return True
-        unequal = {columns[index]: index for index in reversed(range(width)) if index not in chosen}
+        unequal = {columns[index]: index for index in reversed(range(total)) if index not in chosen}
         for index in unequal.values():  # of equal columns, one is as good as another
             tried += 1
             if matches((*chosen, index)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agentgym import MissingExtraError
+from agentgym import MissingExtraError, install_command
 
 from .sql_submission import MAX_SQL
 
@@ -28,7 +28,7 @@ def parse_select(sql: str, dialect: str = "sqlite") -> Any | None:
         from sqlglot import exp
         from sqlglot.errors import SqlglotError
     except ModuleNotFoundError as error:
-        raise MissingExtraError("Parsing SQL needs sqlglot: pip install 'agentgym-core[sql]'.") from error
+        raise MissingExtraError(f"Parsing SQL needs sqlglot: {install_command('sql')}.") from error
     if len(sql) > MAX_SQL or _depth(sql) > MAX_DEPTH:
         return None
     try:

@@ -147,7 +147,8 @@ def test_an_unknown_environment_suggests_the_one_that_was_meant(name, suggested)
     with pytest.raises(UnknownNameError) as caught:
         make(name)
     assert f"Did you mean {suggested!r}?" in str(caught.value)
-    assert "agentgym/code-v1" in str(caught.value)  # and all there are
+    assert "agentgym/code-v1" not in str(caught.value)  # all the others are a command away
+    assert "`agentgym list environments` names all" in str(caught.value)
     assert "agentgym.environments" in str(caught.value)  # and how to add one
     assert isinstance(caught.value, KeyError)
 

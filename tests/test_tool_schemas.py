@@ -50,7 +50,9 @@ def test_a_tool_from_a_schema_shows_it_to_the_model_as_it_is_and_closes_it():
     assert function["parameters"] == {**BOOK_SCHEMA, "additionalProperties": False}
     assert "additionalProperties" not in BOOK_SCHEMA  # the author's own copy is not touched
     assert books().options.timeout_s == 5.0
-    assert books().signature().startswith("find-books(query: string, limit: integer = 10, order: any = None")
+    assert (
+        books().signature().startswith("find-books(query: string, limit: integer = 10, order: 'newest' | 'best' = None")
+    )
     assert books().validate({"query": "war", "limit": 3, "near": {"x": 1}}) == {
         "query": "war",
         "limit": 3,

@@ -64,7 +64,14 @@ def test_the_schema_has_the_shape_of_a_function_call():
 
 
 def test_the_signature_is_one_line_for_error_messages():
-    assert SEARCH.signature() == "search(query: string, limit: integer = 10, order: string = 'best', near: any = None)"
+    assert SEARCH.signature(choices=False) == (
+        "search(query: string, limit: integer = 10, order: string = 'best', near: any = None)"
+    )
+
+
+def test_the_signature_shows_the_values_of_an_enum():
+    """An agent that passed a wrong one reads here which there are."""
+    assert "order: 'newest' | 'best' = 'best'" in SEARCH.signature()
 
 
 def test_arguments_are_converted_to_their_types():

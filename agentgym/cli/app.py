@@ -30,6 +30,7 @@ from agentgym.cli import (
 from agentgym.cli.console import err, print_error, show_tracebacks
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
+from agentgym.extras import install_command
 
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
@@ -71,9 +72,7 @@ class Commands(TyperGroup):
             package = (error.name or "").partition(".")[0]
             if ctx.meta["agentgym.debug"] or package not in OPTIONAL:
                 raise
-            print_error(
-                f"This needs {package}, which is not installed. Run: pip install 'agentgym-core[{OPTIONAL[package]}]'"
-            )
+            print_error(f"This needs {package}, which is not installed. Run: {install_command(OPTIONAL[package])}")
             raise typer.Exit(FAILED) from error
         except KeyboardInterrupt as error:
             hint = getattr(error, "hint", "")
@@ -123,7 +122,7 @@ def _top(
     """Train and evaluate LLM agents that use tools, in sandboxes.
 
     First steps: [b]agentgym list[/b], then [b]agentgym play agentgym/sql-v1[/b], then
-    [b]agentgym train recipes/quickstart.toml[/b].
+    [b]agentgym rollout sql/store-v1:train --policy oracle --limit 4 --out runs/look[/b] and [b]agentgym view[/b].
     """
 
 

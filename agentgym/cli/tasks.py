@@ -6,6 +6,7 @@ import inspect
 import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,10 @@ def import_tasks(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="An option of the importer, e.g. environment=agentgym/sql-duckdb-v1."),
     ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="SPLIT", help="train, validation or held_out for every task; else as the importer says."),
+    ] = None,
     modules: Import = None,
 ) -> None:
     """Turn a public data set that you have on disk into a task set.
@@ -47,12 +52,26 @@ def import_tasks(
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         task_set = importer(path, **options)
+    if split is not None:
+        task_set = _in_one_split(task_set, split)
     for warning in notes:
         err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     task_set.to_jsonl(target)
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))
     out().print(f"{target}: {sizes}. Use it as --tasks {target}:SPLIT", markup=False, soft_wrap=True)
+
+
+def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
+    """Every task of a set, moved to one split. Raises: TaskError for a split that does not exist."""
+    from agentgym.errors import TaskError
+    from agentgym.task import SPLITS, TaskSet
+
+    split = next((split for split in SPLITS if split == name), None)
+    if split is None:
+        raise TaskError(f"--split {name}: the splits are {', '.join(SPLITS)}.")
+    tasks = [replace(task, split=split) for tasks in task_set.values() for task in tasks]
+    return TaskSet(task_set.name, {split: tasks})
 
 
 def _importer_options(name: str, importer: Callable[..., TaskSet], pairs: Sequence[str]) -> dict[str, Any]:

@@ -27,9 +27,10 @@ def view(
     """
     import webbrowser
 
-    from agentgym.viewer.serving import ADDRESS, listen, serve
+    from agentgym.viewer.serving import ADDRESS, check_installed, listen, serve
     from agentgym.viewer.shelf import named_runs
 
+    check_installed()
     paths = runs or [Path("runs")]
     runs_by_key = named_runs(paths)
     listening = listen(port)

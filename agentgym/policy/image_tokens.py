@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentgym.errors import MissingExtraError, PolicyError
+from agentgym.extras import install_command
 from agentgym.messages import ImagePart
 
 MAX_PIXELS = 2**26
@@ -106,7 +107,7 @@ def opened(image: ImagePart) -> Any:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:
-        raise MissingExtraError("Reading images needs Pillow: pip install 'agentgym-core[vision]'.") from error
+        raise MissingExtraError(f"Reading images needs Pillow: {install_command('vision')}.") from error
     try:
         picture = Image.open(io.BytesIO(base64.b64decode(image.data)))
         if picture.width * picture.height > MAX_PIXELS:

@@ -112,7 +112,10 @@ async def check_opening(subject: CheckSubject) -> bool:
             "without it is none), or define respond."
         )
     if not opening or not all(isinstance(message, Message) for message in opening):
-        subject.findings.add(f"reset returned {short(opening)}: the opening is a list of at least one Message.")
+        subject.findings.add(
+            f"reset returned {short(opening)}: the opening is a list of at least one Message. "
+            "End reset with `return task.opening()`."
+        )
         return False
     if any(message.role not in ("system", "user") for message in opening):
         subject.findings.add(f"The opening holds roles {[m.role for m in opening]}: only system and user may open.")

@@ -28,6 +28,7 @@ from .arguments import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__agentgym_tool__"
+MOST_CHOICES = 8
 _NOT_FOR_THE_MODEL = re.compile(r"\n(?:Returns|Raises|Yields|Example|Examples|Source):")
 
 
@@ -170,16 +171,32 @@ class Tool:
             "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
         }
 
-    def signature(self) -> str:
-        """One line such as `query(sql: string)`, for error messages and short prompts."""
+    def signature(self, *, choices: bool = True) -> str:
+        """One line such as `query(sql: string, mode: 'r' | 'w' = 'r')`, for error messages and short prompts.
+
+        Args:
+            choices: show the values of an enum, up to eight; else its type.
+        """
         required = set(self.parameters.get("required", ()))
         parts = []
         for name, given in self.parameters["properties"].items():
             schema = given if isinstance(given, dict) else {}
-            kind = schema.get("type") or "any"
-            kind = kind if isinstance(kind, str) else " or ".join(kind)
+            kind = self._choices(schema) if choices else None
+            if kind is None:
+                kind = schema.get("type") or "any"
+                kind = kind if isinstance(kind, str) else " or ".join(kind)
             parts.append(f"{name}: {kind}" if name in required else f"{name}: {kind} = {schema.get('default')!r}")
         return f"{self.name}({', '.join(parts)})"
+
+    def _choices(self, schema: dict[str, Any]) -> str | None:
+        """The values of an enum, also one that is defined once and referred to; None for anything else."""
+        reference = str(schema.get("$ref", ""))
+        if reference.startswith("#/$defs/"):
+            schema = self.parameters.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
+        values = schema.get("enum")
+        if not isinstance(values, list) or not values:
+            return None
+        return " | ".join(map(repr, values[:MOST_CHOICES])) + (" | ..." if len(values) > MOST_CHOICES else "")
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments converted to their types.

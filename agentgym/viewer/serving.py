@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import AgentGymError, MissingExtraError
+from agentgym.extras import install_command
 from agentgym.viewer.guard import Guard
 
 ADDRESS = "127.0.0.1"
+
+
+def check_installed() -> None:
+    """Raises: MissingExtraError without the extra `view`."""
+    for package in ("fastapi", "uvicorn"):
+        if find_spec(package) is None:
+            raise MissingExtraError(
+                f"The viewer needs {package}, which is not installed. Run: {install_command('view')}"
+            )
 
 
 def listen(port: int) -> socket.socket:
@@ -36,14 +47,11 @@ def serve(paths: Sequence[Path], listening: socket.socket, *, ready: Callable[[A
         ready: called with uvicorn's server before it starts, whose `should_exit` ends it.
     Raises: MissingExtraError without the extra `view`.
     """
-    try:
-        import uvicorn
+    check_installed()
+    import uvicorn
 
-        from agentgym.viewer.application import application
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"The viewer needs {error.name}, which is not installed. Run: pip install 'agentgym-core[view]'"
-        ) from error
+    from agentgym.viewer.application import application
+
     app = Guard(application(paths), listening.getsockname()[1])
     server = uvicorn.Server(
         uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")

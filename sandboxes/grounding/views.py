@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym import ImagePart, Part, TaskError, TextPart, ToolError, load
+from agentgym import ImagePart, Part, TaskError, TextPart, ToolError, install_command, load
 
 from .drawing import draw
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MAX_PIXELS, MAX_BYTES = 2**25, 2**25
 SMALLEST = 8
 ENLARGED = 8.0
-PILLOW_MISSING = "It needs the package Pillow to draw and cut screens: pip install 'agentgym-core[vision]'."
+PILLOW_MISSING = f"It needs the package Pillow to draw and cut screens: {install_command('vision')}."
 
 
 def missing_packages() -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from agentgym import GuestModule, GuestObject, Message, MissingExtraError, SandboxSpec, Task, tool
+from agentgym import GuestModule, GuestObject, Message, MissingExtraError, SandboxSpec, Task, install_command, tool
 
 from .base import FILE
 from .limits import MIB
@@ -42,7 +42,7 @@ class SqlDuckDb(ReadOnlySqlEnvironment):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        return "" if find_spec("duckdb") else "It needs the package duckdb: pip install 'agentgym-core[sql]'."
+        return "" if find_spec("duckdb") else f"It needs the package duckdb: {install_command('sql')}."
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """As of `agentgym/sql-query-v1`. Raises: MissingExtraError without the extra `sql`."""

@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from agentgym import AgentGymError, MissingExtraError, Task, TaskError, ToolError, load, make
+from agentgym import AgentGymError, MissingExtraError, Task, TaskError, ToolError, install_command, load, make
 
 NAMED = 40
 
@@ -91,7 +91,7 @@ def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
         import sqlglot
         from sqlglot import exp
     except ModuleNotFoundError as error:
-        raise MissingExtraError("transpile= needs sqlglot: pip install 'agentgym-core[sql]'.") from error
+        raise MissingExtraError(f"transpile= needs sqlglot: {install_command('sql')}.") from error
     try:
         tree = sqlglot.parse_one(sql, read="sqlite")
         known = {name.casefold() for name in names} | {alias.alias.casefold() for alias in tree.find_all(exp.Alias)}

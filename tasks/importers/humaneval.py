@@ -89,7 +89,10 @@ def _before(prompt: str, entry: str, where: str) -> str:
     """The code before the requested function: imports and helper functions."""
     definitions = list(re.finditer(rf"^def {re.escape(entry)}\b", prompt, re.MULTILINE))
     if not definitions:
-        raise TaskError(f"{where}: the prompt does not define {entry!r}.")
+        raise TaskError(
+            f"{where}: the prompt does not define {entry!r} as a Python function. Only Python files are read: of "
+            "HumanEvalPack the one for python, and not those for js, cpp, java, go or rust."
+        )
     return prompt[: definitions[-1].start()].strip() + "\n"
 
 

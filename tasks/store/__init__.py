@@ -4,8 +4,8 @@ from agentgym.deprecation import renamed_attributes
 
 from .database import database
 from .oracle import imperfect_oracle, oracle
-from .task_set import task_set
+from .task_set import task_set, task_set_v2
 
-__all__ = ["database", "imperfect_oracle", "oracle", "task_set"]
+__all__ = ["database", "imperfect_oracle", "oracle", "task_set", "task_set_v2"]
 
 __getattr__ = renamed_attributes(__name__, {"novice": "agentgym.tasks.store.imperfect_oracle"})

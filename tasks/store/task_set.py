@@ -1,4 +1,4 @@
-"""The task set `sql/store-v1`: questions about the store, their gold answers, and the three splits."""
+"""The task sets `sql/store-v1` and `sql/store-v2`: questions about the store, and their splits."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from agentgym import Split, Task, TaskError, TaskSet, seed_of
 from .database import database
 from .names import cast
 from .oracle import answer, imperfect_oracle, oracle
-from .templates import HELD_OUT, TRAIN, QuestionTemplate
+from .templates import COMBINED, HELD_OUT, TRAIN, QuestionTemplate
 
-NAME = "sql/store-v1"
-SIZES = {"train": 2_400, "validation": 240, "unseen_entities": 240, "unseen_templates": 240}
+NAME, NAME_V2 = "sql/store-v1", "sql/store-v2"
+SIZES = {"train": 2_400, "validation": 240, "unseen_entities": 240, "unseen_templates": 240, "unseen_combinations": 120}
 TWO_HOP_SHARE = 0.4
 RESERVED = 5
 """Every fifth name of a kind is reserved for the stratum `unseen_entities`."""
@@ -29,6 +29,21 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_entities` (trained kinds of question about names that no other question
     has) or `unseen_templates` (kinds of question that are never trained on).
     """
+    return TaskSet(NAME, _splits(seed), oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
+
+
+@cache
+def task_set_v2(seed: int = 0) -> TaskSet:
+    """The tasks of `sql/store-v1`, with one more held-out stratum, `unseen_combinations`.
+
+    Its kinds of question are never trained on either, but every part of them is. `unseen_templates` also asks for
+    tables, columns and functions that no other question needs: out of reach of a model that knows only this set.
+    """
+    splits = _splits(seed, (("unseen_combinations", COMBINED),))
+    return TaskSet(NAME_V2, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
+
+
+def _splits(seed: int, more_held_out: Sequence[tuple[str, Sequence[QuestionTemplate]]] = ()) -> dict[str, list[Task]]:
     used: set[tuple[str, str]] = set()
     with closing(_connect()) as connection:
 
@@ -41,8 +56,10 @@ def task_set(seed: int = 0) -> TaskSet:
         unseen = draw("held_out", "unseen_entities", TRAIN, True)
         unseen += draw("held_out", "unseen_templates", HELD_OUT, False)
         validation = draw("validation", "validation", TRAIN, False)  # before train, which exhausts small kinds
-        splits = {"train": draw("train", "train", TRAIN, False), "validation": validation, "held_out": unseen}
-    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
+        train = draw("train", "train", TRAIN, False)
+        for stratum, templates in more_held_out:  # last, so that it changes no other task
+            unseen += draw("held_out", stratum, templates, False)
+    return {"train": train, "validation": validation, "held_out": unseen}
 
 
 def _draw(

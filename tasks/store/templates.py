@@ -164,4 +164,28 @@ HELD_OUT = (
     ),
 )
 
-BY_NAME = {template.name: template for template in (*TRAIN, *HELD_OUT)}
+COMBINED = (
+    _one_hop(
+        "supplier_phone",
+        "supplier",
+        "What is the phone number of the supplier '{name}'?",
+        "SELECT phone FROM suppliers WHERE name = '{name}'",
+    ),
+    QuestionTemplate(
+        "product_supplier_email",
+        "product",
+        "What is the e-mail of the supplier of '{name}'?",
+        "SELECT s.email FROM products p JOIN suppliers s ON s.id = p.supplier_id WHERE p.name = '{name}'",
+        ("SELECT supplier_id FROM products WHERE name = '{name}'", "SELECT email FROM suppliers WHERE id = {0}"),
+    ),
+    QuestionTemplate(
+        "employee_manager_email",
+        "employee",
+        "What is the e-mail of the manager of '{name}'?",
+        "SELECT m.email FROM employees e JOIN employees m ON m.id = e.manager_id WHERE e.name = '{name}'",
+        ("SELECT manager_id FROM employees WHERE name = '{name}'", "SELECT email FROM employees WHERE id = {0}"),
+    ),
+)
+"""Never trained on, but made of trained parts: every word of a question, table, column and query form is in TRAIN."""
+
+BY_NAME = {template.name: template for template in (*TRAIN, *HELD_OUT, *COMBINED)}

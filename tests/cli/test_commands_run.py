@@ -242,6 +242,8 @@ def test_an_imported_data_set_is_a_task_set(tmp_path):
     assert "Add two numbers." in agentgym("tasks", "show", target).stdout
     done = agentgym("tasks", "import", "mbpp", source, "--out", target, "--option", "split=train")
     assert "train 1" in done.stdout
+    done = agentgym("tasks", "import", "mbpp", source, "--out", target, "--split", "validation")
+    assert "validation 1" in done.stdout
     done = agentgym("tasks", "import", "mbpp", source, "--out", target, "--option", "splits=train")
     assert "--option splits=train: the importer mbpp has the options" in done.stderr
 

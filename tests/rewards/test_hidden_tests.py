@@ -203,6 +203,15 @@ async def test_code_that_breaks_its_sandbox_twice_on_a_working_machine_has_faile
     assert await judge(RIGHT, backend=FailingBackend(2)) == [False] * 3
 
 
+@needs_namespaces
+async def test_values_are_compared_by_other_relations_too_and_an_object_forges_none():
+    tests = ["assert f(2) <= 4", "assert f(2) < 4", "assert 5 > f(2)", "assert f(2) != 5", "assert f(0.5) >= 0.25"]
+    assert await HiddenTests().judge("def f(x):\n    return x * x\n", tests) == [True, False, True, True, True]
+    forged = "class Any:\n    __lt__ = __le__ = __gt__ = __ge__ = __ne__ = lambda *a: True\ndef f(x): return Any()\n"
+    assert await HiddenTests().judge(forged, tests) == [False] * 5
+    assert await HiddenTests().judge("def f(x): return float('nan')\n", tests) == [False] * 5
+
+
 @pytest.mark.parametrize("truth", [None, {}, {"tests": []}])
 async def test_a_task_without_hidden_tests_cannot_be_judged(truth):
     with pytest.raises(JudgeError, match=r"t has no truth\['tests'\]"):
@@ -210,7 +219,7 @@ async def test_a_task_without_hidden_tests_cannot_be_judged(truth):
 
 
 @pytest.mark.parametrize(
-    "test", ["f(2)", "assert f(2) < 3", "assert f(", "assert 1 < f(2) < 3", "x = 1; assert f(2) == 4"]
+    "test", ["f(2)", "assert f(2) in [3]", "assert f(", "assert 1 < f(2) < 3", "x = 1; assert f(2) == 4"]
 )
 def test_an_assertion_that_cannot_be_taken_apart_is_the_judges_trouble(test):
     with pytest.raises(JudgeError, match="hidden test"):

@@ -108,6 +108,21 @@ async def test_a_tool_that_raises_anything_is_our_fault_and_not_the_agents():
     )
 
 
+class Forgetful(Counter):
+    """Its reset ends without a return."""
+
+    async def reset(self, task, *, seed):
+        await super().reset(task, seed=seed)
+
+
+async def test_a_reset_that_forgets_to_return_is_an_error_that_says_what_to_write():
+    trajectory = await play(ScriptedPolicy([say("done")]), environment=Forgetful)
+    assert (
+        "Forgetful.reset returned None: it returns a list of messages, for example `return task.opening()`"
+        in trajectory.error
+    )
+
+
 async def test_of_parallel_calls_the_broken_tool_is_named_and_the_others_are_not_left_running():
     finished = []
 

@@ -21,6 +21,7 @@ import pytest
 from containers import containers, daemon, inspected, meeting_folders
 from counts import open_files
 
+from agentgym import install_command
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
 from agentgym.sandbox.docker import DockerBackend
@@ -298,7 +299,7 @@ from agentgym.sandbox.docker import DockerBackend
 print(asyncio.run(DockerBackend().probe()).reason)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, timeout=60)
-    assert "pip install 'agentgym-core[docker]'" in done.stdout, done.stderr
+    assert install_command("docker") in done.stdout, done.stderr
 
 
 def remove(name: str) -> None:

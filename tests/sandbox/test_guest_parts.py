@@ -129,7 +129,8 @@ def test_netlink_tells_of_addresses_and_routes_only():
 
 
 def test_nobody_takes_reserved_huge_pages():
-    assert verdict(9, fourth=0x40022)[0] == verdict(319, second=4)[0] == REFUSE | errno.ENOMEM
+    assert verdict(9, fourth=0x40022)[0] == REFUSE | errno.ENOMEM
+    assert verdict(319, second=4)[0] == verdict(319, second=0xFFFFFFFF)[0] == REFUSE | errno.EINVAL
     assert verdict(9, fourth=0x22)[0] == verdict(319, second=3)[0] == ALLOW
 
 
@@ -170,6 +171,8 @@ def test_an_archive_has_the_same_hash_whatever_its_times():
         record(t="l", p="work/a", m=0, u=0, l=5),
         record(t="d", p="work/a", m=0, u=0, o=2),
         record(t="d", p="work/a", m=0, u=0, more=[[]] * 1000),
+        record(t="w", p="work/a", m="rw"),
+        record(t="w", p="work/a", o=1),
         record(t="d", p="work/" + "a/" * 3000 + "a", m=0, u=0),
         *(
             record(t="f", p=path, m=0, u=0, n=0)

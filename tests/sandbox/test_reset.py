@@ -1,20 +1,15 @@
-"""A reset in place is as good as a new sandbox: whatever an agent can leave is gone, or the machine is exchanged."""
+"""A reset is as good as a new sandbox: whatever an agent can leave is gone, with the machine that it was left in."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import socket
-import subprocess
-import sys
 
 import pytest
 from counts import guests_below, mounts, open_files, processes_below
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.guest.frames import encode
-from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.namespaces import NamespacesBackend
 
 pytestmark = pytest.mark.needs_namespaces
@@ -68,7 +63,7 @@ async def sandbox(request, backend, small):
 
 async def test_nothing_an_agent_leaves_survives_a_reset(sandbox):
     first = await left_after(sandbox)
-    guest, files = sandbox._guest, await sandbox.snapshot()
+    files = await sandbox.snapshot()
     await sandbox.reset()
     assert await left_after(sandbox) == first
     for _ in range(3):
@@ -81,7 +76,31 @@ async def test_nothing_an_agent_leaves_survives_a_reset(sandbox):
         assert (await sandbox.snapshot()).id == files.id
         with pytest.raises(SandboxDied):
             await channel.request(1)
-    assert sandbox._guest is guest, "in place"
+
+
+READ_MEMORY = """
+# each byte is raised by one before the search: so the word itself is never made here
+raised, found = bytes((byte + 1) % 256 for byte in range(256)), 0
+with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb") as memory:
+    for line in maps:
+        first, last = (int(part, 16) for part in line.split()[0].split("-"))
+        if " rw" in line and last < 1 << 47:
+            memory.seek(first)
+            found += memory.read(last - first).translate(raised).count(b"sfnfncfs.nf")
+print(found)
+"""
+
+
+async def test_no_memory_of_a_process_holds_what_was_there_before_a_reset(sandbox):
+    """The guest is forked for each call, so that agent code has a copy of what the guest has in memory."""
+    secret = "remember-me"
+    for _ in range(3):
+        await sandbox.run_python(f"x = '{secret}'", session="a")
+        await sandbox.exec(["cat"], stdin=secret.encode() * 100, env={"SECRET": secret})
+        await sandbox.write(secret, secret.encode() * 1000)
+        await sandbox.read(secret)
+        await sandbox.reset()
+        assert (await sandbox.run_python(READ_MEMORY)).text == "0\n"
 
 
 async def test_usage_starts_anew(sandbox):
@@ -101,37 +120,15 @@ far = server.accept()[0]; far.close(); near.recv(1); near.close()
 """
 
 
-async def test_a_sandbox_with_connections_that_linger_is_exchanged(sandbox):
+async def test_connections_that_linger_do_not_outlive_a_reset(sandbox):
     """Closed by its processes, a connection keeps its port busy for a minute; only a new network is free of it."""
-    files, guest = await sandbox.snapshot(), sandbox._guest
+    files = await sandbox.snapshot()
     first = await left_after(sandbox)
     done = await sandbox.run_python(LINGERING)
     assert done.ok, done.stderr
     await sandbox.reset()
-    assert sandbox._guest is not guest
     assert await left_after(sandbox) == first
     assert (await sandbox.snapshot()).id == files.id
-
-
-@pytest.mark.parametrize(
-    ("handicap", "named"),
-    [
-        ("resource.setrlimit(resource.RLIMIT_NOFILE, (50, 50))", "limits"),
-        ("os.setpriority(os.PRIO_PROCESS, 0, 15)", "priority"),
-        ("os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))", "scheduler"),
-        ("held.append(socket.create_server(('127.0.0.1', 0)))", "connections"),
-        ("pass", ""),
-    ],
-)
-def test_a_guest_that_was_handicapped_is_not_used_again(handicap, named):
-    """The filter keeps agent code from it; were there a way around, the guest would still notice."""
-    code = f"import os, resource, socket; held = []; before = read_state(); {handicap}; print(changed_since(before))"
-    import_it = "from agentgym.sandbox.guest.reset import changed_since, read_state; "
-    in_new_network = ["unshare", "--net", "--map-root-user"]
-    done = subprocess.run(
-        [*in_new_network, sys.executable, "-c", import_it + code], capture_output=True, text=True, timeout=60
-    )
-    assert done.stdout.strip() == named, done.stderr
 
 
 async def test_calls_under_way_end_and_calls_after_it_work(sandbox):
@@ -141,7 +138,6 @@ async def test_calls_under_way_end_and_calls_after_it_work(sandbox):
         asyncio.create_task(sandbox.run_python("while True: print('x' * 10000)")),
     ]
     await asyncio.sleep(0.2)
-    guest = sandbox._guest
     resetting = asyncio.create_task(sandbox.reset())
     await asyncio.sleep(0)
     with pytest.raises(SandboxDied, match="reset"):
@@ -150,7 +146,6 @@ async def test_calls_under_way_end_and_calls_after_it_work(sandbox):
     for answer in await asyncio.gather(*endless, return_exceptions=True):
         assert isinstance(answer, SandboxDied), answer
         assert "reset" in str(answer)
-    assert sandbox._guest is guest
     results = await asyncio.gather(*(sandbox.run_python(f"print({n})") for n in range(4)))
     assert [result.text for result in results] == ["0\n", "1\n", "2\n", "3\n"]
 
@@ -218,7 +213,7 @@ async def test_resets_leave_nothing_on_the_host(small):
         return len(processes_below(spawner.pid)), mounts(), open_files(), handles
 
     async def settled() -> tuple[int, list[str], int, int]:
-        """Once the child that made the last reset is gone; the spawner may take a moment to see it."""
+        """Once the guests that were replaced are gone; the spawner may take a moment to see it."""
         for _ in range(500):
             if len(processes_below(spawner.pid)) == len(sandboxes) + 1:  # and the zygote
                 break
@@ -240,19 +235,3 @@ async def test_resets_leave_nothing_on_the_host(small):
 async def test_no_queue_outlives_its_processes(sandbox):
     code = "import ctypes, os; print(ctypes.CDLL(None, use_errno=True).syscall(240, b'q', os.O_CREAT | 2, 0o600, None))"
     assert (await sandbox.run_python(code)).text == "-1\n"
-
-
-async def test_a_guest_that_refuses_what_nobody_waits_for_is_given_up_with_its_reason():
-    """The last word of a reset is not waited for; a guest that could not take the fresh files must not go on."""
-    ours, theirs = socket.socketpair()
-    link = Link(ours)
-    with theirs:
-        for number, answer in (1, {}), (2, {"error": "os", "text": "too many open files"}):
-            assert link.dead is None
-            link.post({"op": "renew"}, [])
-            theirs.recv(4096)
-            theirs.sendall(encode({"id": number, **answer}))
-            await asyncio.sleep(0.05)
-        assert link.dead == "The sandbox could not continue: too many open files"
-        with pytest.raises(SandboxDied, match="too many open files"):
-            link.post({"op": "renew"}, [])

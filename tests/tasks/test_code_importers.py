@@ -62,7 +62,11 @@ def test_a_repair_shows_the_bug_and_not_the_solution(tmp_path):
         ("humaneval", "{", "neither a JSON array nor JSON lines"),
         ("humaneval", "[1]", "item 0: expected a JSON object"),
         ("humaneval", {"task_id": 1}, "item 0: the field 'prompt' is missing"),
-        ("humaneval", ITEM | {"entry_point": "g"}, "does not define 'g'"),
+        (
+            "humaneval",
+            ITEM | {"entry_point": "g"},
+            "does not define 'g' as a Python function. Only Python files are read",
+        ),
         ("humaneval", ITEM | {"prompt": None}, "a field is no text"),
         ("humaneval", "", "holds no item"),
         ("humanevalfix", ITEM, "the field 'declaration' is missing"),

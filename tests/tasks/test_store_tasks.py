@@ -1,4 +1,4 @@
-"""`sql/store-v1`: its answers are true, its splits apart, and nobody scores without asking the database."""
+"""`sql/store-v1` and `sql/store-v2`: their answers are true, their splits apart, and nobody scores without asking."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from agentgym.rewards.answer_match import same_answer
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.tasks.store import database
 from agentgym.tasks.store import task_set as build
-from agentgym.tasks.store.templates import BY_NAME, HELD_OUT, TRAIN
+from agentgym.tasks.store.templates import BY_NAME, COMBINED, HELD_OUT, TRAIN
 
 
 @pytest.fixture(scope="module")
 def store():
-    return load_task_set("sql/store-v1")
+    """The second version: it holds every task of the first."""
+    return load_task_set("sql/store-v2")
 
 
 def open_store(seed=0):
@@ -48,8 +49,8 @@ def named_in(task):
 
 def test_the_set_is_as_large_as_its_card_says(store):
     held_out = Counter(tag for task in store["held_out"] for tag in task.tags if tag.startswith("unseen"))
-    assert {split: len(store[split]) for split in store} == {"train": 2400, "validation": 240, "held_out": 480}
-    assert held_out == {"unseen_entities": 240, "unseen_templates": 240}
+    assert {split: len(store[split]) for split in store} == {"train": 2400, "validation": 240, "held_out": 600}
+    assert held_out == {"unseen_entities": 240, "unseen_templates": 240, "unseen_combinations": 120}
 
 
 def test_every_answer_is_what_its_gold_query_gives(store):
@@ -95,6 +96,34 @@ def test_kinds_of_question_are_trained_on_or_held_out_never_both(store):
     assert trained == {template.name for template in TRAIN}
     assert strange == {template.name for template in HELD_OUT}
     assert trained & strange == set()
+
+
+def test_the_second_version_holds_every_task_of_the_first_in_its_place(store):
+    first = load_task_set("sql/store-v1")
+    assert all(list(store[split])[: len(first[split])] == list(first[split]) for split in first)
+
+
+def words_of(templates, text_of):
+    return {word for template in templates for word in re.findall(r"[\w{}']+", text_of(template))}
+
+
+def test_unseen_combinations_are_made_of_trained_parts_alone(store):
+    """No word of the question, no table, column or keyword of a query is new, and no query has a new form."""
+    combined = {template_of(task).name for task in store["held_out"] if "unseen_combinations" in task.tags}
+    assert combined == {template.name for template in COMBINED}
+    assert combined & {template.name for template in (*TRAIN, *HELD_OUT)} == set()
+
+    def queries(template):
+        return " ".join(template.steps)
+
+    def forms(templates):
+        """Every query with its columns and tables taken out."""
+        return {re.sub(r"SELECT \w+ FROM \w+ WHERE", "SELECT FROM WHERE", s) for t in templates for s in t.steps}
+
+    assert words_of(COMBINED, lambda t: t.question) <= words_of(TRAIN, lambda t: t.question)
+    assert words_of(COMBINED, queries) <= words_of(TRAIN, queries)
+    assert forms(COMBINED) <= forms(TRAIN)
+    assert not words_of(HELD_OUT, queries) <= words_of(TRAIN, queries)  # why unseen_templates is out of reach
 
 
 def test_about_two_in_five_questions_need_two_queries(store):

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from agentgym import install_command
 from agentgym.cli.app import app
 
 START = [sys.executable, "-c", "from agentgym.cli import main; main()", "view"]
@@ -44,4 +45,5 @@ def test_without_its_extra_it_says_what_to_install(runs, missing):
     command = [sys.executable, "-c", code, "view", str(runs), "--port", "0", "--no-open"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
-    assert f"{missing}, which is not installed. Run: pip install 'agentgym-core[view]'" in " ".join(done.stderr.split())
+    assert f"{missing}, which is not installed. Run: {install_command('view')}" in " ".join(done.stderr.split())
+    assert done.stdout == ""  # nothing to open was promised before

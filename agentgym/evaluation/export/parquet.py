@@ -13,6 +13,7 @@ from typing import Any
 
 from agentgym.errors import EvaluationError, MissingExtraError
 from agentgym.evaluation.export.chat import conversation
+from agentgym.extras import install_command
 from agentgym.messages import ImagePart
 from agentgym.storage.failures import failures_of
 from agentgym.task import canary_of
@@ -74,7 +75,7 @@ def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: s
         import pyarrow.parquet
     except ModuleNotFoundError as error:
         raise MissingExtraError(
-            "Parquet needs the package 'pyarrow', which is not installed. Run: pip install 'agentgym-core[data]'."
+            f"Parquet needs the package 'pyarrow', which is not installed. Run: {install_command('data')}."
         ) from error
     schema = _schema(pyarrow, tokens).with_metadata({"canary": canary_of(task_set), "task_set": task_set})
     partial, count = path.with_name(path.name + ".partial"), 0

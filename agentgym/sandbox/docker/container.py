@@ -126,7 +126,7 @@ class ContainerHandle(GuestHandle):
 
     def __init__(self, link: Link, daemon: Daemon, name: str, image: DockerImage) -> None:
         self.link, self.missing, self.image_digest = link, {}, image.digest
-        self.base_snapshot, self.resettable = None, False  # a reset needs a new container: nothing inside may mount
+        self.base_snapshot = None
         self._daemon, self._name = daemon, name
         self._removal: Future[None] | None = None
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from agentgym.errors import SandboxError, SandboxUnavailable
+from agentgym.extras import install_command
 
 STANDARD_IMAGE = "agentgym/base"  # what the image "host" stands for
 THREADS = 2 * (os.cpu_count() or 1)  # concurrent calls to the daemon: more would only wait
@@ -225,6 +226,6 @@ def _sdk() -> Any:
     except ImportError as error:  # also if a folder named docker/ in the current directory hides it
         raise SandboxUnavailable(
             "The docker backend needs the Docker SDK for Python, which is not installed. "
-            "Install it: pip install 'agentgym-core[docker]'."
+            f"Install it: {install_command('docker')}."
         ) from error
     return docker

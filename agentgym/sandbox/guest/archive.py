@@ -216,6 +216,8 @@ def _checked(line: bytes) -> Record:
     kind = record["t"]
     if not FIELDS.issuperset(record) or record.get("o", 1) != 1 or record.get("s", 1) != 1:
         raise ValueError(f"a header with other fields than {' '.join(sorted(FIELDS))}")
+    if kind == "w" and len(record) != 2:
+        raise ValueError(f"a whiteout with more than its path: {line[:80]!r}")
     if kind != "w" and not (
         _is_int_within(record.get("m"), 0o7777) and _is_int_within(record.get("u"), _MAX_TIME_NS, -_MAX_TIME_NS)
     ):

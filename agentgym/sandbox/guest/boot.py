@@ -94,17 +94,6 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
     yield syscalls.poll_readable(SPAWNER, 0)
 
 
-def refresh(spec: dict[str, Any]) -> Iterator[Syscall]:
-    """The calls that give a sandbox fresh writable mounts, from outside. The request brought its two namespaces.
-
-    They leave the directory with the changes to the layers as `RECEIVED + 4`, if there are layers.
-    """
-    yield syscalls.die_with_parent()
-    yield from mounts.remount(
-        spec, user_namespace=RECEIVED, namespace=RECEIVED + 2, own_files=_WATCHED, layers=_LAYERS, changes=RECEIVED + 4
-    )
-
-
 def _drop_privileges() -> Iterator[Syscall]:
     yield syscalls.die_with_parent()  # after the change of user, which resets it
     yield from syscalls.drop_privileges(kernel.filter_at(seccomp.program()))
@@ -122,7 +111,7 @@ def _keep_descriptors(wanted_descriptors: dict[int, int]) -> Iterator[Syscall]:
 def _mount_kernel_files() -> Iterator[Syscall]:
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
     yield syscalls.mount("proc", "/proc", "proc", plain | kernel.MS_NOEXEC)
-    for name in ("keys", "key-users"):
+    for name in ("keys", "key-users", "cmdline"):
         yield syscall("mount", "/dev/null", f"/proc/{name}", None, kernel.MS_BIND, None, ignored_errno=errno.ENOENT)
     yield syscalls.set_mount("/proc", kernel.MOUNT_ATTR_RDONLY)
     terminals = "newinstance,ptmxmode=0666,mode=0620"

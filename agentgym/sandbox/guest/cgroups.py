@@ -216,13 +216,6 @@ class Cgroups:
         """Descriptors of the folders of sandboxes' groups."""
         return [tree.parent for tree in self.hierarchies]
 
-    def forget_peak(self, name: str) -> None:
-        """Reset the memory peak where that is possible: version 2 keeps it as long as the group."""
-        for tree in self.hierarchies:
-            if "memory" in tree.controllers and tree.version == 1:
-                with contextlib.suppress(OSError):
-                    _write(tree.parent, f"{name}/memory.max_usage_in_bytes", "0")
-
     def remove(self, name: str) -> bool:
         """Remove a group whose processes have ended. Returns: False if the kernel still has something in it."""
         done = True

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import errno
-import fcntl
 import os
 import signal
 import struct
@@ -29,7 +28,6 @@ MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV = 1, 2, 4
-_NS_GET_USERNS = 0xB701
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 
 RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04
@@ -42,7 +40,7 @@ _LAST_CAPABILITY = 63
 _CHILD_ENDED = int(signal.SIGCHLD)
 
 # x86-64
-_CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT, _IOPRIO_GET = 56, 125, 126, 155, 252
+_CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT = 56, 125, 126, 155
 _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -72,6 +70,7 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
+_FIRST_ARGUMENT = 45  # in /proc/PID/stat, counted from the state: where the command line begins, and then where it ends
 _kept_filters: list[tuple[ctypes.Array[ctypes.c_char], _FilterProgram]] = []  # kept alive as long as the process
 
 
@@ -136,20 +135,6 @@ def unshare(flags: int) -> None:
     _check(_libc.unshare(flags), f"unshare {flags:#x}")
 
 
-def enter(descriptor: int, kind: int) -> None:
-    """setns: join the namespace of a descriptor."""
-    _check(_libc.setns(descriptor, kind), "setns")
-
-
-def user_namespace_of(namespace: int) -> int:
-    """A descriptor of the user namespace that owns another namespace."""
-    return fcntl.ioctl(namespace, _NS_GET_USERNS)
-
-
-def io_priority(pid: int) -> int:
-    return int(_libc.syscall(_IOPRIO_GET, 1, pid))
-
-
 def open_beneath(
     directory: int, path: str | bytes, flags: int, mode: int = 0, *, resolve: int = RESOLVE_BENEATH
 ) -> int:
@@ -194,6 +179,14 @@ def die_with_parent() -> None:
 def set_dumpable(value: bool) -> None:
     """If False, no process of the same user can trace this one or open its /proc files."""
     _prctl(PR_SET_DUMPABLE, int(value))
+
+
+def show_command_line(text: bytes) -> None:
+    """Have /proc show another command line for this process and its forks, cut to the length of the present one."""
+    fields = read_from("/proc/self/stat").rpartition(b")")[2].split()
+    start, end = (int(field) for field in fields[_FIRST_ARGUMENT : _FIRST_ARGUMENT + 2])
+    if 0 < start < end:  # 0: not known here
+        ctypes.memmove(start, text[: end - start - 1].ljust(end - start, b"\0"), end - start)
 
 
 def adopt_orphans() -> None:

@@ -10,7 +10,7 @@ _FIRST_REUSED_PID = 300  # the kernel reuses no pids below this one
 
 
 class Meter:
-    """Counts since the guest started, or since `restart`. Create it before any agent code runs."""
+    """Counts since the guest started. Create it before any agent code runs."""
 
     def __init__(self) -> None:
         self._sandbox_io = self._guest_io = self._loadavg = -1
@@ -30,12 +30,7 @@ class Meter:
         except (OSError, ValueError):
             self._loadavg = -1
         self._first = self._written = 0
-        self.restart()
-
-    def restart(self) -> None:
-        """Count from now on, when no agent code runs."""
-        self._first += self.started()
-        self._written += self.written()
+        self._first, self._written = self.started(), self.written()
 
     def count_starts(self, more: int) -> None:
         """Add to the number of started processes, or subtract processes of the guest itself if negative."""

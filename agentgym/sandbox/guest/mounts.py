@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import kernel, syscalls
-from .root import AGENT_ID
-from .syscalls import Syscall, syscall
+from .syscalls import Syscall
 
 LAYER_STORE = "/tmp"  # in the spawner's file tree
 _TARGETS = (("work", 0o755, "/work"), ("tmp", 0o1777, "/tmp"))
@@ -60,23 +59,3 @@ def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Syscall]:
             yield from syscalls.make_folder(f"/tmp/{name}", mode)
     for name, _, target in _TARGETS:  # /tmp last: it covers the root of the tmpfs
         yield syscalls.mount(f"{files}/{name}", target, None, kernel.MS_BIND)
-
-
-def remount(
-    spec: dict[str, Any], *, user_namespace: int, namespace: int, own_files: int, layers: int, changes: int
-) -> Iterator[Syscall]:
-    """From outside: replace the writable mounts of a sandbox by fresh ones. Files it holds open are not affected.
-
-    Args:
-        user_namespace, namespace: descriptors of the sandbox's user and mount namespaces.
-        own_files: a descriptor number to use for this process's /proc/self/fd. `layers`, `changes`: as of `mount`.
-    """
-    yield from syscalls.open_as(own_files, "/proc/self/fd", _FOLDER_FLAGS)  # not the sandbox's /proc
-    yield syscall("setns", user_namespace, kernel.CLONE_NEWUSER)
-    yield syscall("setns", namespace, kernel.CLONE_NEWNS)
-    for target in ("/work", _SHARED_MEMORY, "/tmp", "/tmp"):  # /tmp twice: the bind mount, then the tmpfs below it
-        yield syscall("umount2", target, kernel.MNT_DETACH)
-    yield from open_layers(spec["layers"], layers)
-    yield from syscalls.become_user(AGENT_ID)
-    yield syscall("fchdir", own_files)
-    yield from mount(spec, layers, changes)

@@ -136,27 +136,6 @@ class Runner:
     def stop_everything(self) -> None:
         jobs.signal_all(signal.SIGSTOP)
 
-    def clear(self) -> None:
-        """Kill everything and forget it, without sending replies."""
-        self.prefork.forget()
-        jobs.signal_all(signal.SIGKILL)
-        streams = {id(stream): stream for call in self.calls.values() for stream in (call.stdout, call.stderr)}
-        processes = [call.process for call in self.calls.values() if call.session is None]
-        for session in self.sessions.values():
-            streams.update({id(stream): stream for stream in (session.stdout, session.stderr)})
-            processes.append(session.process)
-            self.poller.remove(session.calls.fileno())
-            session.calls.close()
-        for process in [*processes, *self.channels.values()]:
-            self.poller.remove(process.handle)
-            os.close(process.handle)
-        for stream in streams.values():
-            self.poller.remove(stream.read)
-            stream.close()
-        for owned in (self.calls, self.sessions, self.channels):
-            owned.clear()
-        jobs.reap_all()
-
     def _start_process(self, start: Callable[..., int], *arguments: Any) -> int:
         """Start agent code in a child. If the process limit is reached, kill orphans and try once more."""
         try:

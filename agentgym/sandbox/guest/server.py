@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, network, packing, reset
+from . import archive, files, frames, identity, jobs, network, packing
 from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
@@ -71,8 +71,6 @@ class Guest:
         oom_score: int = -1,
     ) -> None:
         self.control, self.memory, self.changes = control, memory, changes
-        self.earlier_cpu_s = 0.0
-        self.initial_state: dict[str, Any] = {}
         self.poller = Poller()
         self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
         self.descriptors: list[int] = []
@@ -88,8 +86,6 @@ class Guest:
         self.poller.add(control.fileno(), self._receive)
 
     def run(self) -> None:
-        with contextlib.suppress(OSError):  # before any agent code
-            self.initial_state = reset.read_state()
         while True:
             self.run_once()
 
@@ -224,38 +220,14 @@ class Guest:
 
         self.runner.run_trusted(request, work)
 
-    def _clear(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """Before a reset: kill everything, and hold nothing in the writable mounts.
-
-        Fails if agent code has changed something that fresh mounts do not undo: then the sandbox must be replaced.
-        """
-        self.runner.clear()
-        os.chdir("/")
-        if self.changes >= 0:
-            os.close(self.changes)
-            self.changes = -1
-        changed = reset.changed_since(self.initial_state)
-        if changed:
-            raise OSError(errno.EPERM, f"changed by agent code: {changed}")
-        self._reply(request["id"])
-
-    def _renew(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
-        """After a reset: the writable mounts are fresh."""
-        if descriptors:
-            self.changes = os.dup(descriptors[0])
-        os.chdir("/work")
-        self.earlier_cpu_s += self._cpu_s_since_reset()
-        self.runner.meter.restart()
-        self._reply(request["id"])
-
-    def _cpu_s_since_reset(self) -> float:
-        """Processor time of this process and of those that have ended, since the last reset."""
+    def _cpu_s(self) -> float:
+        """Processor time of this process and of those that have ended."""
         ended, own = resource.getrusage(resource.RUSAGE_CHILDREN), resource.getrusage(resource.RUSAGE_SELF)
-        return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime - self.earlier_cpu_s
+        return ended.ru_utime + ended.ru_stime + own.ru_utime + own.ru_stime
 
     def _usage(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         processes = [pid for pid in jobs.parents() if pid not in (1, self.runner.prefork.pid)]
-        ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._cpu_s_since_reset()
+        ended, seconds = resource.getrusage(resource.RUSAGE_CHILDREN), self._cpu_s()
         written = self.runner.meter.written()
         for pid in processes:
             written += written_by(pid)
@@ -301,8 +273,6 @@ _OPERATIONS: dict[str, Callable[[Guest, dict[str, Any], bytes, list[int]], None]
         "unpack",
         "usage",
         "listen",
-        "clear",
-        "renew",
     )
 }
 

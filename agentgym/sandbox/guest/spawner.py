@@ -2,9 +2,9 @@
 
 For each sandbox the host sends one datagram with two descriptors: the guest's end of the control socket, and the far
 end of a lifeline. The spawner replies on the lifeline alone: an error if no sandbox was created, and end-of-file once
-nothing of the sandbox is left. When the host closes its end, the sandbox is killed. When it sends `RESET` and then
-`GO`, the sandbox gets fresh writable mounts. A layer is requested in the same way, with its archive in place of the
-control socket; its builder is created like a sandbox, and has ended when the layer is finished.
+nothing of the sandbox is left. When the host closes its end, the sandbox is killed. A layer is requested in the same
+way, with its archive in place of the control socket; its builder is created like a sandbox, and has ended when the
+layer is finished.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Any
 
 from . import boot, image, kernel, root, server, spawner_setup, zygote
 from .cgroups import Limits
-from .children import reap_later, run_in_child
-from .frames import GO, HOST_SOCKET, LINKED, MAX_DATAGRAM, RESET, receive
+from .children import run_in_child
+from .frames import GO, HOST_SOCKET, LINKED, MAX_DATAGRAM, receive
 from .layers import FIRST_LAYER_ID, LayerStore
 from .poller import Poller
 from .priority import prefer
@@ -39,9 +39,7 @@ class SandboxRecord:
         self.builds = False  # it is the builder, not a second request for the same layer
         self.pid = -1
         self.process = -1  # pidfd of process 1
-        self.namespace = -1  # its mount namespace
         self.result_pipe = -1  # from a builder: the bytes it wrote, or an error
-        self.go_pipe = -1  # to the child that is ready for the reset
         self.killed = False
 
 
@@ -177,7 +175,6 @@ class Spawner:
                 finally:
                     record.pid = self.zygote.child_pid()
             record.process = os.pidfd_open(record.pid)
-            record.namespace = os.open(f"/proc/{record.pid}/ns/mnt", os.O_RDONLY)  # before it makes itself undumpable
             outside = self._outside_user_id(record)
             kernel.write_to(f"/proc/{record.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
             kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
@@ -199,53 +196,13 @@ class Spawner:
         return image.FIRST_HOST_ID + record.pid if self.as_root else self.own_id
 
     def _read_lifeline(self, record: SandboxRecord) -> None:
-        try:
-            message = record.lifeline.recv(16, socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return
-        except OSError:
-            message = b""
-        if message == RESET and record.process >= 0:
-            self._close_go_pipe(record)
-            self._prepare_reset(record)
-        elif message == GO and record.go_pipe >= 0:
-            self._reset(record)
-        else:
-            self._kill(record)
-
-    def _prepare_reset(self, record: SandboxRecord) -> None:
-        """Have a child forked for the reset, while the guest still kills what runs in the sandbox."""
-        to_close: list[int] = []
-        try:
-            to_close.append(kernel.user_namespace_of(record.namespace))
-            ready, record.go_pipe = os.pipe()
-            to_close.append(ready)
-            passed = [*to_close, record.namespace, record.lifeline.fileno()]
-            self.zygote.fork(0, "refresh", record.spec, boot.refresh(record.spec), passed)
-            reap_later(self.poller, self.zygote.child_pid())
-        except OSError as error:
-            self._report(record, "unavailable", zygote.describe_error(error))
-        finally:
-            for descriptor in to_close:
-                os.close(descriptor)
-
-    def _reset(self, record: SandboxRecord) -> None:
-        """The agent's processes have ended: have the child replace the writable mounts. It reports to the host."""
-        self.cgroups.forget_peak(record.name)
-        with contextlib.suppress(BrokenPipeError):  # there is no child, which was reported to the host
-            os.write(record.go_pipe, GO)
-        self._close_go_pipe(record)
-
-    def _close_go_pipe(self, record: SandboxRecord) -> None:
-        if record.go_pipe >= 0:
-            os.close(record.go_pipe)  # a child that got no `GO` ends at this
-            record.go_pipe = -1
+        """The host has closed its end."""
+        self._kill(record)
 
     def _abort(self, record: SandboxRecord) -> None:
         """Creation failed half-way. Without its `GO`, the child ends by itself."""
-        for descriptor in (record.process, record.namespace):
-            if descriptor >= 0:
-                os.close(descriptor)
+        if record.process >= 0:
+            os.close(record.process)
         if record.pid > 0:
             os.waitpid(record.pid, 0)
 
@@ -262,8 +219,6 @@ class Spawner:
         """Process 1 has ended, and with it everything in its pid namespace."""
         self.poller.remove(record.process)
         os.close(record.process)
-        if record.namespace >= 0:
-            os.close(record.namespace)
         _, status = os.waitpid(record.pid, 0)
         if record.layer:
             result = os.read(record.result_pipe, 4096).decode("utf-8", "replace")
@@ -285,7 +240,6 @@ class Spawner:
             self._report(record, kind, text)
         self.poller.remove(record.lifeline.fileno())
         self.records.discard(record)
-        self._close_go_pipe(record)
         if record.result_pipe >= 0:
             os.close(record.result_pipe)
         if record.builds:

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from . import frames, identity, jobs, kernel, reset, server, syscalls
+from . import frames, identity, jobs, kernel, server, syscalls
 
 _CALLS = 12  # Python 3.11 specialises an instruction after eight executions
 _MOST_DESCRIPTORS = 64  # an old Python closes each descriptor by a call of its own
@@ -47,7 +47,6 @@ def _serve_calls(host: socket.socket, guest: server.Guest) -> None:
     for number in range(2 * _CALLS):
         if number < _CALLS:
             guest.runner.prefork.forget()  # these calls fork; the later ones find a preforked child
-        reset.read_state()
         host.sendall(frames.encode({**_CALL, "id": number}, b"pass"))
         while (reply := replies.next()) is None:
             if syscalls.execute([syscalls.poll_readable(host.fileno(), 0)]):

@@ -1,16 +1,14 @@
 """The zygote: a fork of the spawner whose only work is to fork, so that every sandbox shares its memory.
 
-Each fork continues in new namespaces as process 1 of a sandbox (the guest) or as the builder of a layer; or, in the
-spawner's namespaces, to replace what is mounted in a sandbox. All are children of the spawner. What they have to do
-arrives as a list of system calls: every Python object that a fork touches is a page of memory that it no longer shares.
+Each fork continues in new namespaces as process 1 of a sandbox (the guest) or as the builder of a layer. All are
+children of the spawner. What they have to do arrives as a list of system calls: every Python object that a fork touches
+is a page of memory that it no longer shares.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from marshal import dumps, loads  # imported as names: one object less to touch for each call
 from os import close, dup2, getppid, getresuid, read
@@ -23,10 +21,9 @@ from .syscalls import Syscall, execute
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
 _WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, -1)]
 _GO = boot.RECEIVED + 1  # the pipe that tells a child to begin, once its user ids and limits are set
-_REFRESHED = json.dumps({"kind": "reset"}).encode()
-_CHANGES = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", boot.RECEIVED + 4))]
 _MAX_CALL_BYTES = 1 << 15  # bytes of the system calls in a request
 _MAX_PASSED = 4
+_COMMAND_LINE = b"agentgym-guest"  # what sandboxes see; the spawner's names paths and processes of the host
 _NUMBER = 8  # bytes of the namespace flags in a request, and of the answer
 
 
@@ -46,6 +43,7 @@ class Zygote:
                 kernel.die_with_parent()
                 if not execute([syscalls.poll_readable(spawner, 0)]):
                     execute(syscalls.close_others([theirs.fileno(), spawner, *keep]))
+                    kernel.show_command_line(_COMMAND_LINE)
                     _serve(theirs)
             finally:
                 os._exit(1)
@@ -58,7 +56,7 @@ class Zygote:
         """Have the zygote fork a child, which executes `setup` and continues as `kind`. `child_pid` returns its pid.
 
         Args:
-            kind: "guest", "layer" or "refresh". spec: as the host sent it.
+            kind: "guest" or "layer". spec: as the host sent it.
             passed: descriptors that the child gets, from `boot.RECEIVED` on. The second is a pipe that says `GO`.
         Raises: ConnectionError if the zygote has ended.
         """
@@ -155,20 +153,6 @@ def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
         os.write(result_pipe, str(error).encode()[:2000])
 
 
-def _refresh(setup: list[Syscall], spec: dict[str, Any]) -> None:
-    """Replace what is mounted in a sandbox, and report to the host on the lifeline, the last descriptor passed."""
-    if read(_GO, 1) != GO:
-        return  # the sandbox is ended instead, or its guest could not be reset
-    lifeline = socket.socket(fileno=_FIRST + 3)
-    try:
-        execute(setup)
-    except OSError as error:
-        lifeline.send(json.dumps({"kind": "unavailable", "text": describe_error(error)}).encode(), socket.MSG_DONTWAIT)
-        return
-    lifeline.sendmsg([_REFRESHED], _CHANGES if spec["layers"] else ())
-    os._exit(0)
-
-
 def _check_confined() -> None:
     """Check that only the sandbox's user id is left, and that no process is above this one."""
     if 0 in getresuid() or getppid() != 0:
@@ -178,7 +162,6 @@ def _check_confined() -> None:
 _KINDS: dict[str, Callable[[list[Syscall], dict[str, Any]], None]] = {
     "guest": _become_guest,
     "layer": _build_layer,
-    "refresh": _refresh,
 }
 
 

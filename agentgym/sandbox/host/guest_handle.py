@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.errors import SandboxDied, SandboxError
+from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.guest.frames import GO, RESET, receive
 from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
 from agentgym.threads import in_thread
 
 _CLOSE_S = 15.0
 _REPORT_S = 5.0
-_RESET_S = 5.0
 _CLOSED = "The sandbox was closed."
 
 
@@ -41,7 +38,6 @@ class GuestHandle:
         self.missing: dict[str, str] = {}
         self.image_digest = ""
         self.base_snapshot: Snapshot | None = None  # what it was created from; only changes to it are transferred
-        self.resettable = False
         self._closing: asyncio.Future[None] | None = None
 
     async def spawner_report(self) -> dict[str, Any] | None:
@@ -82,50 +78,6 @@ class GuestHandle:
             )
         exit_code = header.get("exit")
         return exit_code == 0, blob[:500].decode("utf-8", "replace") or f"it ended with {exit_code!r:.40}"
-
-    async def reset_in_place(self) -> bool:
-        """Return to the state at creation: processes killed, sessions dropped, fresh writable mounts.
-
-        Calls that are still running raise SandboxDied. Returns: False if that is impossible, or agent code has left
-        something that it would not undo; then the guest can only be closed.
-        """
-        if not self.resettable or self.link.dead is not None:
-            return False
-        self.link.interrupt("The sandbox was reset.")
-        try:
-            self._lifeline.send(RESET)
-            header, _ = await self.link.call({"op": "clear"}, deadline_s=_RESET_S)
-            if "error" in header:
-                return False
-            self.link.forget_interrupted()
-            descriptors = await self._fresh_mounts()
-            try:
-                self.link.post({"op": "renew"}, descriptors)
-            finally:
-                for descriptor in descriptors:
-                    os.close(descriptor)
-        except (SandboxDied, OSError, ValueError):
-            return False
-        except asyncio.CancelledError:
-            self.link.close("A reset of this sandbox was cancelled.")
-            raise
-        return True
-
-    async def _fresh_mounts(self) -> list[int]:
-        """Have the spawner mount them. Returns: descriptors that the guest has to hold. Raises: OSError, ValueError."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(_RESET_S):
-            await loop.sock_sendall(self._lifeline, GO)
-            ready = asyncio.Event()
-            loop.add_reader(self._lifeline, ready.set)
-            try:
-                await ready.wait()
-            finally:
-                loop.remove_reader(self._lifeline)
-        message, descriptors = receive(self._lifeline, 65_536, 1)
-        if json.loads(message)["kind"] != "reset":
-            raise OSError("the spawner could not mount them")
-        return descriptors
 
     async def close(self) -> None:
         """Kill everything, and wait until the spawner reports that nothing is left. May be called twice."""

@@ -126,14 +126,13 @@ class GuestSandbox:
         return await self._attributed(guest, files)
 
     async def reset(self) -> None:
-        """Reset in place if that leaves no trace, else replace the guest by a new one."""
+        """Replace the guest by a new one: whatever an agent has left, even in the guest's memory, is gone."""
         self._current()
         async with self._resetting:
             self._drop_channels()
             self._sessions.clear()
             self._log, self._busy = SessionLog(), metering.BusyTime()
-            if await self._guest.reset_in_place():
-                return
+            self._guest.link.close("The sandbox was reset.")
             await self._guest.close()
             if self._closed:
                 raise SandboxDied("The sandbox was closed.")

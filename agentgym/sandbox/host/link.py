@@ -23,7 +23,7 @@ Reply = tuple[dict[str, Any], bytes]
 
 @dataclass(slots=True)
 class _PendingCall:
-    future: asyncio.Future[Reply] | None  # None: sent by `post`
+    future: asyncio.Future[Reply]
     max_blob: int
 
 
@@ -90,31 +90,6 @@ class Link:
             timer.cancel()
             if memory >= 0:
                 os.close(memory)
-
-    def post(self, request: dict[str, Any], descriptors: Sequence[int]) -> None:
-        """Send a request that nobody waits for. The guest handles it before any later one; if it fails, the link is
-        closed.
-
-        Raises: SandboxDied if the guest is dead.
-        """
-        if self.dead is not None:
-            raise SandboxDied(self.dead)
-        self._attach()
-        self._number += 1
-        self._pending[self._number] = _PendingCall(None, 0)
-        self._put(encode({**request, "id": self._number, "fds": len(descriptors)}), list(descriptors))
-
-    def interrupt(self, reason: str) -> None:
-        """Make all waiting calls raise SandboxDied with the reason. Replies still on their way are dropped."""
-        for call in self._pending.values():
-            _fail(call, reason)
-
-    def forget_interrupted(self) -> None:
-        """The guest will answer none of the interrupted calls; a reply to one is a violation again."""
-        pending_items = self._pending.items()
-        self._pending = {
-            number: call for number, call in pending_items if call.future is None or not call.future.done()
-        }
 
     def close(self, reason: str) -> None:
         """Close the link. All waiting calls raise SandboxDied with the reason."""
@@ -216,10 +191,7 @@ class Link:
             raise FrameError(f"a reply to request {number!r:.40}, which was not sent")
         if len(blob) > call.max_blob:
             raise FrameError(f"{len(blob)} bytes where at most {call.max_blob} were requested")
-        if call.future is None:
-            if "error" in header:
-                self.close(f"The sandbox could not continue: {header.get('text')!s:.500}")
-        elif not call.future.done():  # else its caller was cancelled
+        if not call.future.done():  # else its caller was cancelled
             call.future.set_result((header, blob))
 
     def _deadline_passed(self, operation: str, deadline_s: float) -> None:
@@ -230,7 +202,7 @@ class Link:
 
 
 def _fail(call: _PendingCall, reason: str) -> None:
-    if call.future is not None and not call.future.done() and not call.future.get_loop().is_closed():
+    if not call.future.done() and not call.future.get_loop().is_closed():
         call.future.set_exception(SandboxDied(reason))
 
 

@@ -183,10 +183,7 @@ class NamespacesBackend:
                 if await self._layer_cache.build_missing(await self._spawner_of(spec), layers, missing.keys):
                     break
                 continue  # another request may have evicted them again
-            guest.base_snapshot, guest.resettable = (
-                snapshot,
-                not spec.network,
-            )  # what a network leaves is beyond its files
+            guest.base_snapshot = snapshot
             return guest
         guest = await self._create_empty_or_layered(spec, None)
         if snapshot is not None:

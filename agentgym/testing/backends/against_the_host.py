@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 from dataclasses import replace
+from pathlib import Path
 
 from agentgym.sandbox import Sandbox
 from agentgym.testing.backends.check import check_equal, check_not, checks_of
@@ -39,10 +40,14 @@ async def secrets_in_environments_and_arguments(target: Target) -> None:
             try:
                 if word in open(path, errors="replace").read(): found.append(path)
             except OSError: pass
+            try:
+                if checkout in open(path, errors="replace").read(): found.append(f"{path} (the host's checkout)")
+            except OSError: pass
         found += [key for key, value in os.environ.items() if word in value]
         report(found)
         """,
         word=target.host.word,
+        checkout=str(Path(__file__).parents[2]),
     )
     check_not(bool(secrets), f"the word shows in {', '.join(secrets)}")
 
@@ -196,7 +201,7 @@ async def kernel_memory_and_addresses(target: Target) -> None:
 async def writing_settings_of_the_machine(target: Target) -> None:
     """Opens everything in /proc/sys and /sys to write, the crash handler's name and the kernel's levers among them."""
     through = await target.through("""
-        for top in ("/proc/sys", "/sys"):
+        for top in ("/proc/sys", "/proc/pressure", "/sys"):
             for folder, folders, names in os.walk(top):
                 if folder.count("/") > 6: folders.clear()
                 for name in names:

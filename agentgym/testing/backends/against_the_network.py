@@ -8,8 +8,9 @@ import os
 import secrets
 import socket
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
-from agentgym.testing.backends.check import NotApplicable, check_not, checks_of
+from agentgym.testing.backends.check import NotApplicable, check_equal, check_not, checks_of
 from agentgym.testing.backends.testbed import Target
 
 
@@ -212,6 +213,47 @@ async def talking_to_another_sandbox(target: Target) -> None:
     check_not(bool(through), f"another sandbox was reached by {', '.join(through)}")
 
 
+async def stopping_the_network_of_others(target: Target) -> None:
+    """Sends one request in a million crumbs, beside silent connections: the network of another sandbox goes on."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
+            if (await reader.readuntil(b"\r\n\r\n")).startswith(b"GET "):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nwell")
+            else:
+                while await reader.read(65_536):
+                    pass
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    host = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    spec = replace(target.spec, network=(host,))
+    flood = f"""
+import socket
+proxy = ("127.0.0.1", 3128)
+held = [socket.create_connection(proxy) for _ in range(12)]
+held[0].sendall(b"POST http://{host}/ HTTP/1.1\\r\\nHost: {host}\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n")
+held[0].sendall(b"1\\r\\nx\\r\\n" * 1_000_000)
+"""
+    fetch = f"""
+import urllib.request
+print(urllib.request.urlopen("http://{host}/", timeout=10).read())
+"""
+    try:
+        async with target.another(spec) as greedy, target.another(spec) as modest:
+            flooding = asyncio.create_task(greedy.run_python(flood, timeout_s=30))
+            await asyncio.sleep(0.5)
+            for _ in range(2):
+                result = await modest.run_python(fetch, timeout_s=15)
+                check_equal(result.stdout, b"b'well'\n", f"an answer of another's network ({result.stderr[-200:]!r})")
+            check_not(flooding.done(), "the flood had ended before: nothing is proved")
+            flooding.cancel()
+            await asyncio.wait([flooding])
+    finally:
+        server.close()
+        await server.wait_closed()
+
+
 def _addresses_here() -> set[str]:
     """IPv4 addresses of this host, as far as it says."""
     addresses: set[str] = set()
@@ -236,6 +278,7 @@ CHECKS = checks_of(
             sockets_of_the_host_in_files,
             sockets_without_a_file,
             talking_to_another_sandbox,
+            stopping_the_network_of_others,
         )
     ),
 )

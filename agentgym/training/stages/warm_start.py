@@ -97,7 +97,7 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
             passages += [json.dumps(schema, ensure_ascii=False) for schema in trajectory.tools]
         else:
             tools = registry.prototype(trajectory.task.environment).tools.values()
-            passages += [tool.signature() for tool in tools]
+            passages += [tool.signature(choices=False) for tool in tools]  # as ever: tokenizers depend on it
         for message in trajectory.messages():
             passages.append(message.text)
             if message.calls:

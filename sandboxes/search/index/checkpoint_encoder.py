@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym import MissingExtraError
+from agentgym import MissingExtraError, install_command
 
 from .dense import Floats, unit
 
@@ -40,7 +40,7 @@ class CheckpointEncoder:
             from transformers import AutoModel, AutoTokenizer
         except ImportError as error:
             raise MissingExtraError(
-                "An encoder from a checkpoint needs torch and transformers: pip install 'agentgym-core[train]'."
+                f"An encoder from a checkpoint needs torch and transformers: {install_command('train')}."
             ) from error
         self._torch = torch
         self._tokenizer = AutoTokenizer.from_pretrained(path)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from agentgym import MissingExtraError
+from agentgym import MissingExtraError, install_command
 
 from .dense import Floats, unit
 from .folders import array_at
@@ -57,7 +57,7 @@ def write_lsa(folder: Path, bm25: Path, dimensions: int) -> None:
         from sklearn.utils.extmath import randomized_svd
     except ImportError as error:
         raise MissingExtraError(
-            "A dense index of the corpus's own words needs scikit-learn: pip install 'agentgym-core[search]'."
+            f"A dense index of the corpus's own words needs scikit-learn: {install_command('search')}."
         ) from error
     about = json.loads((bm25 / "about.json").read_text())
     starts, pages, gains = (np.load(bm25 / f"{name}.npy") for name in ("starts", "pages", "gains"))

@@ -1,0 +1,60 @@
+"""`literal_match`: whether the answer is exactly the gold value, as a Python literal: for predicted outputs."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from typing import Any
+
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+from .final_answer import final_answer, gold_answers
+
+MAX_CHARS = 20_000
+
+
+class LiteralMatch(Reward):
+    """Outcome component `success`: 1.0 if the final answer is the value of `truth["answer"]`, else 0.0.
+
+    Both are read as Python literals, which runs nothing: `{'a': (1, 2)}`, `"it's"`, `-1.5`, `None`. Kinds count: 1, 1.0
+    and True are three values, and so are `[1]` and `(1,)`. The order of a dict or a set does not count. Text without
+    quotes is no literal, and so is wrong. `truth["answer"]` is the literal as text, or one of a list of texts.
+
+    Args:
+        argument: the final tool's argument that holds the answer.
+    """
+
+    def __init__(self, argument: str = "text") -> None:
+        self.argument = argument
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the task has no gold answer, or it is no literal."""
+        golds = [literal(gold) for gold in gold_answers(episode, "literal_match")]
+        if None in golds:
+            raise JudgeError(f"{episode.task.id}: truth['answer'] is no Python literal: write text with its quotes.")
+        answer = literal(final_answer(episode, self.argument) or "")
+        return {SUCCESS: float(answer is not None and answer in golds)}
+
+
+def literal(text: str) -> tuple[Any, ...] | None:
+    """The value of a Python literal in a form in which equal means the same value and kind; None if it is none."""
+    if len(text) > MAX_CHARS:
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an escape such as "\\w" in an answer is not our concern
+            return _exact(ast.literal_eval(text.strip()))
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _exact(value: Any) -> tuple[Any, ...]:
+    kind = type(value).__name__
+    if isinstance(value, (list, tuple)):
+        return (kind, *map(_exact, value))
+    if isinstance(value, (set, frozenset)):
+        return kind, frozenset(map(_exact, value))
+    if isinstance(value, dict):
+        return kind, frozenset((_exact(key), _exact(item)) for key, item in value.items())
+    return kind, repr(value)

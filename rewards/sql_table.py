@@ -1,0 +1,83 @@
+"""`sql_table`: whether a submitted query returns one of the task's result tables, where a set has no gold queries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym import JudgeError, Reward, ToolError, Trajectory
+from agentgym.reward import SUCCESS, Components
+from agentgym.sandbox import Backend
+
+from .judge_environment import judge_environment
+from .sql_official import Row, same_up_to_columns
+from .sql_submission import submitted_sql
+
+
+class SqlTable(Reward):
+    """Outcome components `success` (the result is one of the tables) and `runs` (the query ran, weight 0.1).
+
+    `truth["tables"]` lists the tables that are right, each as {"rows": [[...], ...]}, and optionally
+    "columns": the indices of its columns that a result must have (all by default), "ordered": whether the order of the
+    rows counts (it does not by default). A result may have other columns beside them, and its columns any order. The
+    query runs in a fresh environment of the task's own kind, as for `sql_execution`.
+
+    Args:
+        digits: significant digits to which numbers are compared.
+        backend, environment_options: as of `sql_execution`.
+    Source: alternatives and condition columns: Lei et al. 2024, arXiv:2411.07763 (Spider 2.0). Its script compares
+        columns one by one; here the rows must agree as well.
+    """
+
+    weights: Mapping[str, float] = {"runs": 0.1}
+
+    def __init__(
+        self,
+        *,
+        digits: int = 6,
+        backend: str | Backend | None = None,
+        environment_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.digits, self.backend, self.environment_options = digits, backend, dict(environment_options or {})
+
+    async def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the task has no usable tables, or the judge's environment does not work."""
+        task, submitted = episode.task, submitted_sql(episode)
+        tables = self._tables(task.truth, task.id)
+        if submitted is None:
+            return {SUCCESS: 0.0, "runs": 0.0}
+        options = self.environment_options
+        async with judge_environment(task, "rows", "sql_table", self.backend, options) as environment:
+            await environment.reset(task.public(), seed=0)
+            try:
+                result = await environment.rows(submitted)
+            except ToolError:
+                return {SUCCESS: 0.0, "runs": 0.0}
+        rows = self._rounded(result["rows"])
+        right = not result["more"] and any(
+            same_up_to_columns(table, rows, ordered=ordered, others=True) for table, ordered in tables
+        )
+        return {SUCCESS: float(right), "runs": 1.0}
+
+    def _tables(self, truth: Any, name: str) -> list[tuple[list[Row], bool]]:
+        """The tables, of each the columns that count and whether its rows are ordered. Raises: JudgeError."""
+        tables = truth.get("tables") if isinstance(truth, dict) else None
+        try:
+            parsed = []
+            for table in tables or ():
+                chosen = table.get("columns")
+                rows = [row if chosen is None else [row[index] for index in chosen] for row in table["rows"]]
+                parsed.append((self._rounded(rows), bool(table.get("ordered", False))))
+        except (TypeError, KeyError, IndexError, AttributeError) as error:
+            raise JudgeError(f"{name}: truth['tables'] is not a list of tables with rows: {error!r}.") from error
+        if not parsed or not all(rows for rows, _ in parsed):
+            raise JudgeError(f"{name}: truth['tables'] names no table with rows, so sql_table cannot judge it.")
+        return parsed
+
+    def _rounded(self, rows: Sequence[Sequence[Any]]) -> list[Row]:
+        return [tuple(self._rounded_value(value) for value in row) for row in rows]
+
+    def _rounded_value(self, value: Any) -> Any:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) >= 10**300:
+            return value
+        return float(f"{value:.{self.digits}g}")
