@@ -10,14 +10,16 @@ from collections import Counter
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from agentgym.deprecation import AgentGymDeprecationWarning
+
+if TYPE_CHECKING:
+    from agentgym.training.progress import PhaseProgress
 
 T = TypeVar("T")
 
@@ -138,14 +140,8 @@ def write_text(path: Path, text: str) -> None:
     out().print(f"Written: {path}", markup=False, soft_wrap=True)
 
 
-def progress_bar() -> Progress:
-    """A bar with a count and a note, on standard error; nothing but its last state where that is no terminal."""
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=32),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=err(),
-    )
+def progress_bar() -> PhaseProgress:
+    """A bar with a count, the time left and a note, on standard error; lines where that is no terminal."""
+    from agentgym.training.progress import PhaseProgress
+
+    return PhaseProgress(err())

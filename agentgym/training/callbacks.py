@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import TaskID
 from transformers import TrainerCallback
 
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.curriculum import Curriculum
+from agentgym.training.progress import PhaseProgress
 
 COMPLETE = "complete"
 """Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
@@ -28,7 +29,9 @@ HEALTHY, STEP = "healthy", "step"
 class LoggingCallback(TrainerCallback):
     """Writes every number that TRL logs to the run's metrics file, and some of them beside the progress bar."""
 
-    def __init__(self, folder: RunFolder, phase: str, progress: Progress, bar: TaskID, titles: dict[str, str]) -> None:
+    def __init__(
+        self, folder: RunFolder, phase: str, progress: PhaseProgress, bar: TaskID, titles: dict[str, str]
+    ) -> None:
         self._folder, self._phase, self._progress, self._bar, self._titles = folder, phase, progress, bar, titles
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:

@@ -203,6 +203,15 @@ class TrainSection(Section):
     failures: dict[str, Treatment] = {}
     trl: dict[str, Any] = {}
 
+    @model_validator(mode="after")
+    def _even_minibatches(self) -> TrainSection:
+        if (episodes := self.tasks_per_step * self.group_size) % self.minibatches:
+            raise ValueError(
+                f"minibatches = {self.minibatches} does not divide the {episodes} episodes of a step "
+                "(train.tasks_per_step x train.group_size)"
+            )
+        return self
+
     def make_estimator(self) -> Estimator:
         """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
         return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)

@@ -8,15 +8,17 @@ checkpoint.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
+from agentgym.training.preflight import check_before_start
 from agentgym.training.recipe import Recipe
-from agentgym.training.signals.selection import check_signals_available
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.context import RunContext
 from agentgym.training.stages.measure import conclude, measure
@@ -39,11 +41,14 @@ def train(
         console: where progress is shown.
     Raises: RecipeError if the folder holds another run; any typed error of the packages that it uses.
     """
-    run = RunFolder(folder or Path("runs") / recipe.name).create()
-    _write_or_compare_recipe(run, recipe, resume)
+    run = RunFolder(folder or Path("runs") / recipe.name)
+    task_set = recipe.tasks.load()
+    if not run.recipe.is_file():  # what began has been checked
+        check_before_start(recipe, task_set)
+    _write_or_compare_recipe(run.create(), recipe, resume)
     if recipe.machine.threads:
         torch.set_num_threads(recipe.machine.threads)
-    context = RunContext.open(run, recipe, console or Console())
+    context = RunContext.open(run, recipe, task_set, console or Console())
     try:
         _run_stages(context)
     finally:
@@ -53,8 +58,6 @@ def train(
 
 def _run_stages(context: RunContext) -> None:
     recipe, started = context.recipe, time.monotonic()
-    if recipe.train.steps:
-        check_signals_available(recipe.train.make_estimator(), context.task_set)
     with silence_libraries(), context.progress:
         learner = starting_learner(context)
         measure(context, "before", learner)
@@ -79,8 +82,24 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool) -> No
     recorded = Recipe.load_recorded(file)
     # How many sandboxes wait ready changes no episode, and its default for Docker was once another.
     same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})
-    if recorded.model_copy(update={"episode": same_pool}) != recipe:
+    if changes := differing_keys(recorded.model_copy(update={"episode": same_pool}), recipe):
         raise RecipeError(
-            f"{run.path} holds a run of another recipe: compare {file} with yours. A run is resumed with the recipe "
-            "it began with."
+            f"{run.path} holds a run of another recipe: {'; '.join(changes)}. A run is resumed with the recipe it "
+            f"began with, {file}. To train its result further, start a new run with policy.path = "
+            f"{str(run.checkpoints / 'final')!r}."
         )
+
+
+def differing_keys(recorded: Recipe, recipe: Recipe) -> list[str]:
+    """The keys in which two recipes differ, for example "train.steps was 2, now 3"."""
+    before, now = _flat(recorded.model_dump()), _flat(recipe.model_dump())
+    keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return [f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in keys]
+
+
+def _flat(data: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested tables as one, with keys such as "train.steps"."""
+    flat: dict[str, Any] = {}
+    for key, value in data.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 
 from agentgym.cli.app import app
 
+RECIPE = Path(__file__).parents[2] / "recipes" / "quickstart.toml"
 BEGINNER = str(Path(__file__).with_name("beginner.py"))
 
 
@@ -67,3 +70,44 @@ def test_a_dead_server_is_one_line():
     assert finished.exit_code == 1
     server = re.escape(address.removesuffix("/v1"))
     assert re.search(rf"ConnectError.*Check that the server at {server} runs", finished.stdout)
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A chat API that knows no key."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(401)
+        self.end_headers()
+        self.wfile.write(b"Incorrect API key")
+
+    def log_message(self, *arguments):
+        """Nothing."""
+
+
+def test_a_server_that_refuses_the_key_is_one_line_with_its_answer():
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        finished = evaluate("right", policy=f"chat_api:http://127.0.0.1:{server.server_port}/v1#m")
+        server.shutdown()
+    assert finished.exit_code == 1
+    assert re.search(r"3 x PolicyError: .*status 401: .*Incorrect API key", finished.stdout)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["train.step=3"], "there is no key 'train.step'. Did you mean 'steps'?"),
+        (["train.trl.lr=3"], "TRL's GRPOConfig has no option 'lr'."),
+        (["tasks.set=beginner/right-set-v1"], "has no task in its split 'validation'"),
+    ],
+    ids=["key", "trl", "split"],
+)
+def test_a_wrong_recipe_is_one_line_and_writes_nothing(overrides, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [word for override in overrides for word in ("--set", override)]
+    finished = agentgym("train", str(RECIPE), *words, "--import", BEGINNER)
+    assert finished.exit_code == 2
+    assert message in finished.stderr
+    assert "Traceback" not in finished.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -33,6 +33,7 @@ HEAVY_MODULES = {
     "agentgym.sandboxes.grounding.views": "vision",
     "agentgym.training.callbacks": "train",
     "agentgym.training.models": "train",
+    "agentgym.training.preflight": "train",
     "agentgym.training.run": "train",
     "agentgym.training.stages.context": "train",
     "agentgym.training.stages.measure": "train",

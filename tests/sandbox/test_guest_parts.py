@@ -129,7 +129,8 @@ def test_netlink_tells_of_addresses_and_routes_only():
 
 
 def test_nobody_takes_reserved_huge_pages():
-    assert verdict(9, fourth=0x40022)[0] == verdict(319, second=4)[0] == REFUSE | errno.ENOMEM
+    assert verdict(9, fourth=0x40022)[0] == REFUSE | errno.ENOMEM
+    assert verdict(319, second=4)[0] == verdict(319, second=0xFFFFFFFF)[0] == REFUSE | errno.EINVAL
     assert verdict(9, fourth=0x22)[0] == verdict(319, second=3)[0] == ALLOW
 
 

@@ -132,7 +132,7 @@ def _argument_checks() -> dict[str, list[_Line]]:
 
     return {
         "mmap": no_bit(_FOURTH_ARGUMENT, _MAP_HUGETLB, errno.ENOMEM),
-        "memfd_create": no_bit(_SECOND_ARGUMENT, _MFD_HUGETLB, errno.ENOMEM),
+        "memfd_create": no_bit(_SECOND_ARGUMENT, _MFD_HUGETLB, errno.EINVAL),  # Chromium tries all flags
         # a lease makes whoever else opens the file wait for its holder, the guest above all
         "fcntl": [
             (_LOAD, 0, 0, _SECOND_ARGUMENT),

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from agentgym import registry
 from agentgym.policy.contract import Renderer
@@ -20,6 +19,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.models import tokenizer_of
+from agentgym.training.progress import PhaseProgress
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
 
@@ -62,19 +62,20 @@ class RunContext:
     task_set: TaskSet
     rollouts: Rollouts
     console: Console
-    progress: Progress
+    progress: PhaseProgress
 
     @classmethod
-    def open(cls, folder: RunFolder, recipe: Recipe, console: Console) -> RunContext:
-        """Load the tasks and make the rollouts. `close` the rollouts in the end."""
-        task_set = recipe.tasks.load()
+    def open(cls, folder: RunFolder, recipe: Recipe, task_set: TaskSet, console: Console) -> RunContext:
+        """Make the rollouts. `close` them in the end."""
         rollouts = Rollouts(recipe.rollout_config(task_set), pool=recipe.episode.pool, ledger=Ledger(folder.ledger))
-        return cls(folder, recipe, device_of(recipe.machine.device), task_set, rollouts, console, _progress(console))
+        return cls(
+            folder, recipe, device_of(recipe.machine.device), task_set, rollouts, console, PhaseProgress(console)
+        )
 
     @contextmanager
     def progress_bar(self, description: str, total: int) -> Iterator[Callable[[], None]]:
         """Show a progress bar. Yields a function that advances it by one."""
-        bar = self.progress.add_task(description, total=total, note="")
+        bar = self.progress.add_task(description, total=total)
         yield lambda: self.progress.advance(bar)
 
     def call_format(self) -> CallFormat:
@@ -95,15 +96,3 @@ class RunContext:
         policy = policy_class(model, renderer, max_batch=hardware.max_batch, lockstep=hardware.lockstep)
         policy.name = f"{type(model).__name__} of {model.num_parameters() / 1e6:.1f} M parameters"
         return Learner(model, processing_class, policy, renderer)
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description:<22}"),
-        BarColumn(bar_width=28),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-        console=console,
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.deprecation import renamed_keywords
 from agentgym.errors import TaskError
@@ -56,12 +56,7 @@ def demonstrations(
     oracle_count = len(tasks) - round(imperfect_oracle * len(tasks))
 
     def play(player: str, player_tasks: Sequence[Task]) -> list[Trajectory]:
-        script = getattr(task_set, player)
-        if script is None:
-            raise TaskError(
-                f"{task_set.name} has no {player} to imitate. Start from a checkpoint that can already call tools, "
-                f"without [warm_start], or give the TaskSet a `{player}`."
-            )
+        script = script_of(task_set, player)
         return rollouts.play(
             lambda task: ScriptedPolicy(script(task)),
             player_tasks,
@@ -78,3 +73,14 @@ def demonstrations(
     if not imperfect_oracle:
         return solved
     return solved + [t for t in play("imperfect_oracle", tasks[oracle_count:]) if t.valid]
+
+
+def script_of(task_set: TaskSet, player: str) -> Callable[[Task], Any]:
+    """The `oracle` or `imperfect_oracle` of a task set. Raises: TaskError where it has none."""
+    script: Callable[[Task], Any] | None = getattr(task_set, player)
+    if script is None:
+        raise TaskError(
+            f"{task_set.name} has no {player} to imitate. Start from a checkpoint that can already call tools, "
+            f"without [warm_start], or give the TaskSet a `{player}`."
+        )
+    return script

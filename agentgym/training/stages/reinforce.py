@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
 from agentgym.training.models import load_state, save_atomically
-from agentgym.training.recipe import TrainSection
+from agentgym.training.recipe import Recipe, TrainSection
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
@@ -61,11 +62,11 @@ def _make_trainer(
 ) -> TurnGRPOTrainer:
     recipe, section = context.recipe, context.recipe.train
     estimator = section.make_estimator()
-    bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, note="")
+    bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
     trainer = TurnGRPOTrainer(
         learner.model,
-        args=grpo_config(context),
+        args=grpo_config(recipe, context.folder.checkpoints, context.device),
         tasks=list(context.task_set["train"]),
         policy=learner.policy if section.generation == "transformers" else _trl_policy(context, learner),
         rollouts=context.rollouts,
@@ -100,20 +101,22 @@ def _make_trainer(
     return trainer
 
 
-def grpo_config(context: RunContext) -> GRPOConfig:
+def grpo_config(recipe: Recipe, checkpoints: Path, device: str) -> GRPOConfig:
     """Translate the recipe into TRL's GRPOConfig; [train.trl] passes anything else through.
 
-    Raises: RecipeError where the minibatches do not divide a step's episodes, or TRL refuses an option.
+    Args:
+        checkpoints: the folder for them. `device`: torch's name of the device that is trained on.
+    Raises: RecipeError for an option that TRL does not have, with the nearest one, or whose value it refuses.
     """
-    recipe, section = context.recipe, context.recipe.train
+    section = recipe.train
     episodes = section.tasks_per_step * section.group_size
-    if episodes % section.minibatches:
-        raise RecipeError(
-            f"train.minibatches = {section.minibatches} does not divide the {episodes} episodes of a step "
-            "(train.tasks_per_step x train.group_size)."
-        )
+    known = sorted(GRPOConfig.__dataclass_fields__)
+    for key in section.trl.keys() - set(known):
+        close = get_close_matches(key, known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise RecipeError(f"[train.trl] {key} = {section.trl[key]!r}: TRL's GRPOConfig has no option {key!r}.{hint}")
     options: dict[str, Any] = dict(
-        output_dir=str(context.folder.checkpoints),
+        output_dir=str(checkpoints),
         max_steps=section.steps * section.iterations,
         per_device_train_batch_size=episodes // section.minibatches,
         steps_per_generation=section.minibatches,
@@ -138,8 +141,8 @@ def grpo_config(context: RunContext) -> GRPOConfig:
         seed=recipe.seed,
         data_seed=recipe.seed,
         gradient_checkpointing=False,
-        bf16=context.device != "cpu",
-        use_cpu=context.device == "cpu",
+        bf16=device != "cpu",
+        use_cpu=device == "cpu",
         weight_decay=0.0,
         dataloader_pin_memory=False,
     )

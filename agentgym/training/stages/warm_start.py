@@ -61,7 +61,7 @@ def warm_start(
 ) -> None:
     """Imitate the demonstrations and save the checkpoint."""
     scratch = context.folder.path / "scratch"
-    bar = context.progress.add_task("warm start", total=section.steps, note="")
+    bar = context.progress.add_task("warm start", total=section.steps, line_a_note=True)
     shown_metrics = {"loss": "loss", "mean_token_accuracy": "token accuracy"}
     validation = ValidationCallback(
         lambda step: validate(context, learner, step, section.validate_tasks, "warm_start_validation"),

@@ -1,0 +1,56 @@
+"""What a recipe needs of its task set and of TRL, checked before a run folder is written or anything is trained."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from agentgym.errors import RecipeError
+from agentgym.policy.device import device_of
+from agentgym.task import TaskSet
+from agentgym.training.recipe import Recipe
+from agentgym.training.signals.selection import check_signals_available
+from agentgym.training.silence import silence_libraries
+from agentgym.training.stages.demonstrate import script_of
+from agentgym.training.stages.reinforce import grpo_config
+
+
+def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
+    """Check everything that can be checked without playing an episode.
+
+    Raises: RecipeError naming key and value; TaskError for a task set without a scripted player; CreditError for an
+        estimator that requires what the environments or the task set do not provide.
+    """
+    _check_splits(recipe, task_set)
+    _check_stratum(recipe, task_set)
+    if recipe.warm_start or recipe.policy.tiny:
+        script_of(task_set, "oracle")
+    if recipe.warm_start and recipe.warm_start.imperfect_oracle:
+        script_of(task_set, "imperfect_oracle")
+    if recipe.train.steps:
+        check_signals_available(recipe.train.make_estimator(), task_set)
+    with silence_libraries():
+        grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device))
+
+
+def _check_splits(recipe: Recipe, task_set: TaskSet) -> None:
+    readers = {"train": "episodes for training are played on it", "held_out": "it is measured before and after"}
+    if recipe.train.steps or (recipe.warm_start and recipe.warm_start.steps):
+        readers["validation"] = "success on it is logged every [train] validate_every steps"
+    for split, reason in readers.items():
+        if not len(task_set[split]):
+            sizes = ", ".join(f"{name} {len(tasks)}" for name, tasks in task_set.items())
+            raise RecipeError(
+                f"tasks.set = {recipe.tasks.set!r} has no task in its split {split!r}, which is needed: {reason}. It "
+                f"has: {sizes}. Give some of its tasks split={split!r}."
+            )
+
+
+def _check_stratum(recipe: Recipe, task_set: TaskSet) -> None:
+    if (stratum := recipe.evaluate.stratum) is None:
+        return
+    tags = sorted({tag for task in task_set["held_out"] for tag in task.tags})
+    if stratum not in tags:
+        close = get_close_matches(stratum, tags, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
+        raise RecipeError(f"evaluate.stratum = {stratum!r} is no tag of a held-out task of {task_set.name}. {hint}")
