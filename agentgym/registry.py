@@ -11,6 +11,7 @@ A name is registered in this process (`register`), or by an installed package as
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from functools import cache
@@ -64,18 +65,15 @@ def register(name: str, registered: Any, *, kind: Kind = "environments") -> None
         cannot be called.
     """
     _check_kind(kind)
-    if kind in ("environments", "task_sets") and not _VERSIONED.fullmatch(name):
-        raise ValueError(
-            f"{name!r} cannot name one of the {kind}: write namespace/name-vN, for example 'acme/sql-v1'. "
-            "The version goes up when old results would no longer compare."
-        )
+    if name_fault := _name_fault(kind, name):
+        raise ValueError(name_fault)
     if kind == "environments" and not callable(registered):
         raise RegistrationError(
             f"{name!r} was given {registered!r:.80}: register an Environment class, or a function that returns a new "
             "instance."
         )
     point = None if name in _registered[kind] else _points(kind).get(name)
-    holder = point.load() if point is not None else _registered[kind].setdefault(name, registered)
+    holder = _imported(kind, point) if point is not None else _registered[kind].setdefault(name, registered)
     if holder is not registered:
         raise DuplicateNameError(f"{name!r} is already registered in {kind}. Choose another name or version.")
 
@@ -89,7 +87,8 @@ def names(kind: Kind) -> list[str]:
 def load(kind: Kind, name: str) -> Any:
     """What is registered under a name, imported if need be.
 
-    Raises: UnknownNameError with the nearest name.
+    Raises: UnknownNameError with the nearest name; RegistrationError for an entry point that is wrong;
+        MissingExtraError if it needs a package that is not installed.
     """
     _check_kind(kind)
     if name in _registered[kind]:
@@ -97,15 +96,7 @@ def load(kind: Kind, name: str) -> Any:
     point = _points(kind).get(name)
     if point is None:
         raise UnknownNameError(_not_found(kind, name))
-    try:
-        return point.load()
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "agentgym":
-            raise
-        raise MissingExtraError(
-            f"{name!r} of {kind} needs the package {error.name!r}, which is not installed. "
-            f"Install it, or every optional part: {install_command('all')}."
-        ) from error
+    return _imported(kind, point)
 
 
 def make(
@@ -225,6 +216,43 @@ def everything() -> Iterator[tuple[Kind, str]]:
 @cache
 def _points(kind: Kind) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=f"agentgym.{kind}")}
+
+
+def _imported(kind: Kind, point: EntryPoint) -> Any:
+    """What an entry point stands for. Raises: RegistrationError, MissingExtraError, as `load`."""
+    package = f"the package {point.dist.name!r}" if point.dist else "a package"
+    remedy = "Correct it in the pyproject.toml of that package, and install the package again."
+    if name_fault := _name_fault(kind, point.name):
+        raise RegistrationError(f"{name_fault} The name is an entry point of {package}. {remedy}")
+    entry = f"{point.name!r} of {kind} is given as {point.value!r} by {package}"
+    try:
+        return point.load()
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if f"{point.module}.".startswith(f"{missing}."):
+            raise RegistrationError(f"{entry}, but there is no module {missing!r}. {remedy}") from error
+        if missing.split(".")[0] in ("", "agentgym"):
+            raise
+        raise MissingExtraError(
+            f"{point.name!r} of {kind} needs the package {missing!r}, which is not installed. "
+            f"Install it, or every optional part: {install_command('all')}."
+        ) from error
+    except AttributeError as error:
+        if point.module not in sys.modules:
+            raise  # importing it failed: a bug in its own code
+        close = get_close_matches(point.attr, dir(sys.modules[point.module]), n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise RegistrationError(f"{entry}, but {point.module} has no {point.attr!r}.{hint} {remedy}") from error
+
+
+def _name_fault(kind: Kind, name: str) -> str:
+    """What is wrong with a name; nothing if it may be registered."""
+    if kind not in ("environments", "task_sets") or _VERSIONED.fullmatch(name):
+        return ""
+    return (
+        f"{name!r} cannot name one of the {kind}: write namespace/name-vN, for example 'acme/sql-v1'. "
+        "The version goes up when old results would no longer compare."
+    )
 
 
 def _check_kind(kind: str) -> None:
