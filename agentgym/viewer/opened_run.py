@@ -150,6 +150,7 @@ class OpenedRun:
             return self._vocabulary[1]
 
     def _stamps(self, names: list[str]) -> list[tuple[int, int, int]]:
+        """Size, time and inode of those of the files that hold anything."""
         stamps = []
         for name in names:
             for path in sorted(self.path.glob(name)):
@@ -157,5 +158,6 @@ class OpenedRun:
                     status = path.stat()
                 except OSError:
                     continue
-                stamps.append((status.st_size, status.st_mtime_ns, status.st_ino))
+                if status.st_size or not path.is_file():  # reading a ledger leaves an empty -wal beside it
+                    stamps.append((status.st_size, status.st_mtime_ns, status.st_ino))
         return stamps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 
 import httpx
 import pytest
@@ -205,6 +206,17 @@ def test_answers_about_a_run_say_which_version_of_its_files_they_are_of(client, 
     after = versions()
     assert len(after) == 1
     assert after != before
+
+
+def test_a_run_that_ended_before_is_not_shown_as_running_because_it_is_looked_at(client, runs):
+    an_hour_ago = time.time() - 3600
+    for path in (runs / "watched").rglob("*"):
+        os.utime(path, (an_hour_ago, an_hour_ago))
+    some_episode(client)
+    run = client.get("/api/runs/watched").json()
+    assert (runs / "watched" / "ledger.sqlite-wal").exists()
+    assert not run["live"]
+    assert run["updated"] == pytest.approx(an_hour_ago, abs=1)
 
 
 def test_every_answer_is_json_that_browsers_can_read(client):
