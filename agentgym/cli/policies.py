@@ -1,9 +1,10 @@
-"""What --policy means: `oracle`, a checkpoint or run folder, or `<registered policy>:<where>#<model>`."""
+"""What --policy means: `oracle`, a checkpoint, run folder or hub model, or `<registered policy>:<where>#<model>`."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -28,7 +29,7 @@ PolicyOption = Annotated[
     typer.Option(
         "--policy",
         metavar="POLICY",
-        help="oracle, a checkpoint or run folder, chat_api:URL#model, vllm:URL#path, or a policy of your own by name.",
+        help="oracle, a checkpoint, run folder or hub model, chat_api:URL#model, vllm:URL#path, or your own policy.",
     ),
 ]
 CallFormat = Annotated[
@@ -41,6 +42,7 @@ Device = Annotated[
     str,
     typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
 ]
+_HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
 Agent: TypeAlias = "Policy | Callable[[Task], Policy]"
 
 
@@ -62,16 +64,15 @@ def load_policy(
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, recorded_format = _checkpoint(Path(text))
-        load_model = registry.load("policies", "vision" if _reads_images(path) else "transformers")
-        from agentgym.training.silence import silence_libraries
-
-        with silence_libraries():  # the bar of its weights is none of the user's business
-            return load_model(str(path), call_format=call_format or recorded_format, device=device), text
+        kind = "vision" if _reads_images(path) else "transformers"
+        return _local_model(kind, str(path), call_format or recorded_format, device), text
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         address, _, model = rest.partition("#")
         options = {"call_format": call_format, "api_key_env": api_key_env}
         return _make(name, address if colon else "", model, options), text
+    if _HUB_NAME.fullmatch(text):
+        return _local_model("transformers", text, call_format or "hermes", device), text
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
@@ -81,6 +82,15 @@ def load_policy(
             f"folder, chat_api:URL#model or vllm:URL#path. {error}"
         ) from error
     raise AssertionError("unreachable: the name was neither known nor unknown")
+
+
+def _local_model(kind: str, source: str, call_format: str, device: str) -> Agent:
+    from agentgym import registry
+    from agentgym.training.silence import silence_libraries
+
+    with silence_libraries():  # the bar of its weights is none of the user's business
+        model: Agent = registry.load("policies", kind)(source, call_format=call_format, device=device)
+    return model
 
 
 def _oracle(task_set: TaskSet) -> Agent:
@@ -105,15 +115,15 @@ def _checkpoint(path: Path) -> tuple[Path, str]:
             call_format = str(recipe.get("policy", {}).get("call_format", call_format))
         except (tomllib.TOMLDecodeError, OSError):
             pass  # the checkpoint is what was asked for; an unreadable recipe only loses the default
-    if (path / "config.json").is_file():
-        return path, call_format
-    checkpoints = [p for name in ("final", "warm_start") if (p := path / "checkpoints" / name).is_dir()]
-    if not checkpoints:
+    from agentgym.storage import checkpoint_in
+
+    checkpoint = checkpoint_in(path)
+    if checkpoint is None:
         raise PolicyArgumentError(
             f"{path} holds no checkpoint: neither a config.json nor checkpoints/final. Give the folder that "
             "save_pretrained wrote, or a run folder whose training has got that far."
         )
-    return checkpoints[0], call_format
+    return checkpoint, call_format
 
 
 def _reads_images(checkpoint: Path) -> bool:

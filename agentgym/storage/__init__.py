@@ -2,6 +2,6 @@
 
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
-from agentgym.storage.run_folder import RunFolder
+from agentgym.storage.run_folder import RunFolder, checkpoint_in
 
-__all__ = ["Ledger", "LedgerReader", "RunFolder"]
+__all__ = ["Ledger", "LedgerReader", "RunFolder", "checkpoint_in"]

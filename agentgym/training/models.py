@@ -10,15 +10,18 @@ import torch
 
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_checkpoint, load_weights
+from agentgym.storage import checkpoint_in
 
 
 def load_model(source: str | Path, device: str) -> tuple[Any, Any]:
     """Load the checkpoint to train, in float32, and its processing class (a tokenizer or processor).
 
+    Args:
+        source: its folder, a run folder for the last checkpoint of that run, or the name of a hub model.
     Raises: RecipeError if it cannot be loaded.
     """
     try:
-        return load_checkpoint(source, device=device, dtype=torch.float32)
+        return load_checkpoint(checkpoint_in(Path(source)) or source, device=device, dtype=torch.float32)
     except PolicyError as error:
         raise RecipeError(f"policy.path cannot be loaded. {error}") from error
 

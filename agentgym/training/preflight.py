@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from pathlib import Path
 
 from agentgym.errors import RecipeError
 from agentgym.policy.device import device_of
+from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.recipe import Recipe
 from agentgym.training.signals.selection import check_signals_available
@@ -21,6 +23,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
     Raises: RecipeError naming key and value; TaskError for a task set without a scripted player; CreditError for an
         estimator that requires what the environments or the task set do not provide.
     """
+    _check_model(recipe)
     _check_splits(recipe, task_set)
     _check_stratum(recipe, task_set)
     if recipe.warm_start or recipe.policy.tiny:
@@ -31,6 +34,18 @@ def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
         check_signals_available(recipe.train.make_estimator(), task_set)
     with silence_libraries():
         grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device))
+
+
+def _check_model(recipe: Recipe) -> None:
+    """A hub model is only looked for when it is loaded: that may need a network."""
+    source = recipe.policy.path
+    if source is None or (not Path(source).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", source)):
+        return
+    if checkpoint_in(Path(source)) is None:
+        raise RecipeError(
+            f"policy.path = {source!r} holds no checkpoint. Give a folder written by save_pretrained (it has a "
+            "config.json), a run folder whose training or warm start has ended, or the name of a hub model."
+        )
 
 
 def _check_splits(recipe: Recipe, task_set: TaskSet) -> None:

@@ -86,7 +86,7 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool) -> No
         raise RecipeError(
             f"{run.path} holds a run of another recipe: {'; '.join(changes)}. A run is resumed with the recipe it "
             f"began with, {file}. To train its result further, start a new run with policy.path = "
-            f"{str(run.checkpoints / 'final')!r}."
+            f"{str(run.path)!r}."
         )
 
 

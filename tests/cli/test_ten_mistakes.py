@@ -111,3 +111,10 @@ def test_a_wrong_recipe_is_one_line_and_writes_nothing(overrides, message, tmp_p
     assert message in finished.stderr
     assert "Traceback" not in finished.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_hub_model_that_cannot_be_loaded_is_one_line():
+    finished = evaluate("right", policy="acme/no-such-model")
+    assert finished.exit_code == 2
+    assert "No model can be loaded from 'acme/no-such-model'" in finished.stderr
+    assert "Traceback" not in finished.stderr

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from agentgym.errors import RecipeError
+from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training import Recipe, train
 from agentgym.training.preflight import check_before_start
@@ -38,6 +40,23 @@ def test_a_wrong_value_is_named_and_no_folder_is_written(tmp_path, sections, mes
     with pytest.raises(RecipeError, match=message):
         train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "is_refused"),
+    [("empty", True), ("nowhere/at/all", True), ("./nowhere", True), ("run", False), ("org/model-1.5B", False)],
+)
+def test_a_model_that_is_no_checkpoint_is_named(tmp_path, monkeypatch, path, is_refused):
+    """A run folder stands for its last checkpoint; a hub model is looked for when it is loaded."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for checkpoint in ("warm_start", "final"):
+        (tmp_path / "run" / "checkpoints" / checkpoint).mkdir(parents=True)
+        (tmp_path / "run" / "checkpoints" / checkpoint / "config.json").touch()
+    assert checkpoint_in(Path("run")) == Path("run/checkpoints/final")
+    recipe = Recipe.parse(data(policy={"path": path}))
+    with pytest.raises(RecipeError, match=f"policy.path = '{path}' holds no") if is_refused else nullcontext():
+        check_before_start(recipe, recipe.tasks.load())
 
 
 def test_minibatches_that_do_not_divide_the_episodes_of_a_step_are_refused_by_the_recipe():
