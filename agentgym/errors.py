@@ -32,6 +32,8 @@ AgentGymError
 
 from __future__ import annotations
 
+from agentgym.visible import visible
+
 
 class AgentGymError(Exception):
     """Base of all errors that agentgym raises on purpose."""
@@ -80,11 +82,18 @@ class RewardError(AgentGymError, ValueError):
     """A reward function returned something that is no reward (NaN, infinity, no number)."""
 
 
-class JudgeError(AgentGymError, RuntimeError):
+class _QuotingError(AgentGymError, RuntimeError):
+    """One whose message may quote what a sandbox wrote: printed or logged, it cannot steer a terminal."""
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
+
+
+class JudgeError(_QuotingError):
     """A judge could not judge. The episode is marked failed, kept, and not trained on."""
 
 
-class SandboxError(AgentGymError, RuntimeError):
+class SandboxError(_QuotingError):
     """The isolated machine failed; never the agent's code inside it."""
 
 

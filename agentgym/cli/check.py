@@ -26,8 +26,8 @@ def check(
     from agentgym import registry
     from agentgym.cli.console import err
     from agentgym.errors import ConformanceError
-    from agentgym.evaluation.visible import visible
     from agentgym.testing import check_environment
+    from agentgym.visible import visible
 
     registry.load("environments", environment)
     try:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.evaluation.text import format_count, format_usage
-from agentgym.evaluation.visible import visible
+from agentgym.visible import visible
 
 
 def tournament_tables(result: Mapping[str, Any]) -> list[RenderableType]:

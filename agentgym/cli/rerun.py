@@ -233,7 +233,7 @@ def _open_run(path: Path) -> tuple[RunFolder, Ledger]:
 
 
 def _format(divergence: Divergence) -> str:
-    from agentgym.evaluation.visible import visible
+    from agentgym.visible import visible
 
     return visible(divergence)
 

@@ -19,11 +19,11 @@ from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.text import format_causes, format_count, format_usage
-from agentgym.evaluation.visible import visible
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import combine_usage
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.trajectory import Trajectory
+from agentgym.visible import visible
 
 MOST_LINES = 40
 

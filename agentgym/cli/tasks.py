@@ -105,7 +105,7 @@ def show_tasks(
     Example: [b]agentgym tasks show sql/store-v1[/b]
     """
     from agentgym import registry
-    from agentgym.evaluation.visible import visible
+    from agentgym.visible import visible
 
     task_set, console = registry.load_task_set(name), out()
     console.print(f"{task_set.name}  fingerprint {task_set.fingerprint()}", markup=False)

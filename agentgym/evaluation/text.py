@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
-from agentgym.evaluation.visible import visible
+from agentgym.visible import visible
 
 MOST_TAGS, MOST_CAUSES = 5, 3
 

@@ -14,8 +14,8 @@ import watched_run
 from looking import opened, served, until
 
 from agentgym.evaluation.report import write_report
-from agentgym.evaluation.visible import visible
 from agentgym.storage.reader import LedgerReader
+from agentgym.visible import visible
 
 SHOWN_ATTACK = visible(watched_run.ATTACK)
 EPISODES = "#/run/watched/episodes"

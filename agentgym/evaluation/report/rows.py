@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.evaluation.report.credit_lines import LoggedCredit
-from agentgym.evaluation.visible import visible
 from agentgym.messages import StopReason
+from agentgym.visible import visible
 
 
 def listed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

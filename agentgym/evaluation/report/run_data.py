@@ -11,7 +11,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.findings import estimate_data, findings, finite, stratum
 from agentgym.evaluation.statistics import wilson
-from agentgym.evaluation.visible import visible
+from agentgym.visible import visible
 
 MOST_POINTS = 600
 """Of one curve on a page; longer ones are thinned by means of neighbours."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import ExecResult, Usage
+from agentgym.visible import visible
 
 
 def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
@@ -78,4 +79,4 @@ def file_error(header: dict[str, Any], path: str) -> OSError:
     text = header["text"]
     if number not in errno.errorcode or not isinstance(text, str):
         raise ValueError(f"errno is {number}, text {text!r:.40}")
-    return OSError(number, text[:500] or os.strerror(number), path)
+    return OSError(number, visible(text[:500]) or os.strerror(number), path)
