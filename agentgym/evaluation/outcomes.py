@@ -49,8 +49,8 @@ class TaskOutcome:
     failures: list[dict[str, int]] = field(default_factory=list)
     usage: list[dict[str, float]] = field(default_factory=list)
     outcome: list[dict[str, float]] = field(default_factory=list)
-    error: list[str] = field(default_factory=list)
     hash: str = ""
+    error: list[str] = field(default_factory=list)
 
     @property
     def observed(self) -> list[float]:

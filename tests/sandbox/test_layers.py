@@ -13,7 +13,7 @@ from counts import processes_below
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
-from agentgym.sandbox.host.snapshots import MAX_LAYERS
+from agentgym.sandbox.host.snapshots import MAX_LAYERS, snapshot_of
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.testing.backends import check_backend
@@ -350,7 +350,7 @@ class Stacked(NamespacesBackend):
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None):
         folders = b"".join(b'{"m":%d,"p":"%s","t":"d","u":0}\n' % item for item in ((0o1777, b"tmp"), (0o755, b"work")))
-        sandbox = await super().create(spec, snapshot=snapshot or Snapshot("e", "", (Layer("e", folders),), {}))
+        sandbox = await super().create(spec, snapshot=snapshot or snapshot_of(folders, ""))
         assert stacked(sandbox)
         return sandbox
 
