@@ -228,7 +228,7 @@ def test_a_checkpoint_is_trained_further_through_the_same_path(finished_run, tmp
 def test_a_path_that_is_no_model_is_refused(tmp_path):
     data = recipe().model_dump(exclude_none=True)
     data["policy"] = {"path": str(tmp_path)}
-    with pytest.raises(RecipeError, match=r"policy\.path.*cannot be loaded"):
+    with pytest.raises(RecipeError, match=r"policy\.path.*holds no checkpoint"):
         execute(Recipe.parse(data), tmp_path / "run")
 
 
