@@ -127,15 +127,15 @@ def test_those_who_use_the_proxy_at_a_time_get_equal_parts():
 def test_silent_connections_of_one_sandbox_hold_up_no_other(clients, monkeypatch):
     """There are 8 slots, and one sandbox may have 16 connections: it opens them, and says nothing."""
     monkeypatch.setattr(loop_thread.resource, "getrlimit", lambda _: (32, 32))
-    greedy, modest = clients(2, header_s=2.0)
+    greedy, modest = clients(2, header_s=60.0)
     with contextlib.ExitStack() as stack:
         for _ in range(16):
             stack.enter_context(greedy.connect())
-        for _ in range(3):
-            assert status(modest.say(get("http://allowed.test/"))) == 200
-        reasons = [connection.reason for connection in greedy.network.connections]
-    assert not any("too long" in reason for reason in reasons), "nobody waited for the end of a silent connection"
-    assert any("make room" in reason for reason in reasons)
+        for _ in range(50):  # the first may come before the greedy one's connections were taken in
+            assert status(modest.say(get("http://allowed.test/"))) == 200, "it did not wait for the end of a silent one"
+            if greedy.network.connections:
+                break
+        assert "make room" in greedy.network.connections[0].reason
 
 
 def test_who_has_the_fewest_connections_gets_the_next_slot(clients, monkeypatch):
