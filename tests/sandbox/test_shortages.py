@@ -78,7 +78,7 @@ async def test_a_spawner_that_answers_is_not_ended(backend, small):
 
 
 @pytest.mark.parametrize(
-    ("report", "said"),
+    ("report", "pattern"),
     [
         ({"kind": "killed", "text": "process 1 ended with signal 9"}, "signal 9.*out of memory.*fewer sandboxes"),
         ({"kind": "descriptors", "text": "Too many open files"}, "Too many open files.*ulimit -Hn"),
@@ -86,9 +86,9 @@ async def test_a_spawner_that_answers_is_not_ended(backend, small):
         ({"kind": "exhausted", "text": "process 1 ended with signal 9"}, "memory_mib"),
     ],
 )
-def test_what_ran_short_is_named_with_its_remedy_and_no_kernel_is_blamed(report, said):
+def test_what_ran_short_is_named_with_its_remedy_and_no_kernel_is_blamed(report, pattern):
     text = str(backend_module._creation_error(report))
-    assert re.search(said, text)
+    assert re.search(pattern, text)
     assert "Linux 5.14" not in text
 
 
