@@ -118,7 +118,7 @@ def _local_model(kind: str, source: str, call_format: str, device: str, pairs: S
     except TypeError as error:
         if not pairs:
             raise
-        raise PolicyArgumentError(f"--policy-option {' '.join(pairs)}: the policy {kind} refuses it: {error}") from error
+        raise PolicyArgumentError(f"--policy-option {' '.join(pairs)}: {kind} refuses it: {error}") from error
     return model
 
 
