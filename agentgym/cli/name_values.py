@@ -40,7 +40,9 @@ def options_for(
         if not equals or name in named[:positional] or (name not in known and not takes_any):
             close = get_close_matches(name, known, n=1)
             hint = f"Did you mean {close[0]!r}? " if equals and close else ""
-            raise NameValueError(f"{option} {pair}: {hint}{receiver} has the options {', '.join(known)}, as NAME=VALUE.")
+            raise NameValueError(
+                f"{option} {pair}: {hint}{receiver} has the options {', '.join(known)}, as NAME=VALUE."
+            )
         if not dot:
             options[name] = _value(text)
             continue
