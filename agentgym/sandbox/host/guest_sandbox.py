@@ -19,6 +19,7 @@ from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import Link, Reply
 from agentgym.sandbox.host.replies import exec_result, file_error, usage_of, whole_number
 from agentgym.sandbox.host.sessions import SessionCall, SessionLog
+from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import receive_files
 from agentgym.sandbox.limits import SandboxSpec
 
@@ -212,9 +213,14 @@ class GuestSandbox:
         return await self._attributed(guest, guest.link.call(request, blob, **options))
 
     async def _attributed(self, guest: GuestHandle, work: Awaitable[T]) -> T:
-        """Work that needs the guest. Raises: SandboxExhausted in place of SandboxDied if that was the agent's doing."""
+        """Work that needs the guest.
+
+        Raises: SandboxExhausted in place of SandboxDied if that was the agent's doing; SandboxUnavailable in place of
+            OSError if the host may open no more files.
+        """
         try:
-            return await work
+            with descriptors_available():
+                return await work
         except SandboxDied as error:
             if await guest.ran_out_of_memory():
                 raise SandboxExhausted(_EXHAUSTED) from error
