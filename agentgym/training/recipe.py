@@ -53,7 +53,13 @@ class TinySection(Section):
     layers: Count = 4
     heads: Count = 4
     kv_heads: Count = 2
-    head_dim: Count = 32
+    head_dim: Annotated[int, Field(gt=0, multiple_of=2)] = 32
+
+    @model_validator(mode="after")
+    def _shared_heads(self) -> TinySection:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
+        return self
 
 
 class PolicySection(Section):
@@ -268,8 +274,8 @@ class HardwareSection(Section):
 class Recipe(Section):
     """A whole run: tasks, policy, warm start, training, evaluation and collapse guard."""
 
-    name: str
-    seed: int = 0
+    name: Annotated[str, Field(min_length=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     tasks: TasksSection
     policy: PolicySection
     episode: EpisodeSection = EpisodeSection()
