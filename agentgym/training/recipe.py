@@ -53,7 +53,13 @@ class TinySection(Section):
     layers: Count = 4
     heads: Count = 4
     kv_heads: Count = 2
-    head_dim: Count = 32
+    head_dim: Annotated[int, Field(gt=0, multiple_of=2)] = 32
+
+    @model_validator(mode="after")
+    def _shared_heads(self) -> TinySection:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
+        return self
 
 
 class PolicySection(Section):
@@ -163,6 +169,17 @@ class CurriculumSection(Section):
     prompts: Count = 8
 
 
+class ReferenceSection(Section):
+    """The model that `train.kl` is measured against: the one that reinforcement starts from, unless it moves.
+
+    `reset_every`: every so many optimiser steps it becomes `mix` x the current weights + (1 - `mix`) x itself; 0
+    leaves it as it is. `mix` 1 is a reset; `reset_every = 1` with a small `mix` is a moving average of the weights.
+    """
+
+    reset_every: Annotated[int, Field(ge=0)] = 0
+    mix: Share = 1.0
+
+
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
@@ -190,6 +207,7 @@ class TrainSection(Section):
     iterations: Count = 1
     minibatches: Count = 1
     kl: Annotated[float, Field(ge=0)] = 0.0
+    reference: ReferenceSection = ReferenceSection()
     max_grad_norm: Rate = 1.0
     generation: Literal["transformers", "trl"] = "transformers"
     save_every: Count = 20
@@ -210,6 +228,13 @@ class TrainSection(Section):
                 f"minibatches = {self.minibatches} does not divide the {episodes} episodes of a step "
                 "(train.tasks_per_step x train.group_size)"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_used(self) -> TrainSection:
+        moves = self.reference.reset_every or self.trl.get("sync_ref_model")
+        if moves and not self.trl.get("beta", self.kl):
+            raise ValueError("a reference that moves (reference.reset_every, trl.sync_ref_model) needs kl > 0")
         return self
 
     def make_estimator(self) -> Estimator:
@@ -249,8 +274,8 @@ class HardwareSection(Section):
 class Recipe(Section):
     """A whole run: tasks, policy, warm start, training, evaluation and collapse guard."""
 
-    name: str
-    seed: int = 0
+    name: Annotated[str, Field(min_length=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     tasks: TasksSection
     policy: PolicySection
     episode: EpisodeSection = EpisodeSection()
