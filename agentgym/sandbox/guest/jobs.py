@@ -118,8 +118,7 @@ class RunningCall:
     process: Process
     session: Session | None = None
     cpu_before: float = 0.0
-    python: bool = False  # a Python call outside of sessions
-    freezes: bool = False  # all other processes are stopped until it ends
+    kind: str = ""  # the operation that was requested
     written_before: int = 0  # by the session's process
     started_before: int = 0  # in the whole sandbox
 
