@@ -53,7 +53,7 @@ def train(
     _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
     if extend:
         extend_run(run, Recipe.load_recorded(run.recipe), recipe)
-        for setting in depends_on_steps(recipe, task_set):
+        for dependency in depends_on_steps(recipe, task_set):
             text = (
                 f"{setting}: it follows the number of steps, so a run of {recipe.train.steps} from the start differs."
             )

@@ -18,7 +18,7 @@ from agentgym.task import Task, TaskSet
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 from agentgym.training import Rollouts
 from agentgym.training.branching import Branching
-from agentgym.training.recipe import SignalsSection
+from agentgym.training.train_section import SignalsSection
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import GoldAnswer, prefixes
