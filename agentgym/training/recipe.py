@@ -169,6 +169,17 @@ class CurriculumSection(Section):
     prompts: Count = 8
 
 
+class ReferenceSection(Section):
+    """The model that `train.kl` is measured against: the one that reinforcement starts from, unless it moves.
+
+    `reset_every`: every so many optimiser steps it becomes `mix` x the current weights + (1 - `mix`) x itself; 0
+    leaves it as it is. `mix` 1 is a reset; `reset_every = 1` with a small `mix` is a moving average of the weights.
+    """
+
+    reset_every: Annotated[int, Field(ge=0)] = 0
+    mix: Share = 1.0
+
+
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
@@ -196,6 +207,7 @@ class TrainSection(Section):
     iterations: Count = 1
     minibatches: Count = 1
     kl: Annotated[float, Field(ge=0)] = 0.0
+    reference: ReferenceSection = ReferenceSection()
     max_grad_norm: Rate = 1.0
     generation: Literal["transformers", "trl"] = "transformers"
     save_every: Count = 20
@@ -216,6 +228,13 @@ class TrainSection(Section):
                 f"minibatches = {self.minibatches} does not divide the {episodes} episodes of a step "
                 "(train.tasks_per_step x train.group_size)"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_used(self) -> TrainSection:
+        moves = self.reference.reset_every or self.trl.get("sync_ref_model")
+        if moves and not self.trl.get("beta", self.kl):
+            raise ValueError("a reference that moves (reference.reset_every, trl.sync_ref_model) needs kl > 0")
         return self
 
     def make_estimator(self) -> Estimator:

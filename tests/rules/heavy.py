@@ -34,6 +34,7 @@ HEAVY_MODULES = {
     "agentgym.training.callbacks": "train",
     "agentgym.training.models": "train",
     "agentgym.training.preflight": "train",
+    "agentgym.training.reference": "train",
     "agentgym.training.run": "train",
     "agentgym.training.stages.context": "train",
     "agentgym.training.stages.measure": "train",

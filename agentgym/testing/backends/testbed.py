@@ -181,12 +181,14 @@ class TestBed:
     spec: SandboxSpec = SPEC
     host: Host = field(default_factory=Host)
     neighbour: Sandbox | None = None
+    _settings: dict[str, str] = field(default_factory=dict, init=False)
+    _before: dict[str, int] = field(default_factory=dict, init=False)
 
     async def __aenter__(self) -> TestBed:
         try:
             self.neighbour = await self.backend.create(self.spec)
             await self.neighbour.write("mine", b"kept")
-            self.settings, self.before = kernel_settings(), await settled(self.backend)
+            self._settings, self._before = kernel_settings(), await settled(self.backend)
         except BaseException:
             await self.__aexit__()
             raise
@@ -212,7 +214,7 @@ class TestBed:
         """Raises: Breach if the host, the neighbour or the next sandbox took harm, or something was left behind."""
         assert self.neighbour is not None
         self.host.unharmed()
-        check_equal(kernel_settings(), self.settings, "settings of the host's kernel")
+        check_equal(kernel_settings(), self._settings, "settings of the host's kernel")
         check_equal(await self.neighbour.list(), ["mine"], "files of another sandbox")
         check_equal(await self.neighbour.read("mine"), b"kept", "content of a file of another sandbox")
         check_equal((await self.neighbour.run_python("print(6 * 7)")).stdout, b"42\n", "an answer of another sandbox")
@@ -226,7 +228,7 @@ class TestBed:
         await self._nothing_left()
 
     async def _nothing_left(self) -> None:
-        left = await growth(self.backend, self.before)
+        left = await growth(self.backend, self._before)
         check_not(
             bool(left), f"left behind on the host: {', '.join(f'{count} {name}' for name, count in left.items())}"
         )
