@@ -35,6 +35,7 @@ HEAVY_MODULES = {
     "agentgym.training.extension": "train",
     "agentgym.training.models": "train",
     "agentgym.training.preflight": "train",
+    "agentgym.training.reference": "train",
     "agentgym.training.run": "train",
     "agentgym.training.stages.context": "train",
     "agentgym.training.stages.measure": "train",
