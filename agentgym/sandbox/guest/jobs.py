@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from . import frames, identity
+from . import frames, identity, kernel
 from .exit_watcher import ExitWatcher
 from .priority import AGENT_NICENESS
 
@@ -150,7 +150,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
             if cwd is None:
                 go_home()
             else:
-                os.chdir(cwd)
+                kernel.change_directory(cwd)  # agent code may have made it a link to what the guest has open
             pid = os.posix_spawnp(
                 arguments[0],
                 arguments,
