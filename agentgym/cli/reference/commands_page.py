@@ -52,8 +52,8 @@ def _row(parameter: Any) -> list[str] | None:
         names = [*parameter.opts, *parameter.secondary_opts]
         spelling = f"`{', '.join(names)}{value}`"
     default = parameter.default
-    shown = default not in (None, False, "", ()) and not callable(default)
-    default_text = "required" if parameter.required else f"`{default}`" if shown else ""
+    is_shown = default not in (None, False, "", ()) and not callable(default)
+    default_text = "required" if parameter.required else f"`{default}`" if is_shown else ""
     if parameter.param_type_name != "argument" and parameter.is_flag and parameter.secondary_opts:
         default_text = f"`{parameter.opts[0] if default else parameter.secondary_opts[0]}`"
     return [spelling, default_text, one_line(parameter.help or "")]
