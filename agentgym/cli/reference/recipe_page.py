@@ -54,22 +54,22 @@ def _inner_sections(annotation: Any) -> list[type[Section]]:
     return [section for part in get_args(annotation) for section in _inner_sections(part)]
 
 
-def _type_of(schema: dict[str, Any], whole: dict[str, Any]) -> str:
+def _type_of(schema: dict[str, Any], document: dict[str, Any]) -> str:
     """For example "whole number > 0"."""
     if "anyOf" in schema:
-        choices = [_type_of(choice, whole) for choice in schema["anyOf"] if choice.get("type") != "null"]
+        choices = [_type_of(choice, document) for choice in schema["anyOf"] if choice.get("type") != "null"]
         return " or ".join(dict.fromkeys(choices))
     if "$ref" in schema:
-        return _type_of(whole["$defs"][schema["$ref"].rpartition("/")[2]], whole)
+        return _type_of(document["$defs"][schema["$ref"].rpartition("/")[2]], document)
     if "enum" in schema:
         return ", ".join(f"`{choice}`" for choice in schema["enum"])
     names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
     kind = schema.get("type")
     if kind == "array":
-        return f"list of {_type_of(schema.get('items', {}), whole)}s".replace("texts", "text")
+        return f"list of {_type_of(schema.get('items', {}), document)}s".replace("texts", "text")
     if kind == "object":
         values = schema.get("additionalProperties")
-        return f"table of {_type_of(values, whole)}" if isinstance(values, dict) and values else "table"
+        return f"table of {_type_of(values, document)}" if isinstance(values, dict) and values else "table"
     signs = {
         "minimum": "≥",
         "exclusiveMinimum": ">",
