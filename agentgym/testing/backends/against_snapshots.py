@@ -62,12 +62,12 @@ for space in ("user.overlay", "trusted.overlay"):
         for path in ("a", "a/b", "a/three"): attempt(lambda: os.setxattr(path, f"{space}.{mark}", value))
 open(".wh.two", "w").close(); open("a/.wh..wh..opq", "w").close()
 """)
-        shown = "import os, json; print(json.dumps(sorted((r, sorted(f)) for r, _, f in os.walk('/work'))))"
+        listing_code = "import os, json; print(json.dumps(sorted((r, sorted(f)) for r, _, f in os.walk('/work'))))"
         files = [name for name in await fork.list() if name != "two"]
-        seen = (await fork.run_python(shown)).text.replace('"two"', '""')
+        seen = (await fork.run_python(listing_code)).text.replace('"two"', '""')
         async with target.another(snapshot=await fork.snapshot()) as copy:
             check_equal([name for name in await copy.list() if name != "two"], files, "names in a copy")
-            copied = (await copy.run_python(shown)).text.replace('"two"', '""')
+            copied = (await copy.run_python(listing_code)).text.replace('"two"', '""')
             for name in ("one", "three", ".wh.two", ".wh..wh..opq"):
                 check_equal(name in copied, name in seen, f"whether {name} is in the copy")
 
