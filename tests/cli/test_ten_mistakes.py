@@ -9,6 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
+from mistakes_page import PAGE, page, without_varying
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
@@ -111,6 +112,11 @@ def test_a_wrong_recipe_is_one_line_and_writes_nothing(overrides, message, tmp_p
     assert message in finished.stderr
     assert "Traceback" not in finished.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_of_first_mistakes_shows_what_the_commands_print():
+    expected, now = (without_varying(text) for text in (PAGE.read_text(encoding="utf-8"), page()))
+    assert now == expected, "run `make reference`"
 
 
 def test_a_hub_model_that_cannot_be_loaded_is_one_line():
