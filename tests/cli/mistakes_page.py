@@ -35,8 +35,8 @@ INTRODUCTION = """\
 # Ten first mistakes
 
 What each prints, whole, without a terminal, and its exit code. `beginner.py` is
-[tests/cli/beginner.py](../tests/cli/beginner.py): environments with one mistake each. The error names the cause, the line
-of your code, and what to do. The other usual errors: [when something fails](errors.md).
+[tests/cli/beginner.py](../tests/cli/beginner.py): environments with one mistake each. The error names the cause, the
+line of your code, and what to do. The other usual errors: [when something fails](errors.md).
 """
 MISTAKES: Sequence[tuple[str, str]] = (
     ("A bug in a tool", "agentgym eval beginner/tool-set-v1 --policy oracle --import beginner.py"),
@@ -95,7 +95,7 @@ def beginners_folder() -> Iterator[Callable[[str], str]]:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         closed.bind(("127.0.0.1", 0))  # not listening
         ports = {DEAD: closed.getsockname()[1], REFUSING: server.server_port}
-        addresses = {shown: f"http://127.0.0.1:{port}" for shown, port in ports.items()}
+        addresses = {address: f"http://127.0.0.1:{port}" for address, port in ports.items()}
         shutil.copy(Path(__file__).with_name("beginner.py"), folder)
         shutil.copy(ROOT / "recipes" / "quickstart.toml", Path(folder) / "recipe.toml")
         _install_package(Path(folder))
@@ -124,13 +124,13 @@ def _install_package(folder: Path) -> None:
 
 
 def _output_of(command: str, addresses: dict[str, str]) -> str:
-    for shown, real in addresses.items():
-        command = command.replace(shown, real)
+    for address, real in addresses.items():
+        command = command.replace(address, real)
     environment = {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}
     finished = CliRunner().invoke(app, shlex.split(command)[1:], env=environment)
     output = finished.output.rstrip()
-    for shown, real in addresses.items():
-        output = output.replace(real, shown)
+    for address, real in addresses.items():
+        output = output.replace(real, address)
     output = output.replace(install_command("view"), "pip install -e '/path/to/agentgym[view]'")
     return f"{output}\n[exit code {finished.exit_code}]"
 
@@ -153,5 +153,8 @@ def without_varying(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
-    sys.stdout.write(f"Written: {PAGE}\n")
+    if sys.argv[1:] == ["--print"]:
+        sys.stdout.write(page())
+    else:
+        PAGE.write_text(page(), encoding="utf-8")
+        sys.stdout.write(f"Written: {PAGE}\n")
