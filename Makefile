@@ -142,8 +142,9 @@ format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
-reference: $(STAMP)  ## write docs/reference from the code: commands, recipe keys, extension points, records
+reference: $(STAMP)  ## write the documents that are made from the code: docs/reference and docs/first-mistakes.md
 	"$(VENV)/bin/agentgym" dev reference --out docs/reference
+	@"$(PY)" tests/cli/mistakes_page.py
 
 gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, played rightly and wrongly (minutes)
 	"$(PY)" benchmarks/gui_full.py

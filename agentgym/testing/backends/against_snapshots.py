@@ -9,7 +9,7 @@ from agentgym.testing.backends.testbed import Target
 
 async def files_shared_by_forks(target: Target) -> None:
     """Writes to a file of a snapshot through mappings, splices, reopened descriptors: no other fork sees it."""
-    await target.sandbox.write("shared", b"kept" * 4096)
+    await target.sandbox.write("common", b"kept" * 4096)
     snapshot = await target.sandbox.snapshot()
     async with target.another(snapshot=snapshot) as attacker, target.another(snapshot=snapshot) as victim:
         await attacker.run_python("""
@@ -18,7 +18,7 @@ libc = ctypes.CDLL(None)
 def attempt(call):
     try: call()
     except (OSError, ValueError): pass
-descriptor = os.open("shared", os.O_RDONLY)
+descriptor = os.open("common", os.O_RDONLY)
 def splice():
     read, write = os.pipe()
     os.write(write, bytes(65536)); os.read(read, 65536)
@@ -26,7 +26,7 @@ def splice():
 def race():
     view = mmap.mmap(descriptor, 4096, mmap.MAP_PRIVATE, mmap.PROT_READ)
     memory = os.open("/proc/self/mem", os.O_RDWR)
-    lines = [line for line in open("/proc/self/maps") if line.rstrip().endswith("/work/shared")]
+    lines = [line for line in open("/proc/self/maps") if line.rstrip().endswith("/work/common")]
     start = int(lines[0].split("-")[0], 16)
     for _ in range(500):
         os.lseek(memory, start, 0); os.write(memory, b"FORGED"); view.madvise(mmap.MADV_DONTNEED)
@@ -36,12 +36,12 @@ attempt(lambda: mmap.mmap(descriptor, 4096, mmap.MAP_SHARED, mmap.PROT_READ | mm
 attempt(lambda: os.write(os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY), b"FORGED"))
 attempt(lambda: os.ftruncate(descriptor, 0))
 attempt(lambda: libc.fallocate(descriptor, 3, 0, 4096))
-with open("shared", "r+b") as file: file.write(b"FORGED")
-os.truncate("shared", 100)
+with open("common", "r+b") as file: file.write(b"FORGED")
+os.truncate("common", 100)
 """)
-        check_equal(await victim.read("shared"), b"kept" * 4096, "the file in another fork")
+        check_equal(await victim.read("common"), b"kept" * 4096, "the file in another fork")
     async with target.another(snapshot=snapshot) as later:
-        check_equal(await later.read("shared"), b"kept" * 4096, "the file in a later fork")
+        check_equal(await later.read("common"), b"kept" * 4096, "the file in a later fork")
 
 
 async def forged_marks_of_an_overlay(target: Target) -> None:
@@ -62,12 +62,12 @@ for space in ("user.overlay", "trusted.overlay"):
         for path in ("a", "a/b", "a/three"): attempt(lambda: os.setxattr(path, f"{space}.{mark}", value))
 open(".wh.two", "w").close(); open("a/.wh..wh..opq", "w").close()
 """)
-        listing_code = "import os, json; print(json.dumps(sorted((r, sorted(f)) for r, _, f in os.walk('/work'))))"
+        listing = "import os, json; print(json.dumps(sorted((r, sorted(f)) for r, _, f in os.walk('/work'))))"
         files = [name for name in await fork.list() if name != "two"]
-        seen = (await fork.run_python(listing_code)).text.replace('"two"', '""')
+        seen = (await fork.run_python(listing)).text.replace('"two"', '""')
         async with target.another(snapshot=await fork.snapshot()) as copy:
             check_equal([name for name in await copy.list() if name != "two"], files, "names in a copy")
-            copied = (await copy.run_python(listing_code)).text.replace('"two"', '""')
+            copied = (await copy.run_python(listing)).text.replace('"two"', '""')
             for name in ("one", "three", ".wh.two", ".wh..wh..opq"):
                 check_equal(name in copied, name in seen, f"whether {name} is in the copy")
 
