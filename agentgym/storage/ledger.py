@@ -22,7 +22,7 @@ from agentgym.trajectory import Trajectory, Turn
 
 SCHEMA_VERSION = "1"
 _BUSY_TIMEOUT_S = 5.0
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE episode (
     key INTEGER PRIMARY KEY,
@@ -336,7 +336,7 @@ class Ledger:
                 connection.executescript(_ADD_AWAITS_GROUP)
         else:
             connection.executescript(
-                f"BEGIN IMMEDIATE; {_SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
+                f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
             )
 
     def _errors_name_the_file(self, what: str) -> _NamedErrors:

@@ -53,10 +53,8 @@ def train(
     _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
     if extend:
         extend_run(run, Recipe.load_recorded(run.recipe), recipe)
-        for setting in depends_on_steps(recipe, task_set):
-            text = (
-                f"{setting}: it follows the number of steps, so a run of {recipe.train.steps} from the start differs."
-            )
+        for dependency in depends_on_steps(recipe, task_set):
+            text = f"{dependency} follows the number of steps: a run of {recipe.train.steps} from the start differs."
             console.print(text, style="yellow", markup=False, soft_wrap=True)
     if recipe.machine.threads:
         torch.set_num_threads(recipe.machine.threads)

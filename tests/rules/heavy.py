@@ -33,6 +33,7 @@ HEAVY_MODULES = {
     "agentgym.sandboxes.grounding.views": "vision",
     "agentgym.training.callbacks": "train",
     "agentgym.training.model_failures": "train",
+    "agentgym.training.extension": "train",
     "agentgym.training.models": "train",
     "agentgym.training.preflight": "train",
     "agentgym.training.reference": "train",

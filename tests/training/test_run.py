@@ -141,9 +141,9 @@ def test_an_extended_run_ends_as_one_with_so_many_steps_from_the_start(finished_
     for when in ("before", "after"):
         rows, expected = (Evaluation.load(f / "evaluation" / f"{when}.json").rows for f in (short, finished_run))
         assert [row.success for row in rows] == [row.success for row in expected]
-    kept = Evaluation.load(short / "evaluation" / "after-step-000002.json")
-    assert kept.label == "after-step-000002"
-    assert kept.to_json()["rows"] == former["rows"]
+    former_record = Evaluation.load(short / "evaluation" / "after-step-000002.json")
+    assert former_record.label == "after-step-000002"
+    assert former_record.to_json()["rows"] == former["rows"]
     steps = [row["step"] for row in RunFolder(short).metrics("train")]
     assert steps == [1, 2, 3, 4]
     ledger = Ledger(short / "ledger.sqlite")

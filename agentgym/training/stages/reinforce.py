@@ -34,11 +34,12 @@ from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
 from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import load_state, save_atomically
-from agentgym.training.recipe import Recipe, TrainSection
+from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
+from agentgym.training.train_section import TrainSection
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 
