@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import assume, given, settings
@@ -237,3 +238,38 @@ def test_types_come_with_the_tools_and_only_where_the_syntax_has_none():
         rendered = FORMATS[name].render((Call("q", {"n": "3"}),))
         _, calls = parse_message(FORMATS[name], rendered, tools)
         assert calls[0].arguments == {"n": expected}
+
+
+OF_TEMPLATE = {
+    "deepseekv3_training": "deepseek",
+    "gemma4": "gemma4",
+    "glm4moe": "glm",
+    "gptoss": "harmony",
+    "lfm2_v2": "lfm2",
+    "llama3_1": "llama3",
+    "nemotron_3_nano": "qwen_xml",
+    "qwen2_5": "hermes",
+    "qwen3": "hermes",
+    "qwen3_5_think": "qwen_xml",
+    "qwen3_8": "qwen_xml",
+}
+
+
+@pytest.mark.parametrize("template", OF_TEMPLATE)
+def test_the_call_that_a_models_own_template_writes_is_read(template, tokenizer):
+    trl = pytest.importorskip("trl")
+    chat_template = (Path(trl.__file__).parent / "chat_templates" / f"{template}.jinja").read_text()
+    arguments = {"s": 'it\'s "a"\nb', "n": 3}
+    properties = {"s": {"type": "string", "description": "S."}, "n": {"type": "integer", "description": "N."}}
+    function = {"name": "q", "description": "Q.", "parameters": {"type": "object", "properties": properties}}
+    tools = [{"type": "function", "function": function}]
+    call = {"id": "call00000", "type": "function", "function": {"name": "q", "arguments": arguments}}
+    messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
+    options = {"tools": tools, "tokenize": False, "chat_template": chat_template}
+    prompt = tokenizer.apply_chat_template(messages[:1], add_generation_prompt=True, **options)
+    whole = tokenizer.apply_chat_template(messages, **options)
+    while not whole.startswith(prompt):  # which may end in a thought that the answer does not have
+        prompt = prompt[:-1]
+    written = whole.removeprefix(prompt)
+    _, calls = parse_message(FORMATS[OF_TEMPLATE[template]], written, tools)
+    assert calls == (Call("q", arguments, "call_0"),)
