@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import CallFormat
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ class TemplateRenderer:
         added = tokenizer.added_tokens_decoder.values()
         self._specials = {token.content for token in added if token.special} | set(tokenizer.all_special_tokens)
         self._outside = _without(tokenizer, lambda token: bool(token["content"].strip()))
-        self._agent = _without(tokenizer, lambda token: token["special"])
+        control = getattr(call_format, "control", ())
+        self._agent = _without(tokenizer, lambda token: token["special"] and token["content"] not in control)
         self._glue: dict[Any, list[Segment]] = {}
         self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self._end_of_turn)
         self._check_prefixes()
@@ -114,13 +116,17 @@ class TemplateRenderer:
         head = [] if ended else [self.end_of_turn_id]
         return head + self._fill(self._glue[key], messages)
 
-    def parse(self, token_ids: Sequence[int]) -> Message:
-        """The assistant message that the sampled ids spell, its calls parsed. Never raises on model output."""
+    def parse(self, token_ids: Sequence[int], tools: Sequence[dict[str, Any]] = ()) -> Message:
+        """The assistant message that the sampled ids spell, its calls parsed. Never raises on model output.
+
+        Args:
+            tools: schemas that say the types of arguments, for call formats whose syntax has none.
+        """
         ids = list(token_ids)
         while ids and ids[-1] in self._ends:
             ids.pop()
         text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        content, calls = self.call_format.parse(text)
+        content, calls = parse_message(self.call_format, text, tools)
         return Message("assistant", content, calls)
 
     def encode(self, message: Message) -> list[int]:
@@ -128,8 +134,14 @@ class TemplateRenderer:
         return [*self._agent.encode(self.written(message), add_special_tokens=False).ids, self.end_of_turn_id]
 
     def written(self, message: Message) -> str:
-        """An assistant message as text: its content, then its calls in the call format."""
-        calls = self.call_format.render(message.calls) if message.calls else ""
+        """An assistant message as text: its content, then its calls in the call format.
+
+        Raises: PolicyError if the syntax of the call format cannot say one of the calls.
+        """
+        try:
+            calls = self.call_format.render(message.calls) if message.calls else ""
+        except ValueError as error:
+            raise PolicyError(str(error)) from error
         return "\n".join(text for text in (message.text, calls) if text)
 
     def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:

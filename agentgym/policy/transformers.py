@@ -93,7 +93,7 @@ class TransformersPolicy(Policy):
         if row.left is not None and request.episode in self._live:
             self._remember(request.episode, row.left)
         return Reply(
-            message=self.renderer.parse(row.tokens),
+            message=self.renderer.parse(row.tokens, request.tools),
             token_ids=row.tokens,
             logprobs=row.logprobs,
             finish_reason=row.finish_reason,

@@ -70,7 +70,7 @@ class VisionPolicy(TransformersPolicy):
         decode_request = VisionDecodeRequest(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
         row = await self._rows.submit(decode_request, request.episode)
         return Reply(
-            message=self.renderer.parse(row.tokens),
+            message=self.renderer.parse(row.tokens, request.tools),
             token_ids=row.tokens,
             logprobs=row.logprobs,
             finish_reason=row.finish_reason,

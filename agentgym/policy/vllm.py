@@ -85,7 +85,7 @@ class VllmPolicy(Policy):
             choice, version = await self._complete(prefix, body | {"return_token_ids": True})
         ids, logprobs = _sampled(choice)
         return Reply(
-            message=self.renderer.parse(ids),
+            message=self.renderer.parse(ids, request.tools),
             token_ids=ids,
             logprobs=logprobs,
             finish_reason="length" if choice.get("finish_reason") == "length" else "stop",

@@ -32,6 +32,7 @@ HEAVY_MODULES = {
     "agentgym.sandboxes.grounding.transition": "vision",
     "agentgym.sandboxes.grounding.views": "vision",
     "agentgym.training.callbacks": "train",
+    "agentgym.training.model_failures": "train",
     "agentgym.training.extension": "train",
     "agentgym.training.models": "train",
     "agentgym.training.preflight": "train",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console
@@ -67,7 +68,12 @@ class RunContext:
     @classmethod
     def open(cls, folder: RunFolder, recipe: Recipe, task_set: TaskSet, console: Console) -> RunContext:
         """Make the rollouts. `close` them in the end."""
-        rollouts = Rollouts(recipe.rollout_config(task_set), pool=recipe.episode.pool, ledger=Ledger(folder.ledger))
+        rollouts = Rollouts(
+            recipe.rollout_config(task_set),
+            pool=recipe.episode.pool,
+            ledger=Ledger(folder.ledger),
+            on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),
+        )
         return cls(
             folder, recipe, device_of(recipe.machine.device), task_set, rollouts, console, PhaseProgress(console)
         )

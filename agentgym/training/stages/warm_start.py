@@ -16,6 +16,7 @@ from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.callbacks import LoggingCallback, ValidationCallback
+from agentgym.training.model_failures import DivergenceCallback, out_of_memory_named
 from agentgym.training.models import load_model, save_atomically
 from agentgym.training.recipe import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -80,6 +81,7 @@ def warm_start(
             seed=context.recipe.seed,
             callbacks=[
                 LoggingCallback(context.folder, "warm_start", context.progress, bar, shown_metrics),
+                DivergenceCallback("warm start", "warm_start.learning_rate"),
                 validation,
             ],
             use_cpu=context.device == "cpu",
@@ -178,7 +180,8 @@ def imitate(
         data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, model, tokenizer, examples),
     )
     trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
-    trainer.train()
+    with out_of_memory_named("the warm start", "Lower warm_start.batch_size or episode.max_episode_tokens."):
+        trainer.train()
 
 
 def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:
