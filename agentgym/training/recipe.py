@@ -7,7 +7,7 @@ import warnings
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
@@ -137,7 +137,8 @@ class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
     `demonstrations`: how many training tasks the scripted players play. `steps`: optimiser steps at most.
-    `batch_size`: demonstrations of a step. `learning_rate`: at its highest; it decays to a tenth.
+    `batch_size`: demonstrations of a step. `learning_rate`: at its highest; it decays to a tenth. `optimizer`: `muon`
+    teaches a small model from scratch in less than half of the steps that `adamw` needs, at twice its rate.
     `imperfect_oracle`: the share of demonstrations by the task set's imperfect oracle, which uses the tools well
     for the wrong goal (see agentgym.training.demonstrations).
     `until_success`: stop the imitation as soon as success on validation tasks reaches it, so that reinforcement has
@@ -150,6 +151,7 @@ class WarmStartSection(Section):
     steps: Annotated[int, Field(ge=0)] = 500
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
+    optimizer: Literal["adamw", "muon"] = "adamw"
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64

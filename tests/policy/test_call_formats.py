@@ -267,9 +267,9 @@ def test_the_call_that_a_models_own_template_writes_is_read(template, tokenizer)
     messages = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "", "tool_calls": [call]}]
     options = {"tools": tools, "tokenize": False, "chat_template": chat_template}
     prompt = tokenizer.apply_chat_template(messages[:1], add_generation_prompt=True, **options)
-    whole = tokenizer.apply_chat_template(messages, **options)
-    while not whole.startswith(prompt):  # which may end in a thought that the answer does not have
+    complete = tokenizer.apply_chat_template(messages, **options)
+    while not complete.startswith(prompt):  # which may end in a thought that the answer does not have
         prompt = prompt[:-1]
-    written = whole.removeprefix(prompt)
+    written = complete.removeprefix(prompt)
     _, calls = parse_message(FORMATS[OF_TEMPLATE[template]], written, tools)
     assert calls == (Call("q", arguments, "call_0"),)
