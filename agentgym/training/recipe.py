@@ -16,6 +16,7 @@ from agentgym import registry
 from agentgym.credit import CreditWarning
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.policy.formats.choice import AUTO, FALLBACK
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import TaskSet
@@ -71,12 +72,19 @@ class PolicySection(Section):
     """The model to train.
 
     `path`: a local checkpoint, a run folder or a hub model. `tiny`: make a model with random weights instead.
-    `call_format`: how the model writes calls, see `agentgym list call_formats`.
+    `call_format`: how the model writes calls, see `agentgym list call_formats`; "auto" is how its chat template writes
+    them, and hermes for `tiny`.
     """
 
     path: str | None = None
     tiny: TinySection | None = None
-    call_format: str = "hermes"
+    call_format: str = AUTO
+
+    @model_validator(mode="before")
+    @classmethod
+    def _call_format_of_tiny(cls, section: Any) -> Any:
+        is_tiny = isinstance(section, dict) and section.get("tiny") is not None
+        return {**section, "call_format": FALLBACK} if is_tiny and section.get("call_format", AUTO) == AUTO else section
 
     @model_validator(mode="after")
     def _one_source(self) -> PolicySection:
@@ -264,9 +272,9 @@ class Recipe(Section):
 
     def _check_names(self, where: str) -> None:
         check_treatments(self.train.failures)
-        references: list[tuple[registry.Kind, str, str]] = [
-            ("call_formats", self.policy.call_format, "policy.call_format"),
-        ]
+        references: list[tuple[registry.Kind, str, str]] = []
+        if self.policy.call_format != AUTO:
+            references.append(("call_formats", self.policy.call_format, "policy.call_format"))
         for name in self.reward.names:
             references.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
         if self.episode.backend:

@@ -39,6 +39,7 @@ COMMANDS = [
     "dev credit-bias",
     "dev sandbox-attack",
     "credit audit",
+    "model check",
     "sandbox doctor",
     "sandbox shell",
     "sandbox ps",

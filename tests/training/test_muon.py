@@ -56,9 +56,9 @@ def test_its_state_can_be_saved_and_loaded(model):
     backward(mine)
     muon.step()
     loaded = copy.deepcopy(mine)
-    again = Muon(loaded, learning_rate=1e-2)
-    again.load_state_dict(copy.deepcopy(muon.state_dict()))
-    for trained, optimizer in ((mine, muon), (loaded, again)):
+    resumed = Muon(loaded, learning_rate=1e-2)
+    resumed.load_state_dict(copy.deepcopy(muon.state_dict()))
+    for trained, optimizer in ((mine, muon), (loaded, resumed)):
         backward(trained, seed=1)
         optimizer.step()
     assert all(torch.equal(*pair) for pair in zip(mine.parameters(), loaded.parameters(), strict=True))

@@ -23,6 +23,7 @@ THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
     "<seed:think>": "</seed:think>",
     "<|channel>thought": "<channel|>",
     "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
 }
 
 
@@ -150,13 +151,9 @@ def refuse_unless_read_back(call_format: CallFormat, call: Call, arguments: dict
     return text
 
 
-def split_reasoning(text: str, *, begun: str | None = None) -> tuple[str, str]:
-    """Split off a leading thought: nothing in it is a call. One never closed is all of the text.
-
-    Args:
-        begun: the opening of a thought that stands before the text, in the prompt.
-    """
-    opening = begun or next((mark for mark in THOUGHTS if text.lstrip().startswith(mark)), None)
+def split_reasoning(text: str) -> tuple[str, str]:
+    """Split off a leading thought: nothing in it is a call. One never closed is all of the text."""
+    opening = next((mark for mark in THOUGHTS if text.lstrip().startswith(mark)), None)
     if opening is None:
         return "", text
     head, closed, tail = text.partition(THOUGHTS[opening])

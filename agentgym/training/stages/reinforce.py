@@ -180,7 +180,7 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     """A function that makes the policy which samples through the trainer's own backend."""
     from agentgym.training.trl_policy import TrlPolicy
 
-    renderer = TemplateRenderer(learner.tokenizer, context.call_format())
+    renderer = TemplateRenderer(learner.tokenizer, context.call_format(learner.tokenizer))
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
