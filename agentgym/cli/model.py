@@ -1,9 +1,11 @@
-"""`agentgym model`: whether a model can be played and trained token by token."""
+"""`agentgym model`: make checkpoints of other files, and see whether a model can be played and trained."""
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
+from contextlib import redirect_stderr
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,8 +19,31 @@ if TYPE_CHECKING:
     from agentgym.policy.template_check import TemplateFinding
 
 app = typer.Typer(
-    help="Models: whether tools reach one, and its calls are read.", no_args_is_help=True, rich_markup_mode="rich"
+    help="Convert models, and check that tools reach them.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
+
+
+@app.command("convert")
+def convert(
+    file: Annotated[Path, typer.Argument(help="A GGUF file, as llama.cpp and Ollama read them.")],
+    folder: Annotated[Path, typer.Argument(help="The new folder for the checkpoint.")],
+    chat_template: Annotated[
+        typer.FileText | None, typer.Option(metavar="FILE", help="A Jinja template in place of the file's own.")
+    ] = None,
+) -> None:
+    """Make a checkpoint that can be trained of a GGUF file: float32 weights, tokenizer and chat template.
+
+    Example: [b]agentgym model convert SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2-135m[/b]
+    """
+    from agentgym.policy.gguf import convert_gguf
+    from agentgym.training.silence import silence_libraries
+
+    progress_bar = io.StringIO()  # of the reader, for a small part of the work
+    with silence_libraries(), redirect_stderr(progress_bar), out().status(f"Reading {visible(str(file))}"):
+        parameters = convert_gguf(file, folder, chat_template=chat_template.read() if chat_template else None)
+    out().print(f"{folder}: {parameters / 1e6:.1f} M parameters", markup=False, soft_wrap=True)
 
 
 @app.command("check")

@@ -1,7 +1,8 @@
-"""Load a checkpoint: the model and its tokenizer or, if the model reads images, its processor."""
+"""Load and save checkpoints: the model and its tokenizer or, if the model reads images, its processor."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -51,6 +52,15 @@ def load_weights(source: str | Path, *, dtype: Any, sees: bool | None = None) ->
     """The model alone, on the CPU. Raises: what transformers raises."""
     sees = _sees(source) if sees is None else sees
     return (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(source, dtype=dtype)
+
+
+def save_atomically(model: Any, processing_class: Any, folder: Path) -> None:
+    """Save a model and its processing class; the folder appears only once everything in it is written."""
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial)
+    processing_class.save_pretrained(partial)
+    partial.rename(folder)
 
 
 def _sees(source: str | Path) -> bool:

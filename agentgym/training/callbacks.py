@@ -145,4 +145,9 @@ def healthy_step(folder: Path) -> int | None:
 def latest_checkpoint(folder: Path) -> Path | None:
     """Return the newest complete checkpoint in a folder, None if there is none."""
     complete = [path for path in folder.glob("checkpoint-*") if (path / COMPLETE).is_file()]
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    return max(complete, key=step_of, default=None)
+
+
+def step_of(checkpoint: Path | None) -> int:
+    """Return the step that a checkpoint was saved at; 0 without one."""
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0

@@ -1,8 +1,7 @@
-"""Load the models that training starts from, and save them so that no half-written checkpoint exists."""
+"""Load the models that training starts from."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -35,12 +34,3 @@ def load_state(source: Path) -> dict[str, Any]:
 def tokenizer_of(processing_class: Any) -> Any:
     """Return the tokenizer: the processing class itself, or that of a processor."""
     return getattr(processing_class, "tokenizer", processing_class)
-
-
-def save_atomically(model: Any, processing_class: Any, folder: Path) -> None:
-    """Save a model and its processing class; the folder appears only once everything in it is written."""
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    processing_class.save_pretrained(partial)
-    partial.rename(folder)

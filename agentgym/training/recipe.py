@@ -145,8 +145,11 @@ class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
     `demonstrations`: how many training tasks the scripted players play. `steps`: optimiser steps at most.
-    `batch_size`: demonstrations of a step. `learning_rate`: at its highest; it decays to a tenth. `optimizer`: `muon`
-    teaches a small model from scratch in less than half of the steps that `adamw` needs, at twice its rate.
+    `batch_size`: demonstrations of a step. `minibatches`: parts that a step is computed in, to save memory.
+    `learning_rate`: at its highest; it decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
+    tenth of it or less. `optimizer`: `muon` teaches a small model from scratch in less than half of the steps that
+    `adamw` needs, at twice its rate. `save_every`: steps between two checkpoints, from which a broken-off warm start
+    goes on.
     `imperfect_oracle`: the share of demonstrations by the task set's imperfect oracle, which uses the tools well
     for the wrong goal (see agentgym.training.demonstrations).
     `until_success`: stop the imitation as soon as success on validation tasks reaches it, so that reinforcement has
@@ -160,9 +163,17 @@ class WarmStartSection(Section):
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
     optimizer: Literal["adamw", "muon"] = "adamw"
+    minibatches: Count = 1
+    save_every: Count = 200
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
+
+    @model_validator(mode="after")
+    def _equal_parts(self) -> WarmStartSection:
+        if self.batch_size % self.minibatches:
+            raise ValueError(f"batch_size = {self.batch_size} is no multiple of minibatches = {self.minibatches}")
+        return self
 
 
 class EvaluateSection(Section):
@@ -173,6 +184,7 @@ class EvaluateSection(Section):
     `control`: task parameters to override in a third measurement of the trained policy: the same questions and truth,
     but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
     `stratum`: the tag of the tasks that the headline figure is about; the tables show all tasks.
+    `zero_shot`: measure the model of policy.path also before its warm start.
     """
 
     tasks: Count | None = None
@@ -180,6 +192,7 @@ class EvaluateSection(Section):
     temperature: Annotated[float, Field(ge=0)] = 0.0
     control: dict[str, Any] = {}
     stratum: str | None = None
+    zero_shot: bool = False
 
 
 class HardwareSection(Section):
@@ -187,13 +200,16 @@ class HardwareSection(Section):
 
     `device`: cpu, cuda or cuda:N; auto takes a GPU if there is one. `threads`: of torch; by default torch chooses.
     `lockstep`: wait for every live episode before a batch is sampled, so that batches, and with them every float, are
-    the same in every run on a CPU. `max_batch`: requests in one forward pass.
+    the same in every run on a CPU. `max_batch`: requests in one forward pass. `gradient_checkpointing`: compute
+    activations a second time for the gradient instead of keeping them; it takes about a third more time, and much less
+    memory.
     """
 
     device: str = "auto"
     threads: Count | None = None
     lockstep: bool = True
     max_batch: Count = 256
+    gradient_checkpointing: bool = False
 
 
 class Recipe(Section):
@@ -216,6 +232,12 @@ class Recipe(Section):
     evaluate: EvaluateSection = EvaluateSection()
     guard: GuardSection = GuardSection()
     machine: HardwareSection = HardwareSection()
+
+    @model_validator(mode="after")
+    def _zero_shot_of_a_pretrained_model(self) -> Recipe:
+        if self.evaluate.zero_shot and not (self.policy.path and self.warm_start):
+            raise ValueError("evaluate.zero_shot measures the model of policy.path before its [warm_start]: give both")
+        return self
 
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from agentgym.training.models import save_atomically
+from agentgym.policy.checkpoint import save_atomically
 
 REFERENCE = "reference"
 """Name of the folder that holds it: in the run's checkpoints, and in each checkpoint of a run whose reference moves."""

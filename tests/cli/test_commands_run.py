@@ -40,6 +40,7 @@ COMMANDS = [
     "dev sandbox-attack",
     "credit audit",
     "model check",
+    "model convert",
     "sandbox doctor",
     "sandbox shell",
     "sandbox ps",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from agentgym.policy import CallFormat, TemplateRenderer, make_tokenizer
+from agentgym.policy import CallFormat, TemplateRenderer, make_model, make_tokenizer
+from agentgym.policy.formats.choice import FALLBACK
 from agentgym.registry import load
 from agentgym.training import Recipe, Rollouts, demonstrations, train
 from agentgym.training.stages.warm_start import texts, tokenise
@@ -28,6 +30,9 @@ SMALL = [
     "train.validate_tasks=1",
     "evaluate.tasks=1",
     "evaluate.group_size=1",
+    'machine.device="cpu"',
+]
+SMALL_TINY = [
     "policy.tiny.hidden=32",
     "policy.tiny.layers=1",
     "policy.tiny.heads=1",
@@ -44,28 +49,39 @@ def playable(path):
             pytest.skip(f"{path.stem}: {reason}")
 
 
+def small(path: Path, folder: Path) -> Recipe:
+    """The recipe with a model of random weights; a pretrained one that it names is replaced by such a checkpoint."""
+    if Recipe.load(path).policy.tiny:
+        return Recipe.load(path, [*SMALL, *SMALL_TINY])
+    tokenizer = make_tokenizer(["which order is the last"])
+    make_model(tokenizer, hidden=32, layers=1, heads=1, kv_heads=1, seed=0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return Recipe.load(path, [*SMALL, f"policy.path={json.dumps(str(folder))}", "train.minibatches=1"])
+
+
 @pytest.mark.usefixtures("playable")
 def test_the_first_steps_of_every_recipe_run(path, tmp_path):
     """Its task set has the players and the stratum that it names, and its estimator gets what it requires."""
-    recipe = Recipe.load(path, SMALL)
+    recipe = small(path, tmp_path / "model")
     run = train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
     assert len(run.metrics("warm_start_validation")) == len(run.metrics("train")) == 1
     measured = {file.stem for file in (run.path / "evaluation").glob("*.json")}
-    assert measured == {"before", "after", *(["control"] if recipe.evaluate.control else [])}
+    optional = {"control": recipe.evaluate.control, "zero_shot": recipe.evaluate.zero_shot}
+    assert measured == {"before", "after", *(name for name, is_asked_for in optional.items() if is_asked_for)}
     assert (run.path / "report.html").stat().st_size > 0
 
 
 @pytest.mark.usefixtures("playable")
 def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
     recipe = Recipe.load(path)
-    assert recipe.policy.tiny is not None
     assert recipe.warm_start is not None
     task_set = recipe.tasks.load()
-    call_format: CallFormat = load("call_formats", recipe.policy.call_format)()
+    call_format: CallFormat = load("call_formats", FALLBACK if recipe.policy.path else recipe.policy.call_format)()
     with Rollouts(replace(recipe.rollout_config(task_set), concurrency=4)) as rollouts:
         trajectories = demonstrations(rollouts, task_set, 16, imperfect_oracle=recipe.warm_start.imperfect_oracle)
     assert len(trajectories) == 16, "the oracle did not solve all of its share within the recipe's turns"
-    tokenizer = make_tokenizer(texts(trajectories, call_format), vocab_size=recipe.policy.tiny.vocabulary)
+    vocabulary = recipe.policy.tiny.vocabulary if recipe.policy.tiny else 1024  # pretrained ones have longer words
+    tokenizer = make_tokenizer(texts(trajectories, call_format), vocab_size=vocabulary)
     renderer = TemplateRenderer(tokenizer, call_format)
     for trajectory in trajectories:
         tokenise(trajectory, renderer)

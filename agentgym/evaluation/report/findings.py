@@ -30,7 +30,8 @@ def findings(contents: Contents) -> dict[str, Any]:
         "to_read": episodes_to_read(contents),
         "timings": timings(contents),
         "usage": usage(contents),
-        "control": control(contents),
+        "control": success_of(contents, "control"),
+        "zero_shot": success_of(contents, "zero_shot"),
     }
 
 
@@ -76,9 +77,9 @@ def _gain(tag: str | None, before: Evaluation | None, after: Evaluation) -> dict
     return row
 
 
-def control(contents: Contents) -> dict[str, Any] | None:
-    """Success of the control evaluation, in which the tools work on another environment's data."""
-    evaluation = next((e for e in contents.evaluations if e.label == "control"), None)
+def success_of(contents: Contents, label: str) -> dict[str, Any] | None:
+    """Success of an evaluation that is not compared: `control`, whose tools work on other data, or `zero_shot`."""
+    evaluation = next((e for e in contents.evaluations if e.label == label), None)
     if evaluation is None:
         return None
     tag = stratum(contents)

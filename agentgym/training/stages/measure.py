@@ -84,9 +84,14 @@ def conclude(context: RunContext, minutes: float) -> None:
     console, stratum = context.console, context.recipe.evaluate.stratum
     report = write_report(context.folder)
     console.print()
-    before, after, control = (_evaluation_file(context, when) for when in ("before", "after", "control"))
+    zero_shot, before, after, control = (
+        _evaluation_file(context, when) for when in ("zero_shot", "before", "after", "control")
+    )
     if before.is_file() and after.is_file():
         console.print(format_gains(Evaluation.load(before), Evaluation.load(after), first=stratum))
+        if zero_shot.is_file():
+            untrained = Evaluation.load(zero_shot).success(stratum).value
+            console.print(f"  before the warm start: {untrained:.0%} (zero-shot)")
         if control.is_file():
             guessed = percent(Evaluation.load(control).success(stratum).value)
             console.print(f"  with tools that answer from another environment: {guessed} (what can be guessed)")

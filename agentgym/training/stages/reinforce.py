@@ -18,6 +18,7 @@ from trl import GRPOConfig
 
 from agentgym.credit import Estimator
 from agentgym.errors import RecipeError
+from agentgym.policy.checkpoint import save_atomically
 from agentgym.policy.contract import Policy
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.training.branching import Branching
@@ -28,12 +29,13 @@ from agentgym.training.callbacks import (
     LoggingCallback,
     ValidationCallback,
     latest_checkpoint,
+    step_of,
 )
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
 from agentgym.training.model_failures import out_of_memory_named
-from agentgym.training.models import load_state, save_atomically
+from agentgym.training.models import load_state
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.signals.selection import providers_for
@@ -52,7 +54,7 @@ def reinforce(context: RunContext, learner: Learner) -> None:
         learner.model.load_state_dict(load_state(final))
         return
     checkpoint = latest_checkpoint(checkpoints)
-    context.folder.forget(("train", "validation"), _step_of(checkpoint))
+    context.folder.forget(("train", "validation"), step_of(checkpoint))
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console)
     curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
     trainer = _make_trainer(context, learner, curriculum, guard, checkpoint)
@@ -158,7 +160,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str) -> GRPOConfig:
         disable_tqdm=True,
         seed=recipe.seed,
         data_seed=recipe.seed,
-        gradient_checkpointing=False,
+        gradient_checkpointing=recipe.machine.gradient_checkpointing,
         bf16=device != "cpu",
         use_cpu=device == "cpu",
         weight_decay=0.0,
@@ -214,7 +216,3 @@ def _credit_callback(context: RunContext, policy: Policy) -> CreditCallback:
         return audit(step, trajectories, credit) if audit else {}
 
     return on_credit
-
-
-def _step_of(checkpoint: Path | None) -> int:
-    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0

@@ -1,0 +1,123 @@
+"""Supervised imitation of token-exact trajectories with TRL's SFTTrainer: the loss is on the agent's own tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from agentgym.training.callbacks import CheckpointCompleteCallback, latest_checkpoint
+from agentgym.training.model_failures import out_of_memory_named
+from agentgym.training.muon import Muon
+from agentgym.training.vision_inputs import VisionInputs
+from agentgym.trajectory import Trajectory
+
+
+def imitate(
+    model: Any,
+    tokenizer: Any,
+    examples: Sequence[Trajectory],
+    *,
+    folder: Path,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int,
+    minibatches: int = 1,
+    optimizer: Literal["adamw", "muon"] = "adamw",
+    save_every: int | None = None,
+    gradient_checkpointing: bool = False,
+    callbacks: Sequence[Any] = (),
+    use_cpu: bool = True,
+    vision_inputs: VisionInputs | None = None,
+) -> None:
+    """Train `model` in place, from the last complete checkpoint in `folder` if there is one.
+
+    Args:
+        examples: tokenised trajectories (see agentgym.training.stages.warm_start.tokenise).
+        folder: for checkpoints; the last one is kept.
+        steps: optimiser steps; the learning rate decays to a tenth after a short warm-up.
+        batch_size: examples of a step, which is computed in `minibatches` parts.
+        optimizer: see agentgym.training.muon.
+        save_every: steps between two checkpoints; None saves none.
+        gradient_checkpointing: compute activations a second time instead of keeping them.
+        callbacks: transformers TrainerCallbacks; one may stop the training.
+        vision_inputs: of a model that reads images; it is given those of the examples.
+    Raises: PolicyError where the memory runs out.
+    """
+    from datasets import Dataset
+    from transformers import PrinterCallback
+    from trl import SFTConfig, SFTTrainer
+
+    config = SFTConfig(
+        output_dir=str(folder),
+        max_steps=steps,
+        per_device_train_batch_size=batch_size // minibatches,
+        gradient_accumulation_steps=minibatches,
+        learning_rate=learning_rate,
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        warmup_steps=min(20, steps // 10),
+        logging_steps=10,
+        save_strategy="no" if save_every is None else "steps",
+        save_steps=save_every or steps,
+        save_total_limit=1,
+        report_to=[],
+        disable_tqdm=True,
+        seed=seed,
+        data_seed=seed,
+        max_length=None,
+        gradient_checkpointing=gradient_checkpointing,
+        bf16=False,
+        use_cpu=use_cpu,
+        dataloader_pin_memory=False,
+        weight_decay=0.0,
+        max_grad_norm=1.0,
+        adam_beta2=0.98,
+        remove_unused_columns=vision_inputs is None,
+    )
+    trainer = SFTTrainer(
+        model,
+        args=config,
+        train_dataset=Dataset.from_list(_supervised_rows(examples)),
+        processing_class=tokenizer,
+        callbacks=[*callbacks, CheckpointCompleteCallback()],
+        optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
+        data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, model, tokenizer, examples),
+    )
+    trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
+    checkpoint = latest_checkpoint(folder)
+    with out_of_memory_named("the warm start", "Raise warm_start.minibatches, or set machine.gradient_checkpointing."):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:
+    """Token ids and labels of each example; the label -100 leaves a token out of the loss."""
+    rows = []
+    for index, trajectory in enumerate(examples):
+        arrays = trajectory.arrays()
+        labels = [int(i) if own else -100 for i, own in zip(arrays.ids, arrays.loss_mask, strict=True)]
+        rows.append({"input_ids": arrays.ids.tolist(), "labels": labels, "row": index})
+    return rows
+
+
+class _VisionCollator:
+    """Makes a batch of supervised rows: padded on the right, with the images that the examples show."""
+
+    def __init__(self, vision_inputs: VisionInputs, model: Any, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
+        self._vision_inputs, self._model, self._pad = vision_inputs, model, int(tokenizer.pad_token_id)
+        self._images = [vision_inputs.images_of(example) for example in examples]
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        def padded(name: str, filler: int) -> torch.Tensor:
+            return pad_sequence([torch.tensor(row[name]) for row in rows], batch_first=True, padding_value=filler)
+
+        ids, labels = padded("input_ids", self._pad), padded("labels", -100)
+        lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+        mask = (torch.arange(ids.size(1)) < lengths[:, None]).long()
+        images = [self._images[row["row"]] for row in rows]
+        model_kwargs = self._vision_inputs.model_kwargs(ids, images, self._model)
+        return {"input_ids": ids, "attention_mask": mask, "labels": labels, **model_kwargs}

@@ -1,0 +1,112 @@
+"""A warm start: it goes on where it was broken off, and what saves memory changes no weight."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import TrainerCallback
+
+from agentgym import Message, Task
+from agentgym.errors import RecipeError
+from agentgym.evaluation.record import Evaluation
+from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.training import Recipe
+from agentgym.training.imitation import imitate
+from agentgym.training.silence import silence_libraries
+from agentgym.trajectory import Trajectory, Turn
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_run import RECIPE, execute, recipe
+
+STEPS = 8
+
+
+class BreaksOff(TrainerCallback):
+    """Stands for a process that is killed at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args, state, control, **_):
+        if state.global_step == self.step:
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return make_tokenizer(["the red box holds seven coins"], vocab_size=300)
+
+
+@pytest.fixture(scope="module")
+def examples(tokenizer):
+    def example(number: int) -> Trajectory:
+        text = tokenizer.encode(f"the {'red ' * (number % 3)}box holds {number} coins")
+        turn = Turn(0, Message("assistant", ""), token_ids=text[2:], logprobs=[0.0] * len(text[2:]))
+        return Trajectory(str(number), Task(str(number), "none"), turns=[turn], prompt_ids=text[:2])
+
+    return [example(number) for number in range(12)]
+
+
+def imitated(tokenizer, examples, folder: Path, model=None, **options):
+    model = model or make_model(tokenizer, hidden=16, layers=2, heads=2, kv_heads=1, seed=0)
+    options = {"steps": STEPS, "batch_size": 4, "learning_rate": 1e-2, "seed": 0} | options
+    with silence_libraries():
+        imitate(model, tokenizer, examples, folder=folder, **options)
+    return model.state_dict()
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_an_imitation_that_was_broken_off_ends_with_equal_weights(tokenizer, examples, tmp_path, optimizer):
+    options = {"optimizer": optimizer, "save_every": 3}
+    unbroken = imitated(tokenizer, examples, tmp_path / "unbroken", **options)
+    with pytest.raises(KeyboardInterrupt):
+        imitated(tokenizer, examples, tmp_path / "broken", callbacks=[BreaksOff(5)], **options)
+    assert [path.name for path in (tmp_path / "broken").glob("checkpoint-*")] == ["checkpoint-3"]
+    seen_steps = []
+
+    class Counts(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            seen_steps.append(state.global_step)
+
+    resumed = imitated(tokenizer, examples, tmp_path / "broken", callbacks=[Counts()], **options)
+    assert seen_steps == [4, 5, 6, 7, 8]
+    assert all(torch.equal(resumed[name], value) for name, value in unbroken.items())
+
+
+@pytest.mark.parametrize("saving", [{"minibatches": 2}, {"gradient_checkpointing": True}])
+def test_what_saves_memory_changes_no_weight(tokenizer, examples, tmp_path, saving):
+    plain = imitated(tokenizer, examples, tmp_path)
+    sparing = imitated(tokenizer, examples, tmp_path, **saving)
+    for name, value in plain.items():
+        torch.testing.assert_close(sparing[name], value, rtol=1e-3, atol=1e-5)
+
+
+def test_a_pretrained_model_is_measured_before_its_warm_start_too(tmp_path):
+    first = execute(recipe(train__steps=0), tmp_path / "first")
+    data = json.loads(json.dumps(RECIPE))
+    data["policy"] = {"path": str(first.path)}
+    data["warm_start"] |= {"steps": 10, "minibatches": 2, "learning_rate": 1e-4}
+    data["train"] |= {"steps": 1, "minibatches": 2}
+    data["evaluate"] |= {"zero_shot": True}
+    data["machine"] |= {"gradient_checkpointing": True}
+    second = execute(Recipe.parse(data), tmp_path / "second")
+    zero_shot, before = (Evaluation.load(second.path / f"evaluation/{name}.json") for name in ("zero_shot", "before"))
+    assert zero_shot.manifest == before.manifest
+    assert '"zero_shot":{"' in (second.path / "report.html").read_text().replace(" ", "")
+    assert not (second.path / "checkpoints" / "warm_start_steps").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"evaluate": {"zero_shot": True}}, "evaluate.zero_shot measures the model of policy.path"),
+        ({"warm_start": {"batch_size": 6, "minibatches": 4}}, "batch_size = 6 is no multiple of minibatches = 4"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(changes, says):
+    with pytest.raises(RecipeError, match=says):
+        Recipe.parse(json.loads(json.dumps(RECIPE)) | changes)
