@@ -33,12 +33,16 @@ def convert_gguf(file: str | Path, folder: str | Path, *, chat_template: str | N
     file, folder = Path(file), Path(folder)
     _check(file, folder)
     try:
-        loaded = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+        loaded, report = AutoModelForCausalLM.from_pretrained(
+            file.parent, gguf_file=file.name, dtype=torch.float32, output_loading_info=True
+        )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except (OSError, ValueError, KeyError, NotImplementedError) as error:
         raise PolicyError(
             f"No model can be read from {file}: {shorten(str(error), 400, placeholder=' ...')}"
         ) from error
+    if missing := sorted(report["missing_keys"]):  # transformers would leave them random
+        raise PolicyError(f"{file} lacks {len(missing)} weights of the model, for example {missing[0]}.")
     config = type(loaded.config).from_dict({**loaded.config.to_dict(), "quantization_config": None})
     model = type(loaded)(config)
     model.load_state_dict(loaded.state_dict())

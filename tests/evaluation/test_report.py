@@ -113,7 +113,8 @@ def test_the_page_loads_nothing_and_runs_its_own_script_alone(page):
     for name, attributes in page.tags:
         assert not any(key.startswith("on") for key in attributes), name
         for value in attributes.values():
-            assert not re.search(r"(https?:)?//(?!www\.w3\.org/2000/svg)|javascript:|url\(|@import", value or "")
+            text = re.sub(r"'sha256-[\w+/=]+'", "", value or "")  # a hash may hold //
+            assert not re.search(r"(https?:)?//(?!www\.w3\.org/2000/svg)|javascript:|url\(|@import", text)
     rules = next(a["content"] for n, a in page.tags if a.get("http-equiv") == "Content-Security-Policy")
     assert rules.startswith("default-src 'none'; script-src 'sha256-")
     assert "unsafe" not in rules.replace("style-src 'unsafe-inline'", "")

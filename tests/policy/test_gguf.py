@@ -72,7 +72,7 @@ def file(tmp_path_factory, model, tokenizer) -> Path:
         for part, count in heads.items():
             if part in name:  # llama.cpp rotates neighbouring dimensions, transformers halves
                 weight = weight.view(count, 2, -1, weight.shape[1]).transpose(1, 2).reshape(weight.shape)
-        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)) + ".weight", weight.contiguous().numpy())
+        writer.add_tensor(names.get_name(name, try_suffixes=(".weight",)), weight.contiguous().numpy())
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -111,10 +111,14 @@ def test_another_chat_template_takes_the_place_of_its_own(file, tmp_path):
     [
         (lambda file: file.write_bytes(b"PK\3\4 a zip"), "is not a GGUF file: it does not begin with GGUF"),
         (lambda file: file.write_bytes(b"GGUF" + bytes(60)), "No model can be read from"),
+        (
+            lambda file: file.write_bytes(file.read_bytes().replace(b"blk.0.attn_q.weight", b"blk.0.attn_Q.weight")),
+            "lacks 1 weights of the model, for example model.layers.0.self_attn.q_proj.weight",
+        ),
         (lambda file: file.unlink(), "No such file or directory"),
         (lambda file: file.with_name("model").mkdir(), "exists already. Remove it, or name another folder"),
     ],
-    ids=["another file", "cut short", "missing", "folder exists"],
+    ids=["another file", "cut short", "a weight is missing", "missing", "folder exists"],
 )
 def test_what_cannot_be_converted_is_one_line(file, tmp_path, spoil, says):
     copy = tmp_path / "copy.gguf"
