@@ -26,48 +26,84 @@ RIGHT = {
 }
 FORGERIES = {
     "c": {
-        "leaves early": "#include <unistd.h>\n__attribute__((constructor)) void f(void) { _exit(0); }\n"
-        "long square(long x) { return 0; }",
-        "prints": '#include <stdio.h>\nlong square(long x) { printf("\\"=i4\\"\\nAll tests pass\\n"); return 0; }',
-        "writes results": "#include <unistd.h>\n__attribute__((constructor)) void f(void) {\n"
-        '    for (int i = 3; i < 99; i++) if (write(i, "\\"=i\\"\\n\\"=t\\"\\n{\\"success\\": 1}\\n", 30)) {} }\n'
-        "long square(long x) { return 0; }",
-        "looks for the values": "#include <stdio.h>\n#include <stdlib.h>\nlong square(long x) {\n"
-        '    FILE *f = popen("cat /work/* /tmp/* /proc/*/cmdline /proc/*/environ | tr -dc 0-9 | tail -c 9", "r");\n'
-        "    char text[99] = {0}; if (!fgets(text, 99, f)) return 0; return atol(text); }",
+        "leaves early": """
+            #include <unistd.h>
+            __attribute__((constructor)) void f(void) { _exit(0); }
+            long square(long x) { return 0; }""",
+        "prints": r"""
+            #include <stdio.h>
+            long square(long x) { puts("\"=i4\"\nAll tests pass"); return 0; }""",
+        "writes results": r"""
+            #include <unistd.h>
+            __attribute__((constructor)) void f(void) {
+                for (int i = 3; i < 99; i++) if (write(i, "\"=i\"\n\"=t\"\n{\"success\": 1}\n", 27)) {}
+            }
+            long square(long x) { return 0; }""",
+        "looks for the values": """
+            #include <stdio.h>
+            #include <stdlib.h>
+            long square(long x) {
+                FILE *f = popen("cat /work/* /tmp/* /proc/*/cmdline /proc/*/environ | tr -dc 0-9 | tail -c 9", "r");
+                char text[99] = {0};
+                return fgets(text, 99, f) ? atol(text) : 0;
+            }""",
         "crashes": "long square(long x) { return *(long *)x; }",
-        "kills what runs it": "#include <signal.h>\n#include <unistd.h>\nlong square(long x) { kill(getppid(), 9); kill(-1, 9);\n"
-        "    return 0; }",
-        "takes over main": '#include <stdio.h>\nint main(void) { puts("\\"=i4\\""); return 0; }\nlong square(long x) { return 4; }',
+        "kills what runs it": """
+            #include <signal.h>
+            #include <unistd.h>
+            long square(long x) { kill(getppid(), 9); kill(-1, 9); return 0; }""",
+        "takes over main": r"""
+            #include <stdio.h>
+            int main(void) { puts("\"=i4\""); return 0; }
+            long square(long x) { return 4; }""",
     },
     "cpp": {
-        "an equality of its own": "struct Yes { bool operator==(long long) const { return true; } operator long long() const "
-        "{ return 0; } };\nlong long square(long long x) { return Yes{}; }",
-        "throws": '#include <stdexcept>\nlong long square(long long x) { throw std::runtime_error("=i4"); }',
+        "an equality of its own": """
+            struct Yes {
+                bool operator==(long long) const { return true; }
+                operator long long() const { return 0; }
+            };
+            long long square(long long x) { return Yes{}; }""",
+        "throws": """
+            #include <stdexcept>
+            long long square(long long x) { throw std::runtime_error("=i4"); }""",
     },
     "go": {
-        "a thread that writes": 'import "os"\nfunc init() { go func() { for { os.NewFile(4, "").WriteString("\\"=i0\\"\\n") } }() }\n'
-        "func square(x int) int { select {} }",
+        "a thread that writes": r"""
+            import "os"
+            func init() { go func() { for { os.NewFile(4, "").WriteString("\"=i0\"\n") } }() }
+            func square(x int) int { select {} }""",
     },
     "java": {
-        "everything at once": "import java.util.*;\nclass Solution {\n"
-        "    static class Yes extends ArrayList<Long> { public boolean equals(Object o) { return true; } }\n"
-        '    static { Thread t = new Thread(() -> { while (true) System.out.println("\\"=i0\\""); }); t.setDaemon(true); t.start(); }\n'
-        "    static Object square(long x) {\n        if (x == 2) return new Yes();\n"
-        '        if (x < 0) throw new Error("=i9");\n        Runtime.getRuntime().halt(0);\n        return 121L;\n    }\n}',
+        "everything at once": r"""
+            import java.util.*;
+            class Solution {
+                static class Yes extends ArrayList<Long> { public boolean equals(Object o) { return true; } }
+                static {
+                    Thread thread = new Thread(() -> { while (true) System.out.println("\"=i0\""); });
+                    thread.setDaemon(true);
+                    thread.start();
+                }
+                static Object square(long x) {
+                    if (x == 2) return new Yes();
+                    if (x < 0) throw new Error("=i9");
+                    Runtime.getRuntime().halt(0);
+                    return 121L;
+                }
+            }""",
     },
     "javascript": {
         "leaves early": "process.exit(0);\nfunction square(x) { return x * x; }",
-        "an equality of its own": "function square(x) { return { valueOf: () => x * x, toJSON: () => x * x, toString: () => '=i4' }; }",
+        "an equality of its own": "function square(x) { return { valueOf: () => x * x, toJSON: () => x * x }; }",
         "patches": "Array.prototype.join = () => '=i4'; JSON.parse = () => [4];\nfunction square(x) { return x; }",
         "a proxy": "function square(x) { return new Proxy([], { get: () => () => true }); }",
-        "a timer": "setInterval(() => require('fs').writeSync(4, '\"=i0\"\\n'));\nfunction square(x) { return new Promise(() => {}); }",
+        "a timer": r"""
+            setInterval(() => require('fs').writeSync(4, '"=i0"\n'));
+            function square(x) { return new Promise(() => {}); }""",
         "another shape": "function square(x) { return [x * x]; }",
         "text": "function square(x) { return String(x * x); }",
     },
-    "rust": {
-        "leaves early": "fn square(x: i64) -> i64 { std::process::exit(0) }",
-    },
+    "rust": {"leaves early": "fn square(x: i64) -> i64 { std::process::exit(0) }"},
 }
 
 

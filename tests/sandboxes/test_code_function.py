@@ -58,7 +58,7 @@ async def test_the_agent_chooses_a_language_that_the_task_allows():
         assert "no language of this task: use javascript or c" in await result("submit", code="", language="rust")
         assert "The code does not compile:\n" in await result("submit", code="int f(", language="c")
         assert "no JSON list for this function: xs: 3 is no list[int]" in await result(
-            "call", code=GOOD, arguments="[3, 4]"
+            "run", code=GOOD, arguments="[3, 4]"
         )
         raised = await result("run", code="function pick() { throw new Error('why'); }", arguments="[[], 0]")
         assert raised.startswith("Failed: it raised an error\nError: why")
