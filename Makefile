@@ -34,7 +34,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-vllm lint format gui-full bench bench-peers fuzz images constraints clean
+.PHONY: help setup demo test test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -141,6 +141,10 @@ lint: $(STAMP)  ## ruff, formatting, and mypy strict
 format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
+
+reference: $(STAMP)  ## write the documents that are made from the code: docs/reference and docs/first-mistakes.md
+	"$(VENV)/bin/agentgym" dev reference --out docs/reference
+	@"$(PY)" tests/cli/mistakes_page.py
 
 gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, played rightly and wrongly (minutes)
 	"$(PY)" benchmarks/gui_full.py

@@ -158,6 +158,7 @@ class Environment:
 
     @property
     def ended(self) -> bool:
+        """Whether `end_episode` was called since the last reset."""
         return self._ended
 
     async def default_sandbox(self) -> Sandbox:

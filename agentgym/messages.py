@@ -41,8 +41,11 @@ Content = str | tuple[Part, ...]
 class Call:
     """One use of a tool, as the agent wrote it.
 
-    `error` is set when the text could not be understood as a call: it says what was wrong in words
-    that teach the model, and becomes the call's result without any tool being run.
+    Attributes:
+        name: of the tool. `arguments`: by name, as JSON data.
+        id: joins the call and its result.
+        error: set when the text could not be understood as a call: it says what was wrong in words that teach the
+            model, and becomes the call's result without any tool being run.
     """
 
     name: str
@@ -67,8 +70,12 @@ class ResultStatus(StrEnum):
 class Result:
     """What came back from a call.
 
-    `final` is true when the call ended the episode. `usage`: what it used of sandboxes, by name as in
-    `agentgym.sandbox.Usage`; empty if it used none.
+    Attributes:
+        content: what the agent reads. `status`: how the call came out.
+        name: of the tool. `call_id`: the id of the call.
+        final: whether the call ended the episode. `truncated`: whether the content was cut to `max_output_chars`.
+        duration_s: wall time of the tool.
+        usage: what it used of sandboxes, by name as in `agentgym.sandbox.Usage`; empty if it used none.
     """
 
     content: Content
@@ -91,7 +98,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation. `calls` only for the assistant, `call_id` and `name` only for a tool."""
+    """One message of a conversation.
+
+    Attributes:
+        role: system, user, assistant or tool.
+        content: text, or a list of texts and images.
+        calls: of an assistant's message.
+        call_id, name: of a tool's message: the id of the call that it answers, and the tool.
+    """
 
     role: Role
     content: Content = ""

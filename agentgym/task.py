@@ -34,10 +34,12 @@ class Task:
     Attributes:
         id: unique in its task set.
         environment: the registered id of the environment it is played in.
-        prompt: what the agent is asked; or `messages`, when one string is not enough.
+        prompt: what the agent is asked.
+        messages: the opening messages instead, when one string is not enough.
         parameters: what the environment is built from. The environment may read it.
         truth: what judges it. Only rewards see it: never the policy, the environment or its tools.
-        split, tags, difficulty: where it belongs. Difficulty is the set's own scale, higher is harder.
+        split: train, validation or held_out. `tags`: names of strata that it belongs to.
+        difficulty: on the set's own scale, higher is harder.
     """
 
     id: str

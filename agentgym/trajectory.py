@@ -20,16 +20,17 @@ class Turn:
 
     Attributes:
         index: 0 for the first turn.
-        message, calls, results: what the agent said, and what came back, in the order of the calls.
+        message: what the agent wrote. `calls`: those in it. `results`: what came back, in the order of the calls.
+        replies: messages that the environment added after the results.
         token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
         observation_ids: tokens spliced in after the turn (results and the next generation prompt);
             empty after the last turn, so that a trajectory ends on the agent's own token.
         policy_version: of the weights that sampled it.
         rewards: turn-level components by name; absent is absent, not 0.
         state_key: hash of the canonical state *before* the turn, None where the environment has none.
-        value, potential: critic's value and environment's progress before the turn, where known.
+        value: the critic's, before the turn, where known. `potential`: the environment's, likewise.
         finish_reason: `length` when a budget cut the message.
-        generate_s, tools_s: wall time of the reply and of the tools.
+        generate_s: wall time of the message. `tools_s`: of the tools.
         usage: what the turn took, by name; what is absent is 0 or was not counted. Of the sandboxes: `cpu_s`, `wall_s`,
             `written_bytes`, `started` in the turn, `peak_memory_mib` so far, `processes` and `disk_bytes` after it (see
             agentgym.sandbox.Usage). Of an API: `prompt_tokens`, `completion_tokens`. Of the tools: their `cost`.
@@ -141,6 +142,7 @@ class Trajectory:
         stop_reason: None while running. `error`: what failed, for a failed episode.
         weights: of the reward components, so that `turn_rewards` and `outcome_reward` can be computed.
         provenance: see Provenance.
+        duration_s: wall time of the episode.
     """
 
     id: str

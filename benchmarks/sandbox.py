@@ -23,7 +23,7 @@ from typing import Any
 import sandbox_peers
 from rich.console import Console
 from rich.table import Table
-from sandbox_calls import calls, lives
+from sandbox_calls import calls, lives, pauses, throughput
 from sandbox_docker import docker
 from sandbox_files import files
 from sandbox_many import flatness, rate
@@ -32,7 +32,7 @@ from sandbox_plot import draw
 
 import agentgym.sandbox.guest
 
-PARTS = ("life", "calls", "files", "docker", "rate", "many", "peers")
+PARTS = ("life", "calls", "pauses", "throughput", "files", "docker", "rate", "many", "peers")
 QUIET_LOAD = 0.5  # of all cores together; above it, figures of milliseconds are not to be trusted
 WIDTH = 150  # where nobody watches
 ALIVE = (1, 10, 100, 300, 1000)
@@ -69,12 +69,16 @@ def measure(parts: Sequence[str], quick: bool, venvs: Path) -> Figures:
     """Every part asked for, one after the other, with the guest's modules compiled as an installation leaves them."""
     compileall.compile_dir(Path(agentgym.sandbox.guest.__file__).parent, quiet=1)
     figures, rounds = Figures(), 10 if quick else 100
-    small = {"life": lives, "calls": calls, "files": files, "docker": docker}
+    small = {"life": lives, "calls": calls, "pauses": pauses, "files": files, "docker": docker}
+    fewer = {"pauses", "files"}
     for part, work in small.items():
         if part in parts:
             with announced(part):
-                figures.rows += asyncio.run(work(rounds if part != "files" else max(rounds // 3, 6)))
+                figures.rows += asyncio.run(work(max(rounds // 3, 6) if part in fewer else rounds))
             time.sleep(1)  # what the part before left for the kernel to do
+    if "throughput" in parts:
+        with announced("throughput"):
+            figures.rows += asyncio.run(throughput(40 if quick else 400))
     if "rate" in parts:
         with announced("rate"):
             figures.rows += asyncio.run(rate(100 if quick else 1000))

@@ -10,14 +10,15 @@ import time
 from pathlib import Path
 from statistics import median
 
-from sandbox_measuring import SPEC, Row, in_turn, processor_ms, timing
+from sandbox_measuring import SPEC, Row, Work, in_turn, processor_ms, timing
 
 import agentgym.sandbox
-from agentgym.sandbox import Backend, ExecResult, NamespacesBackend, Pool
+from agentgym.sandbox import Backend, ExecResult, NamespacesBackend, Pool, Sandbox
 from agentgym.sandbox.guest.frames import LINKED
 
 PYTHON = str(Path(getattr(sys, "_base_executable", None) or sys.executable).resolve())
 TRUE = "/bin/true"
+PAUSE_S = 1.5  # between two calls, while a model thinks
 COLD = ["-S", "-c", "pass"]  # without the packages of the host, which no sandbox sees
 # The guest's own interpreter, forked for each byte: what a warm call can never be cheaper than.
 _BARE_FORK = """
@@ -73,6 +74,7 @@ async def lives(rounds: int) -> list[Row]:
         await pool.close()
     return [
         timing("create + first run_python + close", times["life"], 8.0, "python -S -c pass", times["python"]),
+        Row("  over that bare Python", median(times["life"]) / median(times["python"]), "x", 0.7),
         Row("  of which processor time, all processes", spent, "CPU-ms"),
         timing("create + close", times["empty"]),
         timing("out of a warm pool: create", checkout),
@@ -152,6 +154,81 @@ async def calls(rounds: int) -> list[Row]:
             'exec(["python3", "-S", "-c", "pass"])', times["script"], None, "the same by subprocess.run", times["cold"]
         ),
     ]
+
+
+async def pauses(rounds: int) -> list[Row]:
+    """A Python call after a pause, as a model makes while it thinks, beside a bare fork that idled as long."""
+    backend, bare = NamespacesBackend(), BareFork()
+    names = ("a call", "an exec", "a call, beside a session that lives", "fork")
+    times: dict[str, list[float]] = {name: [] for name in names}
+    try:
+        sandboxes = {name: await backend.create(SPEC) for name in names[:3]}
+        done(await sandboxes[names[2]].run_python("pass", session="kept"))
+        for number in range(rounds + 1):
+            done(await sandboxes["an exec"].exec(["true"]))
+            await asyncio.sleep(PAUSE_S)
+            for name in names[number % 4 :] + names[: number % 4]:  # who is first has the coldest caches
+                began = time.perf_counter()
+                if name == "fork":
+                    bare.once()
+                else:
+                    done(await sandboxes[name].run_python("pass"))
+                if number:
+                    times[name].append(1000 * (time.perf_counter() - began))
+        at_once, forks = await after_exec(sandboxes["an exec"], bare, 4 * rounds)
+    finally:
+        bare.close()
+        await backend.close()
+    beside = f"bare fork after {PAUSE_S:g} s"
+    rows = [
+        timing(f'run_python("pass"), {PAUSE_S:g} s after {name}', times[name], None, beside, times["fork"])
+        for name in names[:3]
+    ]
+    rows.append(
+        timing('run_python("pass") right after an exec', at_once, None, "bare fork right after a program", forks)
+    )
+    # right after an exec a call cannot find a process ready: there is no target
+    ratios = [Row("  over that bare fork", row.ratio, "x", 1.3 if row is not rows[-1] else None) for row in rows]
+    return [row for pair in zip(rows, ratios, strict=True) for row in pair]
+
+
+async def after_exec(sandbox: Sandbox, bare: BareFork, rounds: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of calls that follow a command at once, and of bare forks that follow a program at once."""
+    calls, forks = [], []
+    for _ in range(rounds):
+        done(await sandbox.exec(["true"]))
+        began = time.perf_counter()
+        done(await sandbox.run_python("pass"))
+        calls.append(1000 * (time.perf_counter() - began))
+        await plain([TRUE])
+        forks.append(bare.once())
+    return calls[1:], forks[1:]
+
+
+async def throughput(count: int) -> list[Row]:
+    """Whole lives with a call each, as many at once as there are cores, beside as many bare Pythons."""
+    backend, at_once = NamespacesBackend(), os.cpu_count() or 1
+
+    async def bare_python() -> None:
+        process = await asyncio.create_subprocess_exec(PYTHON, *COLD, stdin=subprocess.DEVNULL)
+        await process.wait()
+
+    async def per_s(work: Work) -> float:
+        async def worker() -> None:
+            for _ in range(count // at_once):
+                await work()
+
+        began = time.perf_counter()
+        await asyncio.gather(*(worker() for _ in range(at_once)))
+        return count // at_once * at_once / (time.perf_counter() - began)
+
+    try:
+        await live(backend)
+        rates = [(await per_s(lambda: live(backend)), await per_s(bare_python)) for _ in range(4)]
+    finally:
+        await backend.close()
+    ours, theirs = (median(side) for side in zip(*rates, strict=True))
+    return [Row(f"lives with a call, {at_once} at once", ours, "per s", None, True, "python -S -c pass", theirs)]
 
 
 async def plain(argv: list[str]) -> None:

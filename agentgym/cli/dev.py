@@ -28,6 +28,21 @@ Estimators = Annotated[
 ]
 
 
+@app.command("reference")
+def reference(
+    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")] = Path("docs/reference"),
+) -> None:
+    """Write the reference pages of commands, recipe keys, extension points and records from the code.
+
+    Example: [b]agentgym dev reference --out docs/reference[/b]
+    """
+    from agentgym.cli.reference.pages import write_pages
+
+    changed = write_pages(folder)
+    text = ", ".join(str(path) for path in changed) or f"nothing: {folder} is up to date"
+    out().print(f"Written: {text}", markup=False, soft_wrap=True)
+
+
 @app.command("credit-bench")
 def credit_bench(
     estimators: Estimators = None,

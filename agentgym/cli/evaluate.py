@@ -11,7 +11,7 @@ import typer
 
 from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run, write_text
 from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
-from agentgym.cli.policies import Agent, ApiKeyEnv, CallFormat, Device, PolicyOption, load_policy
+from agentgym.cli.policies import Agent, ApiKeyEnv, CallFormat, Device, PolicyOption, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def evaluate(
     as_html: Annotated[bool, typer.Option("--html", help="Write the report page; needs --out.")] = False,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
+    policy_options: PolicyOptions = None,
     device: Device = "auto",
     modules: Import = None,
 ) -> None:
@@ -69,7 +70,9 @@ def evaluate(
     task_set = registry.load_task_set(name)
     if earlier is not None:
         check_tasks(earlier, task_set, split, choose(task_set, split, limit))
-    agent, agent_name = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
+    agent, agent_name = load_policy(
+        policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
+    )
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     run_folder = RunFolder(folder).create() if folder else None

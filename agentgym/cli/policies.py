@@ -6,13 +6,14 @@ import inspect
 import json
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
+from agentgym.cli.name_values import options_for
 from agentgym.errors import AgentGymError, UnknownNameError
 from agentgym.task import Task, TaskSet
 
@@ -38,6 +39,15 @@ CallFormat = Annotated[
 ApiKeyEnv = Annotated[
     str | None, typer.Option(metavar="NAME", help="The environment variable that holds the API key of chat_api.")
 ]
+PolicyOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--policy-option",
+        metavar="NAME=VALUE",
+        help="An option of the policy, e.g. token_field=max_completion_tokens, extra.reasoning_effort=low or "
+        "retry_policy.unreached_s=60 of chat_api. Repeatable; docs/evaluate.md lists them.",
+    ),
+]
 Device = Annotated[
     str,
     typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
@@ -53,26 +63,33 @@ def load_policy(
     call_format: str | None = None,
     api_key_env: str | None = None,
     device: str = "auto",
+    pairs: Sequence[str] | None = None,
 ) -> tuple[Agent, str]:
     """The agent that a --policy argument names, and its name for records.
 
+    Args:
+        pairs: further options of the policy, as NAME=VALUE.
     Raises: PolicyArgumentError saying what could be written instead; what the policy itself raises.
     """
     from agentgym import registry
 
+    pairs = list(pairs or ())
+    name_in_records = " ".join([text, *_pairs_that_matter(pairs)])
     if text == "oracle":
+        if pairs:
+            raise PolicyArgumentError(f"--policy-option {pairs[0]}: --policy oracle has no options.")
         return _oracle(task_set), "oracle"
     if Path(text).exists():
         path, recorded_format = _checkpoint(Path(text))
         kind = "vision" if _reads_images(path) else "transformers"
-        return _local_model(kind, str(path), call_format or recorded_format, device), text
+        return _local_model(kind, str(path), call_format or recorded_format, device, pairs), name_in_records
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         address, _, model = rest.partition("#")
         options = {"call_format": call_format, "api_key_env": api_key_env}
-        return _make(name, address if colon else "", model, options), text
+        return _make(name, address if colon else "", model, options, pairs), name_in_records
     if _HUB_NAME.fullmatch(text):
-        return _local_model("transformers", text, call_format or "hermes", device), text
+        return _local_model("transformers", text, call_format or "hermes", device, pairs), name_in_records
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
@@ -84,12 +101,24 @@ def load_policy(
     raise AssertionError("unreachable: the name was neither known nor unknown")
 
 
-def _local_model(kind: str, source: str, call_format: str, device: str) -> Agent:
+def _pairs_that_matter(pairs: Sequence[str]) -> list[str]:
+    """Without those that change no answer, so that a run may be resumed with, for example, more patience."""
+    return sorted(pair for pair in pairs if re.split(r"[.=]", pair)[0] not in ("retry_policy", "connections"))
+
+
+def _local_model(kind: str, source: str, call_format: str, device: str, pairs: Sequence[str]) -> Agent:
     from agentgym import registry
     from agentgym.training.silence import silence_libraries
 
-    with silence_libraries():  # the bar of its weights is none of the user's business
-        model: Agent = registry.load("policies", kind)(source, call_format=call_format, device=device)
+    factory = registry.load("policies", kind)
+    options = options_for(factory, pairs, "--policy-option", f"the policy {kind}", positional=1)
+    try:
+        with silence_libraries():  # the bar of its weights is none of the user's business
+            model: Agent = factory(source, **({"call_format": call_format, "device": device} | options))
+    except TypeError as error:
+        if not pairs:
+            raise
+        raise PolicyArgumentError(f"--policy-option {' '.join(pairs)}: {kind} refuses it: {error}") from error
     return model
 
 
@@ -134,13 +163,14 @@ def _reads_images(checkpoint: Path) -> bool:
     return isinstance(config, dict) and "vision_config" in config
 
 
-def _make(name: str, address: str, model: str, given_options: dict[str, str | None]) -> Agent:
+def _make(name: str, address: str, model: str, given_options: dict[str, str | None], pairs: Sequence[str]) -> Agent:
     """Build a registered policy. Options it does not take are an error, not left out in silence."""
     from agentgym import registry
 
     factory = registry.load("policies", name)
     arguments = [part for part in (address, model) if part]
-    options = {key: value for key, value in given_options.items() if value is not None}
+    options: dict[str, Any] = {key: value for key, value in given_options.items() if value is not None}
+    options |= options_for(factory, pairs, "--policy-option", f"the policy {name}", positional=len(arguments))
     try:
         inspect.signature(factory).bind(*arguments, **options)
     except TypeError as error:

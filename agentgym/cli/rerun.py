@@ -10,7 +10,7 @@ import typer
 
 from agentgym.cli.console import err, out, progress_bar, run
 from agentgym.cli.options import BackendName, GroupSize, MaxTurns, MaxTurnTokens, RewardName, Seed, Temperature
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, load_policy
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -137,6 +137,7 @@ def fork(
     backend: BackendName = None,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
+    policy_options: PolicyOptions = None,
     device: Device = "auto",
     modules: Import = None,
 ) -> None:
@@ -166,7 +167,9 @@ def fork(
         group_size = 1
     else:
         task_set = TaskSet("the episode's own", {record.task.split: [record.task]})
-        agent, _ = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
+        agent, _ = load_policy(
+            policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
+        )
     config = RolloutConfig(
         group_size=group_size,
         temperature=1.0 if temperature is None else temperature,

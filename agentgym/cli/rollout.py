@@ -11,7 +11,7 @@ import typer
 
 from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run
 from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOption, load_policy
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOption, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def rollout(
     ] = None,
     call_format: CallFormat = None,
     api_key_env: ApiKeyEnv = None,
+    policy_options: PolicyOptions = None,
     device: Device = "auto",
     label: Annotated[str, typer.Option(help="Begins the id of every episode.")] = "rollout",
     modules: Import = None,
@@ -52,7 +53,9 @@ def rollout(
     name, split = chosen_tasks(tasks, tasks_option, "train")
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
-    agent, agent_name = load_policy(policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device)
+    agent, agent_name = load_policy(
+        policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
+    )
     run_folder = RunFolder(folder).create() if folder else None
     ledger = Ledger(run_folder.ledger) if run_folder else None
     try:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import err, out
+from agentgym.cli.name_values import options_for
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def import_tasks(
         raise TaskError(f"There is no file or folder {path}. Download the data set first; nothing is fetched here.")
     if target.suffix not in (".jsonl", ".json"):
         raise TaskError(f"--out {target}: a task set is a .jsonl file.")
-    options = _importer_options(importer_name, importer, option or [])
+    options = options_for(importer, option or [], "--option", f"the importer {importer_name}", positional=1)
     with warnings.catch_warnings(record=True) as notes:
         warnings.simplefilter("always")
         task_set = importer(path, **options)
@@ -72,26 +71,6 @@ def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:
         raise TaskError(f"--split {name}: the splits are {', '.join(SPLITS)}.")
     tasks = [replace(task, split=split) for tasks in task_set.values() for task in tasks]
     return TaskSet(task_set.name, {split: tasks})
-
-
-def _importer_options(name: str, importer: Callable[..., TaskSet], pairs: Sequence[str]) -> dict[str, Any]:
-    """Options as NAME=VALUE; true, false, numbers and quoted text as in JSON, anything else as text.
-
-    Raises: TaskError for an option that the importer does not have.
-    """
-    from agentgym.errors import TaskError
-
-    known = [parameter for parameter in inspect.signature(importer).parameters if parameter != "path"]
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        key, equals, text = pair.partition("=")
-        if not equals or key not in known:
-            raise TaskError(f"--option {pair}: the importer {name} has the options {', '.join(known)}, as NAME=VALUE.")
-        try:
-            options[key] = json.loads(text)
-        except ValueError:
-            options[key] = text
-    return options
 
 
 @app.command("show")

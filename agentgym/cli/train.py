@@ -20,6 +20,9 @@ def train(
         Path | None, typer.Option("--out", "--folder", metavar="DIR", help="Where to write; by default runs/<name>.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with a run that was cut short.")] = False,
+    extend: Annotated[
+        bool, typer.Option("--extend", help="Go on with a run, also a finished one, to a larger train.steps.")
+    ] = False,
     modules: Import = None,
 ) -> None:
     """Run a recipe: warm start, reinforcement, held-out evaluation before and after, report.
@@ -33,7 +36,7 @@ def train(
     with resumable(f"Finished stages and the last checkpoint are kept. Go on with:\n  {hint}"):
         from agentgym.training import train as execute
 
-        execute(chosen, folder=folder, resume=resume, console=out())
+        execute(chosen, folder=folder, resume=resume, extend=extend, console=out())
 
 
 def _resume_command(recipe: Path, overrides: list[str], folder: Path | None, modules: list[str]) -> str:

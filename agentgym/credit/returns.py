@@ -12,8 +12,7 @@ def rewards_or_zero(group: Group) -> Array:
     """[N, T] turn rewards with 0 where a turn has none and where padding: only for sums."""
     if group.turn_rewards is None:
         return np.zeros(group.turn_mask.shape)
-    rewards: Array = np.nan_to_num(group.turn_rewards, nan=0.0)
-    return rewards
+    return np.where(np.isnan(group.turn_rewards), 0.0, group.turn_rewards)
 
 
 def episode_returns(group: Group, *, outcome_weight: float = 1.0, turn_weight: float = 1.0) -> Array:

@@ -21,6 +21,8 @@ Bools = NDArray[np.bool_]
 TurnCounts = NDArray[np.int64]
 Labels = tuple[tuple[Hashable, ...], ...]
 Coalitions = tuple[Mapping[frozenset[int], float], ...]
+PLAIN_NUMBERS = frozenset((float, int, bool, np.float64, np.float32, np.int64, np.bool_))
+"""Types that numpy reads as the same number as `float`; of strings, for example, it would make numbers too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class TurnKind(SignalKind):
     def read_rows(self, name: str, given: Any, turns: TurnCounts) -> list[list[Any]]:
         """The rows as lists. Raises: ShapeError if a row does not have one entry per turn."""
         rows = _rows(name, given, len(turns))
-        for i, (row, count) in enumerate(zip(rows, turns, strict=True)):
+        for i, (row, count) in enumerate(zip(rows, turns.tolist(), strict=True)):
             if len(row) != count and not (self.after_last and len(row) == count + 1):
                 raise ShapeError(
                     f"{name} of trajectory {i} has {len(row)} entries, but the trajectory has {count} turns. "
@@ -101,8 +103,7 @@ class PerTurn(TurnKind):
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Array:
         array = np.full((len(turns), _max_turns(turns) + self.after_last), np.nan)
         for i, row in enumerate(self.read_rows(name, given, turns)):
-            for k, item in enumerate(row):
-                array[i, k] = _number(item, f"{name} of trajectory {i}, turn {k}")
+            array[i, : len(row)] = _row_of_numbers(row, name, i)
         checked = valid[:, None] & (np.arange(array.shape[1])[None] < turns[:, None] + self.after_last)
         _require_finite(name, array, checked, nan_is_missing=not self.required)
         self._require_between(name, array, checked)
@@ -112,6 +113,8 @@ class PerTurn(TurnKind):
         return stored[rows, : max_turns + self.after_last]
 
     def _require_between(self, name: str, array: Array, checked: Bools) -> None:
+        if np.isinf(self.low) and np.isinf(self.high):
+            return
         outside = ((array < self.low) | (array > self.high)) & checked
         if outside.any():
             i, k = (int(x) for x in np.argwhere(outside)[0])
@@ -126,8 +129,7 @@ class Flags(TurnKind):
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Bools:
         flags = np.zeros((len(turns), _max_turns(turns)), np.bool_)
         for i, row in enumerate(self.read_rows(name, given, turns)):
-            for k, item in enumerate(row):
-                flags[i, k] = _number(item, f"{name} of trajectory {i}, turn {k}") > 0
+            flags[i, : len(row)] = np.asarray(_row_of_numbers(row, name, i)) > 0
         return flags
 
     def select(self, stored: Bools, rows: TurnCounts, max_turns: int) -> Bools:
@@ -146,7 +148,7 @@ class PerTurnLists(TurnKind):
 
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Array:
         rows = [
-            [_numbers(item, f"{name} of trajectory {i}, turn {k}") for k, item in enumerate(row)]
+            [_numbers(item, name, i, k) for k, item in enumerate(row)]
             for i, row in enumerate(self.read_rows(name, given, turns))
         ]
         longest = max((len(numbers) for row in rows for numbers in row), default=0)
@@ -169,7 +171,8 @@ class PerTurnLabels(TurnKind):
         rows = self.read_rows(name, given, turns)
         for i, row in enumerate(rows):
             for k, label in enumerate(row):
-                _require_hashable(label, f"{name} of trajectory {i}, turn {k}")
+                if not isinstance(label, Hashable):
+                    raise _not_hashable(label, f"{name} of trajectory {i}, turn {k}")
         return tuple(tuple(row) for row in rows)
 
 
@@ -179,7 +182,9 @@ class PerTrajectory(SignalKind):
 
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Array:
         items = _one_per_trajectory(name, given, len(turns))
-        array = np.array([_number(item, f"{name} of trajectory {i}") for i, item in enumerate(items)], np.float64)
+        if not PLAIN_NUMBERS.issuperset(map(type, items)):
+            items = [_number(item, f"{name} of trajectory {i}") for i, item in enumerate(items)]
+        array = np.array(items, np.float64)
         _require_finite(name, array, valid, nan_is_missing=False)
         return array
 
@@ -194,7 +199,8 @@ class TrajectoryLabels(SignalKind):
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> tuple[Hashable, ...]:
         labels = _one_per_trajectory(name, given, len(turns))
         for i, label in enumerate(labels):
-            _require_hashable(label, f"{name} of trajectory {i}")
+            if not isinstance(label, Hashable):
+                raise _not_hashable(label, f"{name} of trajectory {i}")
         return tuple(labels)
 
 
@@ -238,12 +244,12 @@ class PerSubset(SignalKind):
     def _row(self, where: str, row: Any, count: int, valid: bool) -> dict[frozenset[int], float]:
         if not isinstance(row, Mapping):
             raise CreditError(f"{where} is {row!r}: give a mapping from the turns that were played to the return.")
-        returns = {}
+        returns, all_turns = {}, frozenset(range(count))
         for coalition, value in row.items():
-            if not isinstance(coalition, Iterable) or any(k not in range(count) for k in coalition):
+            if not isinstance(coalition, Iterable) or not all_turns.issuperset(coalition):
                 raise CreditError(f"{where} has the key {coalition!r}: a set of turns from 0 to {count - 1}.")
-            number = _number(value, f"{where}, turns {sorted(coalition)}")
-            if valid and not np.isfinite(number):
+            number = value if type(value) is float else _number(value, f"{where}, turns {sorted(coalition)}")
+            if valid and not math.isfinite(number):
                 raise CreditError(f"{where}, turns {sorted(coalition)} is {number}: a signal is a finite number.")
             returns[frozenset(coalition)] = number
         return returns
@@ -288,11 +294,22 @@ def _number(item: Any, where: str) -> float:
         raise CreditError(f"{where} is {item!r}: expected a number.") from error
 
 
-def _numbers(item: Any, where: str) -> Array:
-    if isinstance(item, (str, bytes)) or not isinstance(item, (Iterable, type(None))):
-        raise CreditError(f"{where} is {item!r}: expected a list of numbers.")
+def _row_of_numbers(row: list[Any], name: str, i: int) -> list[float]:
+    """One number per turn. Raises: CreditError naming the trajectory and the turn."""
+    if PLAIN_NUMBERS.issuperset(map(type, row)):  # almost always: then no message is prepared for every number
+        return row
+    return [_number(item, f"{name} of trajectory {i}, turn {k}") for k, item in enumerate(row)]
+
+
+def _numbers(item: Any, name: str, i: int, k: int) -> Array:
+    """Any number of numbers, of turn k of trajectory i. Raises: CreditError naming both."""
     if isinstance(item, np.ndarray) and item.ndim == 1 and item.dtype.kind in "fiu":
         return item.astype(np.float64)
+    if isinstance(item, list) and PLAIN_NUMBERS.issuperset(map(type, item)):
+        return np.array(item, np.float64)
+    where = f"{name} of trajectory {i}, turn {k}"
+    if isinstance(item, (str, bytes)) or not isinstance(item, (Iterable, type(None))):
+        raise CreditError(f"{where} is {item!r}: expected a list of numbers.")
     return np.array([] if item is None else [_number(number, where) for number in item], np.float64)
 
 
@@ -310,9 +327,8 @@ def _require_finite(name: str, array: Array, checked: Bools, *, nan_is_missing: 
         raise CreditError(f"{name} of {where} is {array[index]}: a signal is a finite number{hint}")
 
 
-def _require_hashable(label: Any, where: str) -> None:
-    if not isinstance(label, Hashable):
-        raise CreditError(f"{where} is {label!r}: a label is hashable, or None.")
+def _not_hashable(label: Any, where: str) -> CreditError:
+    return CreditError(f"{where} is {label!r}: a label is hashable, or None.")
 
 
 def _max_turns(turns: TurnCounts) -> int:

@@ -99,7 +99,6 @@ def _above_least(scores: Array, mask: Bools | None) -> tuple[Array, Array, Bools
 
 def _mean(above: Array, baseline: Baseline, mask: Bools) -> Array:
     own_total, own_count = (above, mask) if baseline == "loo" else (0.0, 0)
-    count = np.broadcast_to(mask.sum(axis=0) - own_count, above.shape)
-    total = np.broadcast_to(above.sum(axis=0) - own_total, above.shape)
+    count, total = mask.sum(axis=0) - own_count, above.sum(axis=0) - own_total
     mean: Array = np.divide(total, count, out=np.full(above.shape, np.nan), where=count > 0)
     return mean

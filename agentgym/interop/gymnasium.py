@@ -64,6 +64,7 @@ class GymnasiumEnvironment(Environment):
     def __init__(self) -> None:
         self._env: gymnasium.Env[Any, Any] | None = None
         self._gymnasium_episode = GymnasiumEpisode()
+        self._ended = False
         self._seen: Any = None
         self._identity = b""
 

@@ -62,6 +62,7 @@ class TextEnv(gymnasium.Env[str, str]):
     """
 
     metadata = {"render_modes": ["ansi"], "render_fps": 1}
+    _episode: Trajectory
 
     def __init__(
         self,
@@ -86,6 +87,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self._backends = BackendUser()
         self._playing: asyncio.Task[Trajectory] | None = None
         self._agent, self._observation_text = _Agent(), ""
+        self._read = 0  # messages of the request that were shown
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """Begin an episode. Returns: the opening messages and how to call the tools, and which task it is."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from agentgym.deprecation import renamed_keywords
-from agentgym.errors import PolicyError
+from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.formats.contract import (
@@ -36,6 +37,7 @@ class ChatApiPolicy(Policy):
         api_key_env: environment variable that holds the key; None sends none.
         retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
         extra: further fields of the request, for example {"reasoning_effort": "low"}.
+        omit: fields to leave out, for servers that refuse them, for example ("seed", "temperature", "top_p").
         token_field: what the server calls the limit; some want max_completion_tokens.
     """
 
@@ -51,6 +53,7 @@ class ChatApiPolicy(Policy):
         retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 64,
         extra: dict[str, Any] | None = None,
+        omit: Sequence[str] = (),
         token_field: str = "max_tokens",
         context_tokens: int | None = None,
     ) -> None:
@@ -60,7 +63,7 @@ class ChatApiPolicy(Policy):
         self.model, self.context_tokens = model, context_tokens
         self.name = f"chat_api:{model}"
         self._format = load_registered("call_formats", call_format)() if isinstance(call_format, str) else call_format
-        self._extra, self._token_field = dict(extra or {}), token_field
+        self._extra, self._omit, self._token_field = dict(extra or {}), frozenset(omit), token_field
         headers = {"Authorization": f"Bearer {key}"} if key else None
         self._endpoint = JsonEndpoint(base_url, headers=headers, retry_policy=retry_policy, connections=connections)
 
@@ -78,7 +81,13 @@ class ChatApiPolicy(Policy):
             body["seed"] = sampling.seed % 2**31  # some servers read 32 bits
         if request.tools and self._format is None:
             body["tools"] = list(request.tools)
-        answer = await self._endpoint.post("/chat/completions", body | self._extra)
+        body = {field: value for field, value in body.items() if field not in self._omit} | self._extra
+        try:
+            answer = await self._endpoint.post("/chat/completions", body)
+        except ContextFull:
+            raise
+        except PolicyError as error:
+            raise PolicyError(f"{error}{_field_remedy(str(error), body)}") from error
         choice, usage = _choice(answer)
         return Reply(
             message=self._message(choice["message"]),
@@ -172,6 +181,14 @@ def _content(content: Content) -> str | list[dict[str, Any]]:
         else {"type": "text", "text": part.text}
         for part in content
     ]
+
+
+def _field_remedy(refusal: str, body: dict[str, Any]) -> str:
+    """What to do where a server refuses a field that every request carries."""
+    refused = [name for name in ("seed", "temperature", "top_p", "max_tokens") if name in body and name in refusal]
+    if "max_tokens" in refused and "max_completion_tokens" in refusal:
+        return " Use token_field=max_completion_tokens."
+    return f" Use omit={json.dumps(refused)} to leave out what the server refuses." if refused else ""
 
 
 def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -137,15 +137,24 @@ class JsonEndpoint:
                 failed = failure
             wait = max(pause * self._jitter.uniform(0.5, 1.0), failed.wait_s)
             pause = min(2 * pause, self.retry_policy.longest_backoff_s)
-            limit = min(ends, began + self.retry_policy.unreached_s) if self._is_unreached(failed) else ends
+            unreached = self._is_unreached(failed)
+            limit = min(ends, began + self.retry_policy.unreached_s) if unreached else ends
             if tries >= self.retry_policy.attempts or now() + wait >= limit or self._given_up:
-                self._given_up = self._is_unreached(failed)
+                self._given_up = unreached
                 raise PolicyError(
                     f"{method} {path} failed {tries} time(s), the last with: {failed}. "
-                    f"Check that the server at {self._server_address()} runs, or give more time or attempts by "
-                    f"{self.retry_policy}."
+                    f"Check that the server at {self._server_address()} runs{self._remedy(tries, unreached)}."
                 ) from failed
             await asyncio.sleep(wait)
+
+    def _remedy(self, tries: int, unreached: bool) -> str:
+        """The field of the retry policy that ended the attempts."""
+        policy = self.retry_policy
+        if unreached:
+            return f", or raise retry_policy.unreached_s (now {policy.unreached_s:g} s) if it is still starting"
+        if tries >= policy.attempts:
+            return f", or raise retry_policy.attempts (now {policy.attempts})"
+        return f", or raise retry_policy.total_s (now {policy.total_s:g} s) or attempt_s (now {policy.attempt_s:g} s)"
 
     def _is_unreached(self, failure: _RetryableFailure) -> bool:
         return failure.unreached and not self._has_answered

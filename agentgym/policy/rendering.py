@@ -83,7 +83,7 @@ class TemplateRenderer:
         self._check_prefixes()
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
-        """Ids of the opening messages up to where the agent begins to write.
+        """Ids of the opening messages up to where the agent begins to write, the tools told in any case.
 
         Raises: PolicyError if a tool schema holds a control token, or the template refuses these roles.
         """
@@ -98,8 +98,7 @@ class TemplateRenderer:
                 )
             if len(self._glue) >= MAX_PATTERNS:  # tools made anew for each task must not fill the memory
                 self._glue.clear()
-            text = self._render(_placeholders(messages), tools)
-            self._glue[key] = self._split(text, range(len(messages)))
+            self._glue[key] = self._split(self._opening_text(messages, tools), range(len(messages)))
         return self._fill(self._glue[key], messages)
 
     def observation(self, messages: Sequence[Message], *, ended: bool = True) -> list[int]:
@@ -132,6 +131,27 @@ class TemplateRenderer:
         """An assistant message as text: its content, then its calls in the call format."""
         calls = self.call_format.render(message.calls) if message.calls else ""
         return "\n".join(text for text in (message.text, calls) if text)
+
+    def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
+        """The template's text of the opening messages, in which every tool is named.
+
+        Many templates drop tools without a word, and the model would then never learn of them. Where this one does,
+        the call format explains them in the system message, or in the first message if the template knows no system.
+        """
+        rows = _placeholders(messages)
+        text = self._render(rows, tools)
+        if not tools or (_names_all(text, tools) and text != self._render(rows, [])):
+            return text
+        explanation = self.call_format.explain(tools)
+        if rows and rows[0]["role"] == "system":
+            return self._render([{**rows[0], "content": f"{_mark(0)}\n\n{explanation}"}, *rows[1:]], [])
+        try:
+            text = self._render([{"role": "system", "content": explanation}, *rows], [])
+        except PolicyError:
+            text = ""
+        if explanation.strip() not in text and rows:
+            text = self._render([{**rows[0], "content": f"{explanation}\n\n{_mark(0)}"}, *rows[1:]], [])
+        return text
 
     def _fill(self, segments: Sequence[Segment], messages: Sequence[Message]) -> list[int]:
         ids: list[int] = []
@@ -276,6 +296,10 @@ def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
     state["added_tokens"] = [token for token in state["added_tokens"] if not dropped(token)]
     state["post_processor"] = state["truncation"] = state["padding"] = None
     return Tokenizer.from_str(json.dumps(state))
+
+
+def _names_all(text: str, tools: Sequence[dict[str, Any]]) -> bool:
+    return all(str(tool.get("function", tool).get("name", "")) in text for tool in tools)
 
 
 def _mark(index: int, part: str = "CONTENT") -> str:

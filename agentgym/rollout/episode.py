@@ -15,7 +15,7 @@ from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhaus
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.rollout.answers import check_messages, check_reply
-from agentgym.rollout.budgets import BudgetUsage
+from agentgym.rollout.budgets import BudgetUsage, TokenLimit
 from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget, tools_change
 from agentgym.rollout.environments import ToolSchemas
 from agentgym.rollout.episode_config import EpisodeConfig
@@ -196,19 +196,21 @@ class PlayLoop:
         if self._judge is not None:
             self._retries.activity = f"judging turn {turn.index}"
             await self._judge.judge_turn(turn, trajectory)
-
-        if is_answer:
-            raise EpisodeOver(StopReason.ANSWERED)
-        if self._environment.current.ended:
-            raise EpisodeOver(StopReason.ENVIRONMENT)
-        if turn.finish_reason == "length" and limit.ends_episode:
-            raise EpisodeOver(limit.reason)
-        if (used_up := usage.used_up()) is not None:
-            raise EpisodeOver(used_up)
+        if (reason := self._reason_to_stop(turn, limit, is_answer)) is not None:
+            raise EpisodeOver(reason)
         self._announce_tools(turn)
         self._observe(turn)
         if self._config.ledger is not None:  # the last turn is written with the end
             await self._config.ledger.write_turn(trajectory, turn)
+
+    def _reason_to_stop(self, turn: Turn, limit: TokenLimit, is_answer: bool) -> StopReason | None:
+        if is_answer:
+            return StopReason.ANSWERED
+        if self._environment.current.ended:
+            return StopReason.ENVIRONMENT
+        if turn.finish_reason == "length" and limit.ends_episode:
+            return limit.reason
+        return self._usage.used_up()
 
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""

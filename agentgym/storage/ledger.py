@@ -22,7 +22,7 @@ from agentgym.trajectory import Trajectory, Turn
 
 SCHEMA_VERSION = "1"
 _BUSY_TIMEOUT_S = 5.0
-_SCHEMA = """
+SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE episode (
     key INTEGER PRIMARY KEY,
@@ -194,6 +194,29 @@ class Ledger:
                 yield trajectory
             last = rows[-1][0]
 
+    def relabel(self, label: str, new_label: str) -> None:
+        """Let the finished episodes of a label have another, so that it can be used again. Raises: LedgerError."""
+        episodes = "SELECT key FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ?"
+        bounds, cut = (f"{label}/", f"{label}0"), len(label) + 1
+        renamed, table, connection = "? || substr(id, ?)", summary.TABLE, self._connection
+        with self._errors_name_the_file("written"):
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                summary.create(connection)
+                connection.execute(
+                    f"UPDATE {table} SET id = {renamed}, run = ? || substr(run, ?) WHERE episode IN ({episodes})",
+                    (new_label, cut, new_label, cut, *bounds),
+                )
+                connection.execute(
+                    f"UPDATE episode SET head = json_set(head, '$.id', {renamed}), id = {renamed} "
+                    f"WHERE key IN ({episodes})",
+                    (new_label, cut, new_label, cut, *bounds),
+                )
+                connection.execute("COMMIT")
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+
     def close(self) -> None:
         """Commit what is pending and close the file. May be called twice."""
         try:
@@ -313,7 +336,7 @@ class Ledger:
                 connection.executescript(_ADD_AWAITS_GROUP)
         else:
             connection.executescript(
-                f"BEGIN IMMEDIATE; {_SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
+                f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
             )
 
     def _errors_name_the_file(self, what: str) -> _NamedErrors:

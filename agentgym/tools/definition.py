@@ -41,6 +41,9 @@ class ToolOptions:
         inline: run a sync tool in the event loop instead of a thread; for what is cheap and in memory only.
         parallel: False lets the tools of one environment so marked run one after another, in the order of the calls.
             The time that a call waits for others does not count towards `timeout_s`.
+        timeout_s: seconds after which a call is ended and the agent is told so.
+        max_output_chars: longer output is cut, and the agent is told so.
+        cost: of a call, recorded as `Turn.usage["cost"]`.
         name: what the agent writes, where it is not the function's own name.
     """
 

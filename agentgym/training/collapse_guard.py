@@ -27,8 +27,9 @@ class GuardSection(Section):
     `drift`: mean distance of a token's sampled and recomputed log-probabilities, in nats. `success_drop`: success of
     the last steps, as a share of the best so far. `solved`: from this success on a run without gradient counts as
     solved, not as collapsed.
-    Multiples of the baseline: `length_growth` of a message's tokens, `entropy_floor` and `entropy_ceiling`,
-    `diversity_floor` of the messages of a group, `gradient_growth` of the norm before clipping.
+    `length_growth`: of a message's tokens, as a multiple of the baseline. `entropy_floor`, `entropy_ceiling`: of the
+    policy's entropy, likewise. `diversity_floor`: of the messages of a group, likewise. `gradient_growth`: of the norm
+    before clipping, likewise.
     """
 
     on_alarm: Literal["go_on", "stop", "off"] = "go_on"

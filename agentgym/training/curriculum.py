@@ -10,7 +10,7 @@ from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.task import Task, seed_of
-from agentgym.training.recipe import CurriculumSection
+from agentgym.training.train_section import CurriculumSection
 from agentgym.trajectory import Trajectory
 
 FILE = "curriculum.json"

@@ -6,6 +6,10 @@ import re
 from difflib import get_close_matches
 from pathlib import Path
 
+from transformers.integrations import get_available_reporting_integrations, get_reporting_integration_callbacks
+from trl import GRPOConfig
+from trl.import_utils import is_vllm_available
+
 from agentgym.errors import RecipeError
 from agentgym.policy.device import device_of
 from agentgym.storage import checkpoint_in
@@ -15,10 +19,11 @@ from agentgym.training.signals.selection import check_signals_available
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.reinforce import grpo_config
+from agentgym.training.trial_reset import check_environments
 
 
 def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
-    """Check everything that can be checked without playing an episode.
+    """Check everything that can be checked without a model and without playing an episode.
 
     Raises: RecipeError naming key and value; TaskError for a task set without a scripted player; CreditError for an
         estimator that requires what the environments or the task set do not provide.
@@ -32,8 +37,30 @@ def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
         script_of(task_set, "imperfect_oracle")
     if recipe.train.steps:
         check_signals_available(recipe.train.make_estimator(), task_set)
+    recipe.make_reward(task_set)
     with silence_libraries():
-        grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device))
+        _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device)))
+    check_environments(recipe, task_set)
+
+
+def _check_trainer(recipe: Recipe, config: GRPOConfig) -> None:
+    """What TRL and transformers would find out once the model is loaded, or once the first step is taken."""
+    for key, value in recipe.train.trl.items():
+        default = GRPOConfig.__dataclass_fields__[key].default
+        if isinstance(value, str) and isinstance(default, (bool, int, float)):
+            raise RecipeError(f"[train.trl] {key} = {value!r} is text, where TRL expects a value such as {default!r}.")
+    try:
+        get_reporting_integration_callbacks(config.report_to)
+    except ValueError as error:
+        raise RecipeError(f"[train.trl] report_to = {recipe.train.trl['report_to']!r}: {error}") from error
+    if missing := set(config.report_to) - set(get_available_reporting_integrations()):
+        raise RecipeError(f"[train.trl] report_to: {', '.join(sorted(missing))} is not installed.")
+    if not config.use_vllm:
+        return
+    if recipe.train.generation != "trl":
+        raise RecipeError("[train.trl] use_vllm = true is used only with train.generation = 'trl'.")
+    if not is_vllm_available():
+        raise RecipeError("[train.trl] use_vllm = true needs the package vllm, which is not installed.")
 
 
 def _check_model(recipe: Recipe) -> None:

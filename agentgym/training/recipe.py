@@ -7,16 +7,15 @@ import warnings
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
-from agentgym.credit import CreditWarning, Estimator, estimator
+from agentgym.credit import CreditWarning
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.evaluation.failures import Treatment
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import TaskSet
@@ -25,6 +24,7 @@ from agentgym.training.failure_masks import check_treatments
 from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
 from agentgym.training.section import Count, Rate, Seconds, Section, Share
+from agentgym.training.train_section import TrainSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
 """Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
@@ -33,7 +33,8 @@ STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "count
 class TasksSection(Section):
     """The task set: its `train` split is trained on, `validation` is watched, `held_out` is measured before and after.
 
-    `tags`: use only tasks that carry one of these tags, in every split.
+    `set`: a registered task set, or the path of a .jsonl file. `tags`: use only tasks that carry one of these tags, in
+    every split.
     """
 
     set: str
@@ -46,18 +47,32 @@ class TasksSection(Section):
 
 
 class TinySection(Section):
-    """A small Qwen3 model, and a byte-level BPE tokenizer trained on the text of the demonstrations."""
+    """A small Qwen3 model, and a byte-level BPE tokenizer trained on the text of the demonstrations.
+
+    `vocabulary`: tokens of the tokenizer. `hidden`: width. `layers`: how many. `heads`: of attention, a multiple of
+    `kv_heads`. `kv_heads`: for keys and values. `head_dim`: width of a head, even.
+    """
 
     vocabulary: Annotated[int, Field(ge=300)] = 1024
     hidden: Count = 128
     layers: Count = 4
     heads: Count = 4
     kv_heads: Count = 2
-    head_dim: Count = 32
+    head_dim: Annotated[int, Field(gt=0, multiple_of=2)] = 32
+
+    @model_validator(mode="after")
+    def _shared_heads(self) -> TinySection:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
+        return self
 
 
 class PolicySection(Section):
-    """The model to train: `path` of a local or hub checkpoint, or `tiny` to make one with random weights."""
+    """The model to train.
+
+    `path`: a local checkpoint, a run folder or a hub model. `tiny`: make a model with random weights instead.
+    `call_format`: how the model writes calls, see `agentgym list call_formats`.
+    """
 
     path: str | None = None
     tiny: TinySection | None = None
@@ -71,8 +86,12 @@ class PolicySection(Section):
 
 
 class EpisodeSection(Section):
-    """Budgets of an episode and how its turns are sampled. `max_episode_tokens` counts everything after the prompt.
+    """Budgets of an episode and how its turns are sampled.
 
+    `max_turns`: turns after which it is cut. `max_episode_tokens`: tokens of the episode after the prompt, results
+    included. `max_turn_tokens`: tokens of one message of the agent. `time_s`: seconds of the episode.
+    `temperature`: of sampling in training. `top_p`: nucleus sampling, the mass that is kept.
+    `concurrency`: episodes at once. `backend`: the registered sandbox backend, by default `namespaces`.
     `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
     `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
     `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
@@ -117,10 +136,13 @@ class EpisodeSection(Section):
 class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
-    `imperfect_oracle` is the share of demonstrations by the task set's imperfect oracle, which uses the tools well
+    `demonstrations`: how many training tasks the scripted players play. `steps`: optimiser steps at most.
+    `batch_size`: demonstrations of a step. `learning_rate`: at its highest; it decays to a tenth.
+    `imperfect_oracle`: the share of demonstrations by the task set's imperfect oracle, which uses the tools well
     for the wrong goal (see agentgym.training.demonstrations).
-    `until_success` stops the imitation as soon as success on `validate_tasks` validation tasks reaches it (sampled as
-    [evaluate] says, measured every `validate_every` steps), so that reinforcement has something left to learn.
+    `until_success`: stop the imitation as soon as success on validation tasks reaches it, so that reinforcement has
+    something left to learn. `validate_every`: steps between two validations. `validate_tasks`: tasks of each, sampled
+    as [evaluate] says.
     """
 
     demonstrations: Count = 1000
@@ -133,97 +155,14 @@ class WarmStartSection(Section):
     validate_tasks: Count = 64
 
 
-class SignalsSection(Section):
-    """How signals are computed that the estimator requires and no record holds (see agentgym.training.signals).
-
-    `continuations`: episodes that are continued from each turn. `root_episodes`: episodes of a group that are played
-    from the start; the others branch off them before one of the turns 1 to `branch_before`. `exact_turns`: in episodes
-    of up to this many turns, every subset of the turns is replayed. `hindsight`: estimated by a network that is
-    `learnt` during training, or by the `prompted` policy itself. `learning_rate`, `epochs`: of these networks.
-    `double`: the critic has two heads and a slowly updated copy. `privileged`: the critic reads the task's truth, which
-    the policy never does.
-    """
-
-    continuations: Count = 4
-    root_episodes: Annotated[int, Field(ge=2)] = 2
-    branch_before: Count = 4
-    hindsight: Literal["learnt", "prompted"] = "learnt"
-    exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
-    learning_rate: Rate = 1e-3
-    epochs: Count = 2
-    double: bool = False
-    privileged: bool = False
-
-
-class CurriculumSection(Section):
-    """Train in a window of difficulties below a level that rises once mastered (see agentgym.training.curriculum)."""
-
-    window: Count = 4
-    accuracy: Share = 0.9
-    prompts: Count = 8
-
-
-class TrainSection(Section):
-    """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
-
-    `estimator` may be wrapped: `estimator_wrappers = ["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost
-    first, or in one string, `estimator = "rloo | gated(threshold=1.0)"`.
-    `failures` overrides how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md
-    has the table of kinds and treatments.
-    `trl` passes any further option to TRL's GRPOConfig unchanged.
-    `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
-    `trl.use_vllm = true`).
-    `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never), from
-    `audit_continuations` episodes continued from each turn of `audit_sample` trajectories.
-    """
-
-    steps: Annotated[int, Field(ge=0)] = 100
-    tasks_per_step: Count = 8
-    group_size: Annotated[int, Field(ge=2)] = 8
-    estimator: str = "return_to_go"
-    estimator_options: dict[str, float | str | bool] = {}
-    estimator_wrappers: list[str] = []
-    signals: SignalsSection = SignalsSection()
-    learning_rate: Rate = 3e-4
-    warmup_steps: Annotated[int, Field(ge=0)] = 0
-    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = "dr_grpo"
-    iterations: Count = 1
-    minibatches: Count = 1
-    kl: Annotated[float, Field(ge=0)] = 0.0
-    max_grad_norm: Rate = 1.0
-    generation: Literal["transformers", "trl"] = "transformers"
-    save_every: Count = 20
-    keep_checkpoints: Count = 2
-    validate_every: Count = 10
-    validate_tasks: Count = 64
-    curriculum: CurriculumSection | None = None
-    audit_every: Annotated[int, Field(ge=0)] = 0
-    audit_sample: Annotated[int, Field(ge=2)] = 8
-    audit_continuations: Annotated[int, Field(ge=2)] = 4
-    failures: dict[str, Treatment] = {}
-    trl: dict[str, Any] = {}
-
-    @model_validator(mode="after")
-    def _even_minibatches(self) -> TrainSection:
-        if (episodes := self.tasks_per_step * self.group_size) % self.minibatches:
-            raise ValueError(
-                f"minibatches = {self.minibatches} does not divide the {episodes} episodes of a step "
-                "(train.tasks_per_step x train.group_size)"
-            )
-        return self
-
-    def make_estimator(self) -> Estimator:
-        """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
-        return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)
-
-
 class EvaluateSection(Section):
-    """Measurement on the held-out split, before and after. `temperature` 0 is greedy.
+    """Measurement on the held-out split, before and after.
 
-    `group_size`: episodes of each task.
-    `control` overrides task parameters for a third measurement of the trained policy: the same questions and truth,
+    `tasks`: how many tasks, the same ones each time; by default all. `group_size`: episodes of each task.
+    `temperature`: of sampling; 0 takes the likeliest token.
+    `control`: task parameters to override in a third measurement of the trained policy: the same questions and truth,
     but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
-    `stratum` is the tag of the tasks that the headline figure is about; the tables show all tasks.
+    `stratum`: the tag of the tasks that the headline figure is about; the tables show all tasks.
     """
 
     tasks: Count | None = None
@@ -234,10 +173,11 @@ class EvaluateSection(Section):
 
 
 class HardwareSection(Section):
-    """The hardware, [machine]. `threads` None leaves the number to torch; `device` auto takes a GPU if there is one.
+    """The hardware.
 
-    `lockstep` waits for every live episode before a batch is sampled, so that batches, and with them every float, are
-    the same in every run on a CPU.
+    `device`: cpu, cuda or cuda:N; auto takes a GPU if there is one. `threads`: of torch; by default torch chooses.
+    `lockstep`: wait for every live episode before a batch is sampled, so that batches, and with them every float, are
+    the same in every run on a CPU. `max_batch`: requests in one forward pass.
     """
 
     device: str = "auto"
@@ -247,10 +187,16 @@ class HardwareSection(Section):
 
 
 class Recipe(Section):
-    """A whole run: tasks, policy, warm start, training, evaluation and collapse guard."""
+    """A whole run: tasks, policy, warm start, training, evaluation and collapse guard.
 
-    name: str
-    seed: int = 0
+    `name`: of the run; it is written to runs/<name> unless --out names a folder. `seed`: of all randomness.
+    `tasks`: the task set. `policy`: the model. `episode`: budgets and sampling. `reward`: who judges; by default each
+    environment's own reward. `warm_start`: imitation before the training; without this section there is none.
+    `train`: reinforcement. `evaluate`: measurement on held-out tasks. `guard`: alarms. `machine`: the hardware.
+    """
+
+    name: Annotated[str, Field(min_length=1)]
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     tasks: TasksSection
     policy: PolicySection
     episode: EpisodeSection = EpisodeSection()

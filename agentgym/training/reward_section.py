@@ -16,7 +16,11 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class ScheduleSection(Section):
-    """A factor on a component's weight over training (see agentgym.reward.Schedule)."""
+    """A factor on a component's weight over training (see agentgym.reward.Schedule).
+
+    `start`: the factor before `begin`. `end`: the factor after `finish`. `begin`: share of the training at which the
+    change begins. `finish`: share at which it ends. `shape`: of the change.
+    """
 
     start: Finite
     end: Finite
@@ -26,7 +30,11 @@ class ScheduleSection(Section):
 
 
 class GateSection(Section):
-    """Components that count only where another is high (see agentgym.reward.Gate)."""
+    """Components that count only where another is high (see agentgym.reward.Gate).
+
+    `by`: the component that decides. `threshold`: what it must reach. `opens`: the components that then count; by
+    default all others.
+    """
 
     by: str
     threshold: Finite
@@ -36,9 +44,10 @@ class GateSection(Section):
 class RewardSection(Section):
     """Which registered rewards judge, and how their components are combined.
 
-    `name`: None for the environment's own. `also`: further registered rewards. `options`: arguments of their
-    constructors, by name of the reward. `weights`, `schedules`, `caps`: by component. `gates`: see
-    agentgym.reward.Gate.
+    `name`: the registered reward; by default the environment's own. `also`: further registered rewards. `options`:
+    arguments of their constructors, by name of the reward. `weights`: by component. `schedules`: factors on weights
+    that change over training, by component. `gates`: components that count only where another is high. `caps`: by
+    component, the largest sum over an episode that counts in full.
     """
 
     name: str | None = None

@@ -17,6 +17,8 @@ from rich.console import Console
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
+from agentgym.training.extension import depends_on_steps
+from agentgym.training.extension import extend as extend_run
 from agentgym.training.preflight import check_before_start
 from agentgym.training.recipe import Recipe
 from agentgym.training.silence import silence_libraries
@@ -31,6 +33,7 @@ def train(
     *,
     folder: str | Path | None = None,
     resume: bool = False,
+    extend: bool = False,
     console: Console | None = None,
 ) -> RunFolder:
     """Run a whole recipe and return its folder.
@@ -38,17 +41,24 @@ def train(
     Args:
         folder: where to write, by default runs/<name>.
         resume: continue a run that was interrupted; without it an existing run is an error.
+        extend: continue a run, also a finished one, to more `train.steps` than it began with. The result is that of a
+            run with so many steps from the start, unless a schedule follows their number, which is printed.
         console: where progress is shown.
     Raises: RecipeError if the folder holds another run; any typed error of the packages that it uses.
     """
-    run = RunFolder(folder or Path("runs") / recipe.name)
+    run, console = RunFolder(folder or Path("runs") / recipe.name), console or Console()
     task_set = recipe.tasks.load()
     if not run.recipe.is_file():  # what began has been checked
         check_before_start(recipe, task_set)
-    _write_or_compare_recipe(run.create(), recipe, resume)
+    _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
+    if extend:
+        extend_run(run, Recipe.load_recorded(run.recipe), recipe)
+        for dependency in depends_on_steps(recipe, task_set):
+            text = f"{dependency} follows the number of steps: a run of {recipe.train.steps} from the start differs."
+            console.print(text, style="yellow", markup=False, soft_wrap=True)
     if recipe.machine.threads:
         torch.set_num_threads(recipe.machine.threads)
-    context = RunContext.open(run, recipe, task_set, console or Console())
+    context = RunContext.open(run, recipe, task_set, console)
     try:
         _run_stages(context)
     finally:
@@ -69,7 +79,7 @@ def _run_stages(context: RunContext) -> None:
     conclude(context, minutes=(time.monotonic() - started) / 60)
 
 
-def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool) -> None:
+def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, steps_may_differ: bool = False) -> None:
     """Write the resolved recipe into a new folder, or check that the folder to resume holds the same recipe."""
     file = run.recipe
     if not file.is_file():
@@ -77,17 +87,22 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool) -> No
         return
     if not resume:
         raise RecipeError(
-            f"{run.path} already holds a run. Continue it with --resume, give another folder by --out, or remove it."
+            f"{run.path} already holds a run. Continue it with --resume, train it for more steps with --extend, give "
+            "another folder by --out, or remove it."
         )
     recorded = Recipe.load_recorded(file)
     # How many sandboxes wait ready changes no episode, and its default for Docker was once another.
     same_pool = recorded.episode.model_copy(update={"pool": recipe.episode.pool})
-    if changes := differing_keys(recorded.model_copy(update={"episode": same_pool}), recipe):
-        raise RecipeError(
-            f"{run.path} holds a run of another recipe: {'; '.join(changes)}. A run is resumed with the recipe it "
-            f"began with, {file}. To train its result further, start a new run with policy.path = "
-            f"{str(run.path)!r}."
+    changes = differing_keys(recorded.model_copy(update={"episode": same_pool}), recipe)
+    other_changes = [change for change in changes if not change.startswith("train.steps was")]
+    if other_changes if steps_may_differ else changes:
+        advice = (
+            f"A run is resumed with the recipe it began with, {file}. To train its result further, start a new run "
+            f"with policy.path = {str(run.path)!r}."
         )
+        if not other_changes:
+            advice = "To train it for more steps, write --extend instead of --resume."
+        raise RecipeError(f"{run.path} holds a run of another recipe: {'; '.join(changes)}. {advice}")
 
 
 def differing_keys(recorded: Recipe, recipe: Recipe) -> list[str]:

@@ -5,8 +5,9 @@ TRL keeps the weights of its backend in sync, so this is the way to train with v
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 from agentgym.errors import PolicyError
@@ -61,7 +62,7 @@ class TrlPolicy(Policy):
         assert renderer is not None
         prompts = [list(request.prefix_ids or ()) for request in requests]
         limit = max(request.sampling.max_tokens for request in requests)
-        with _ReplyLimit(trainer, limit):
+        with _reply_limit(trainer, limit):
             ids, logprobs = trainer._generate_single_turn(prompts, None, {}, 1)
         replies = []
         ends = set(trainer.eos_token_ids)
@@ -82,17 +83,14 @@ class TrlPolicy(Policy):
         return replies
 
 
-class _ReplyLimit:
-    """Limits replies to `limit` tokens for one batch; TRL has no argument for it."""
-
-    def __init__(self, trainer: Any, limit: int) -> None:
-        self._config = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
-        self._name = "max_completion_length" if trainer.use_vllm else "max_new_tokens"
-        self._limit = limit
-
-    def __enter__(self) -> None:
-        self._old = getattr(self._config, self._name)
-        setattr(self._config, self._name, self._limit)
-
-    def __exit__(self, *_: Any) -> None:
-        setattr(self._config, self._name, self._old)
+@contextmanager
+def _reply_limit(trainer: Any, limit: int) -> Iterator[None]:
+    """Limit replies to `limit` tokens for one batch; TRL has no argument for it."""
+    config = trainer.vllm_generation if trainer.use_vllm else trainer.generation_config
+    name = "max_completion_length" if trainer.use_vllm else "max_new_tokens"
+    limit_before = getattr(config, name)
+    setattr(config, name, limit)
+    try:
+        yield
+    finally:
+        setattr(config, name, limit_before)

@@ -20,11 +20,14 @@ class CodeComplete(Environment):
     """
 
     reward = "completion"
+    _before: str
+    _after: str
+    _pieces: list[str]  # the lines between them so far
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: TaskError for code around the gap that is no text."""
         self._before, self._after = text_of(task, "before"), text_of(task, "after")
-        self._pieces: list[str] = []
+        self._pieces = []
         words = "Write the missing code, one or a few lines at a time, with their indentation. Then finish."
         return [Message("system", words), *task.opening()]
 

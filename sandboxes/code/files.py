@@ -21,6 +21,9 @@ class CodeFiles(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64, preload=("json",))
     reward = "final_files"
+    _tests: list[str]
+    _imports: str
+    _bench: Workbench
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: TaskError for files or tests that are none."""

@@ -22,6 +22,9 @@ class CodeMaths(Environment):
 
     sandbox = SandboxSpec(memory_mib=512, processes=16, disk_mib=32)
     reward = "symbolic_maths"
+    _bench: Workbench
+    _has_sympy: bool
+    _observed: ObservedState
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         self._open(None)

@@ -42,6 +42,10 @@ class CodeNotebook(Environment):
     sandbox = SandboxSpec(memory_mib=512, processes=32, disk_mib=64, preload=("json", "csv", "statistics"))
     reward = "answer_match"
     _cells: list[tuple[str, str]]  # code, and what it printed
+    _files: dict[str, str]
+    _bench: Workbench
+    _session: int
+    _lost: bool
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: TaskError for files that are none."""

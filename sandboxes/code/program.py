@@ -56,6 +56,10 @@ class ProgramEnvironment(Environment):
     sandbox = SandboxSpec(memory_mib=512, processes=64, disk_mib=64)
     reward = "program_output"
     system: ClassVar[str]
+    _program: Program
+    _examples: list[dict[str, Any]]
+    _bench: Workbench
+    _compiles: bool  # the program handed in last did
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: TaskError for a program or examples that are none."""

@@ -53,6 +53,10 @@ class Desktop(Environment):
 
     sandbox = SandboxSpec(memory_mib=1024, processes=128, disk_mib=128, open_files=1024)
     reward = "desktop"
+    _files: dict[str, Any]  # what lies on the desktop in the beginning
+    _folders: tuple[str, ...]
+    _programs: tuple[str, ...]
+    _images: bool
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
@@ -246,7 +250,7 @@ class Desktop(Environment):
 
     def _read_parameters(self, task: Task) -> None:
         given = task.parameters
-        self._files, self._folders = given.get("files", {}), given.get("folders", ())
+        self._files, self._folders = given.get("files", {}), tuple(given.get("folders", ()))
         self._programs = tuple(given.get("programs", ("editor", "files", "calculator", "terminal")))
         self._images = bool(given.get("images", True))
         if not isinstance(self._files, dict) or not all(isinstance(text, str) for text in self._files.values()):

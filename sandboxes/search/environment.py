@@ -37,6 +37,9 @@ class Search(Environment):
     _known: set[str]  # titles, folded, that a search or a page has shown
     _opened: set[str]  # landmarks of the pages opened
     _seen_texts: set[str]  # hashes of what was shown
+    _landmarks: frozenset[str]
+    _may_search: bool
+    _searches: int
 
     def __init__(
         self,

@@ -53,6 +53,8 @@ class SweEdit(Environment):
 
     sandbox = SandboxSpec(memory_mib=1024, processes=64, disk_mib=256, inodes=50_000, preload=WARM)
     reward = "repository_tests"
+    _task: RepositoryParameters
+    _base: Snapshot  # the repository as the agent first sees it
 
     def __init__(self) -> None:
         self._fork: Sandbox | None = None
@@ -161,7 +163,7 @@ class SweEdit(Environment):
         assert self.backend is not None
         self._task = RepositoryParameters.of(task)
         repository = await repository_of(self._task, task.id)
-        self._base: Snapshot = await prepared(self.backend, self._spec, repository, self._task.patch)
+        self._base = await prepared(self.backend, self._spec, repository, self._task.patch)
         self._observed, self._submits = ObservedState(), 0
 
     async def _fork_from(self, snapshot: Snapshot) -> None:

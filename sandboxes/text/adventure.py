@@ -24,6 +24,9 @@ class Adventure(TextEnvironment):
     """
 
     id = "agentgym/text-adventure-v1"
+    _quest: list[list[str]]
+    _house: House
+    _length: int  # of the shortest way to solve it
     axes = {
         "rooms": Axis(1, 9, "rooms"),
         "locks": Axis(0, 4, "locked doors and boxes"),
@@ -45,7 +48,7 @@ class Adventure(TextEnvironment):
 
     def begin(self) -> dict[str, Any]:
         state = self.parameter("state", dict)
-        self._quest: list[list[str]] = self.parameter("quest", list)
+        self._quest = self.parameter("quest", list)
         try:
             self._house = _fresh(self.parameter("house", dict), state)
             self._house.look()

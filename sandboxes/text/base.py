@@ -62,6 +62,7 @@ class TextEnvironment(Environment):
         self.seed = 0
         self._identity = b""
         self._task = "no task"
+        self._ended = False
         self._parameters: Mapping[str, Any] = {}
 
     # ---- implemented by subclasses

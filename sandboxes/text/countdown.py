@@ -26,6 +26,8 @@ class Countdown(TextEnvironment):
     """
 
     id = "agentgym/text-countdown-v1"
+    _target: int
+    _use_all: bool
     axes = {
         "numbers": Axis(2, MAX_NUMBERS - 2, "numbers on the table"),
         "largest": Axis(5, 100, "the largest of them, at most"),

@@ -26,6 +26,11 @@ class FrozenLake(TextEnvironment):
     """
 
     id = "agentgym/text-frozen-lake-v1"
+    _holes: set[Square]
+    _shape: tuple[int, int]
+    _goal: Square
+    _slip: int
+    _left: Mapping[Square, int]  # steps to the goal
     axes = {
         "size": Axis(3, MAX_SIDE, "squares along a side"),
         "holes": Axis(0, 60, "percent of the squares that are holes"),

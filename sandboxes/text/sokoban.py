@@ -25,6 +25,9 @@ class Sokoban(TextEnvironment):
     """
 
     id = "agentgym/text-sokoban-v1"
+    _floor: set[Square]
+    _targets: list[Square]
+    _pushes: list[Mapping[Square, int]]  # of a box to each target
     axes = {
         "size": Axis(4, MAX_SIDE - 2, "squares along a side of the room, walls not counted"),
         "boxes": Axis(1, MAX_BOXES, "boxes"),

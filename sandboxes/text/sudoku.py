@@ -35,6 +35,9 @@ class Sudoku(TextEnvironment):
     """
 
     id = "agentgym/text-sudoku-v1"
+    _side: int
+    _given: list[int]
+    _solution: list[int]
     axes = {
         "side": Axis(4, 9, "rows of the grid: 4, 6 or 9"),
         "empty": Axis(1, 55, "cells to be filled, at most; fewer where the solution would not be the only one"),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import mistakes_page
 import pytest
 from typer.testing import CliRunner
 
@@ -111,6 +114,14 @@ def test_a_wrong_recipe_is_one_line_and_writes_nothing(overrides, message, tmp_p
     assert message in finished.stderr
     assert "Traceback" not in finished.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_of_first_mistakes_shows_what_the_commands_print():
+    """In a process of its own: here the beginner's modules are imported already."""
+    command = [sys.executable, mistakes_page.__file__, "--print"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    expected = mistakes_page.PAGE.read_text(encoding="utf-8")
+    assert mistakes_page.without_varying(printed) == mistakes_page.without_varying(expected), "run `make reference`"
 
 
 def test_a_hub_model_that_cannot_be_loaded_is_one_line():

@@ -13,10 +13,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from forked_commands import forked_commands
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -55,7 +57,14 @@ def trains(path: Path) -> bool:
     return any("agentgym train" in b.text and not b.how.startswith("skip") and b.kind == "sh" for b in blocks_of(path))
 
 
-def run(block: Block, folder: Path) -> None:
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory) -> Iterator[Path]:
+    """The folder of an `agentgym` that is quick to start."""
+    with forked_commands(tmp_path_factory.mktemp("commands")) as folder:
+        yield folder
+
+
+def run(block: Block, folder: Path, commands: Path) -> None:
     program = [sys.executable, "-W", "error", "-c", block.text] if block.kind == "python" else None
     if block.kind == "sh":
         text = block.text.replace("\\\n", " ")
@@ -65,7 +74,7 @@ def run(block: Block, folder: Path) -> None:
             text = re.sub(r"^(agentgym train .*)$", rf"\1 {more}", text, flags=re.MULTILINE)
         program = ["bash", "-euo", "pipefail", "-c", text]
     assert program is not None, f"{block.where}: a {block.kind!r} block cannot be run; mark it as file= or skip"
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])
     environment = {**os.environ, "PATH": path, "PYTHONPATH": str(folder), "NO_COLOR": "1"}
     done = subprocess.run(program, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, f"{block.where}:\n{block.text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
@@ -75,7 +84,7 @@ def run(block: Block, folder: Path) -> None:
 @pytest.mark.parametrize(
     "path", [pytest.param(p, id=page_name(p), marks=[pytest.mark.slow] if trains(p) else []) for p in DOCUMENTS]
 )
-def test_every_block_of_a_document_runs(path, tmp_path):
+def test_every_block_of_a_document_runs(path, tmp_path, commands):
     for block in blocks_of(path):
         if block.how.startswith("skip"):
             for line in block.text.strip().splitlines():
@@ -84,7 +93,7 @@ def test_every_block_of_a_document_runs(path, tmp_path):
         elif block.how.startswith("file="):
             (tmp_path / block.how.removeprefix("file=")).write_text(block.text, encoding="utf-8")
         else:
-            run(block, tmp_path)
+            run(block, tmp_path, commands)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=page_name)
@@ -120,7 +129,7 @@ def test_the_readmes_own_environment_is_short_and_its_file_map_is_true():
         assert (ROOT / folder).is_dir(), f"the file map names {folder}"
 
 
-def test_a_block_that_fails_fails_its_document(tmp_path):
+def test_a_block_that_fails_fails_its_document(tmp_path, commands):
     for text, kind in (("raise ValueError('broken')", "python"), ("agentgym show nowhere", "sh")):
         with pytest.raises(AssertionError, match="here:1"):
-            run(Block("here:1", kind, text), tmp_path)
+            run(Block("here:1", kind, text), tmp_path, commands)

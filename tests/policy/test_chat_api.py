@@ -166,6 +166,26 @@ async def test_many_requests_share_few_connections_and_all_come_back():
     assert [reply.message.text for reply in replies] == ["ok"] * 40
 
 
+async def test_fields_that_a_server_refuses_can_be_left_out():
+    with serving(says("ok")) as server:
+        await ask(server, Request(OPENING, sampling=Sampling(seed=1)), omit=["seed", "top_p"])
+    assert not {"seed", "top_p"} & set(server.requests[0][1])
+
+
+@pytest.mark.parametrize(
+    ("refusal", "remedy"),
+    [
+        (b"'seed' is not supported", r"Use omit=\[\"seed\"\] to leave out"),
+        (b"max_tokens: use max_completion_tokens instead", "Use token_field=max_completion_tokens"),
+        (b"no such model", r"it is not sent again\.$"),
+    ],
+    ids=["seed", "tokens", "other"],
+)
+async def test_a_refused_field_is_answered_with_the_option_that_helps(refusal, remedy):
+    with serving(Answer(refusal, status=400)) as server, pytest.raises(PolicyError, match=remedy):
+        await ask(server, Request(OPENING, sampling=Sampling(seed=1)))
+
+
 async def test_the_key_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv("SOME_KEY", "sesame")
     with serving(says("ok")) as server:

@@ -189,3 +189,43 @@ def test_a_template_that_needs_a_call_before_its_results_gets_one(tools):
     renderer = TemplateRenderer(tokenizer, Hermes())
     text = tokenizer.decode(renderer.observation([Message("tool", "4")]))
     assert text == "<|im_start|>tool 4<|im_end|><|im_start|>assistant "
+
+
+CHATML_WITHOUT_TOOLS = (
+    "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\nYou answer.<|im_end|>\n"
+    "{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.mark.parametrize("opening", [OPENING, OPENING[1:]], ids=["with a system message", "without one"])
+def test_tools_that_the_template_leaves_out_are_explained_in_the_system_message(opening, tools):
+    """SmolLM2's and Llama 3.0's kind of template, which drop tools without a word."""
+    tokenizer = make_tokenizer(["a"])
+    tokenizer.chat_template = CHATML_WITHOUT_TOOLS
+    renderer = TemplateRenderer(tokenizer, Hermes())
+    text = tokenizer.decode(renderer.prompt(opening, tools))
+    system, _, rest = text.partition("<|im_end|>")
+    assert system.startswith("<|im_start|>system\n")
+    assert system.endswith(Hermes().explain(tools))
+    assert rest == "\n<|im_start|>user\nHow many?<|im_end|>\n<|im_start|>assistant\n"
+    assert ("Use SQL." in system) == (len(opening) == 2)
+
+
+def test_without_a_system_role_the_tools_are_explained_in_the_first_message(tools):
+    """Gemma's kind of template, which raises when a system message is given."""
+    tokenizer = make_tokenizer(["a"])
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+        "<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    )
+    text = tokenizer.decode(TemplateRenderer(tokenizer, Hermes()).prompt(OPENING[1:], tools))
+    assert text == f"<|im_start|>user\n{Hermes().explain(tools)}\n\nHow many?<|im_end|>\n"
+
+
+def test_a_tool_whose_name_stands_in_the_system_prompt_by_chance_is_explained_all_the_same():
+    answer = {"type": "function", "function": {"name": "answer", "description": "Hand in.", "parameters": {}}}
+    tokenizer = make_tokenizer(["a"])
+    tokenizer.chat_template = CHATML_WITHOUT_TOOLS
+    text = tokenizer.decode(TemplateRenderer(tokenizer, Hermes()).prompt(OPENING[1:], [answer]))
+    assert "Hand in." in text

@@ -142,7 +142,7 @@ async def test_an_episode_with_images_is_token_exact_from_its_first_span_to_its_
     ends = range(0, model.config.get_text_config().vocab_size, 3)  # it has never learned to end a turn
     player = VisionPolicy(model, renderer, eos_token_ids=ends)
     budgets = Budgets(max_turns=3, max_turn_tokens=30, max_void_turns=9)
-    manager = EpisodeManager(player, RolloutConfig(environment=Lamp, budgets=budgets))
+    manager = EpisodeManager(player, RolloutConfig(environment=Lamp, budgets=budgets, seed=1))
     trajectory = (await manager.collect([Task("t", "acme/lamp-v1", "look")], group_size=2))[0]
     assert trajectory.valid
     arrays = trajectory.arrays()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import pytest_asyncio
 from judging import answered, make_trajectory
 
 from agentgym import JudgeError, MissingExtraError, close_backends
@@ -23,7 +24,11 @@ DISAGREEMENTS = (  # answer, gold, symbolic_maths, Math-Verify
 HOSTILE = ("9^9^9^9^9", "__import__('os').system('true')", "\\frac{" * 200, "(" * 1500, "x" * 1999)
 
 
-@pytest.fixture(autouse=True)
+# One loop for the file, and so one backend: each would import Math-Verify anew, which takes three seconds.
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
 async def closed_backends():
     yield
     await close_backends()

@@ -122,6 +122,43 @@ async def test_an_error_is_pythons_own_and_its_text_is_bounded():
     assert len(str(caught.value)) < 1000
 
 
+@pytest.mark.parametrize("field", ["exit", "out", "wall", "id", "oom"])
+async def test_a_field_nested_as_deep_as_json_may_be_kills_the_sandbox(field):
+    """Just below the limit on recursion, what shows the value goes deeper than what parsed it."""
+    for depth in range(880, 1000, 4):
+        text = json.dumps({**GOOD, field: "NESTED"}).replace('"NESTED"', "[" * depth + "]" * depth).encode()
+        with pytest.raises(SandboxDied):
+            await outcome(struct.pack(">II", len(text), 0) + text)
+
+
+async def test_a_list_of_more_names_than_files_there_may_be_kills_the_sandbox():
+    names = b"\0" * 90_000
+    with pytest.raises(SandboxDied, match="names"):
+        await outcome(encode({"id": 1}, names), lambda sandbox: sandbox.list())
+
+
+async def test_a_file_that_comes_in_crumbs_ends_at_the_first():
+    """An honest guest fills each piece but the last; a hostile one would make the host ask a million times."""
+    crumbs = b"".join(encode({"id": number, "size": 10**6}, b"x") for number in range(1, 50))
+    assert await outcome(crumbs, lambda sandbox: sandbox.read("f")) == b"x"
+
+
+async def test_a_reply_that_comes_byte_by_byte_wakes_the_host_seldom(monkeypatch):
+    reads, received = [], Link._receive
+    monkeypatch.setattr(Link, "_receive", lambda link: (reads.append(1), received(link)))
+    fake_guest = FakeGuest(b"")
+    calling = asyncio.create_task(fake_guest.sandbox.run_python("pass"))
+    await asyncio.sleep(0)
+    crumbs = encode({**GOOD, "out": 3000}, b"x" * 3000)
+    fake_guest.guest.setblocking(False)
+    for at in range(len(crumbs)):
+        await asyncio.get_running_loop().sock_sendall(fake_guest.guest, crumbs[at : at + 1])
+        await asyncio.sleep(0)
+    assert (await calling).stdout == b"x" * 3000
+    assert len(reads) < 1000
+    await fake_guest.close()
+
+
 async def test_a_second_answer_to_one_call_kills_the_sandbox():
     fake_guest = FakeGuest(encode(GOOD) + encode(GOOD))
     await fake_guest.sandbox.run_python("pass")
@@ -134,6 +171,7 @@ async def test_a_guest_that_hangs_up_is_a_dead_sandbox():
     fake_guest = FakeGuest(b"")
     calling = asyncio.create_task(fake_guest.sandbox.run_python("pass"))
     await asyncio.sleep(0.01)
+    fake_guest.spawner.close()  # it has nothing to report
     fake_guest.guest.close()
     with pytest.raises(SandboxDied):
         await calling

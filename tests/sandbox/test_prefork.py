@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from agentgym.sandbox.guest import prefork
+from agentgym.sandbox.guest.exit_watcher import ExitWatcher
+from agentgym.sandbox.guest.poller import Poller
 from agentgym.sandbox.metering import usage_since
 
 pytestmark = pytest.mark.needs_namespaces
@@ -16,6 +23,16 @@ import os
 print(int(open('/proc/self/stat').read().rpartition(')')[2].split()[19]) / os.sysconf('SC_CLK_TCK'))
 """
 OTHERS = "import os; print(sorted({int(p) for p in os.listdir('/proc') if p.isdecimal()} - {1, os.getpid()}))"
+
+
+@pytest.fixture
+def ahead() -> Iterator[prefork.Prefork]:
+    """A Prefork outside of any sandbox."""
+    poller = Poller()
+    created = prefork.Prefork(poller, ExitWatcher(), SimpleNamespace(started=lambda: 0, count_starts=lambda more: None))
+    yield created
+    created.drop()
+    poller.close()
 
 
 @pytest.fixture
@@ -45,15 +62,83 @@ async def test_the_process_of_the_next_call_is_there_before_the_call(sandbox):
     raise AssertionError("no call found its process ready")
 
 
-async def test_none_is_made_where_calls_are_rare_and_one_that_waits_in_vain_ends(sandbox):
-    await sandbox.run_python("pass")
-    await asyncio.sleep(0.7)
-    await sandbox.run_python("pass")
-    await asyncio.sleep(0.2)
-    assert not await waited(sandbox), "the calls before were not close together"
+@pytest.mark.parametrize("before", ["python", "exec", "session"])
+async def test_it_is_there_while_a_model_thinks_after_any_kind_of_call(sandbox, before):
+    for _ in range(10):
+        if before == "exec":
+            await sandbox.exec(["true"])
+        await sandbox.run_python("pass", session="a" if before == "session" else None)
+        await sandbox.run_python("pass")
+        if before == "exec":
+            await sandbox.exec(["true"])
+        await asyncio.sleep(0.3)
+        if await waited(sandbox):
+            return
+    raise AssertionError("no call found its process ready")
+
+
+@pytest.mark.parametrize(
+    ("calls", "delay_s"),
+    [
+        ("python", prefork.QUIET_S),
+        ("exec", None),
+        ("exec exec", None),
+        ("python exec", prefork.QUIET_S),
+        ("python exec python", None),
+        ("python exec python exec", 0.0),
+        ("python python", 0.0),
+        ("python 2 python", prefork.QUIET_S),
+        ("python python pack", prefork.QUIET_S),
+        ("python session python", None),
+        ("session python session", 0.0),
+    ],
+)
+def test_what_followed_a_call_last_time_tells_whether_to_fork_and_when(ahead, monkeypatch, calls, delay_s):
+    now = 0.0
+    monkeypatch.setattr(prefork.time, "monotonic", lambda: now)
+    for word in calls.split():
+        if word.isdecimal():
+            now += float(word)
+            continue
+        ahead.call_begins(word)
+        ahead.call_ended(word)
+    assert ahead.due_in_s() == (None if delay_s is None else pytest.approx(delay_s))
+
+
+def test_a_child_that_no_call_uses_is_killed(ahead, monkeypatch):
+    monkeypatch.setattr(prefork, "KEPT_S", 0.0)
+    for _ in range(2):
+        ahead.call_begins("python")
+        ahead.call_ended("python")
+    ahead.fork_if_due(lambda out, code: os.posix_spawn("/bin/sleep", ["sleep", "60"], {}), lambda call: None)
+    pid = ahead.pid
+    assert pid
+    ahead.drop_if_stale()
+    assert (ahead.pid, Path(f"/proc/{pid}").exists()) == (0, False)
+
+
+@pytest.mark.parametrize("signal_name", ["SIGKILL", "SIGSTOP"])
+async def test_a_session_that_disturbs_it_harms_its_own_sandbox_only(sandbox, signal_name):
     await hurry(sandbox)
-    await asyncio.sleep(0.7)
-    assert not await waited(sandbox), "the one that was made ahead has ended meanwhile"
+    await sandbox.run_python("pass", session="a")
+    await sandbox.run_python("pass")
+    disturb = f"""
+import os, signal, threading, time
+def disturb():
+    for _ in range(500):
+        for name in os.listdir('/proc'):
+            if name.isdecimal() and int(name) not in (1, os.getpid()):
+                try: os.kill(int(name), signal.{signal_name})
+                except OSError: pass
+        time.sleep(0.001)
+threading.Thread(target=disturb, daemon=True).start()
+"""
+    await sandbox.run_python(disturb, session="a")
+    for _ in range(3):
+        await asyncio.sleep(0.06)
+        assert (await sandbox.run_python("pass", timeout_s=0.2)).exit_code in (0, -9)
+    await sandbox.run_python("import os; os._exit(0)", session="a")
+    assert (await sandbox.run_python("print(1)")).stdout == b"1\n"
 
 
 @pytest.mark.parametrize("how", ["exec", "session", "channel"])

@@ -224,7 +224,7 @@ def test_a_spawner_outlives_the_thread_that_started_it(small):
 
 SCRIPT = """
     import asyncio, os, sys, time
-    from agentgym.errors import SandboxDied
+    from agentgym.errors import SandboxDied, SandboxUnavailable
     from agentgym.sandbox.limits import SandboxSpec
     from agentgym.sandbox.namespaces import NamespacesBackend
     spec = SandboxSpec(insecure_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import io
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -147,31 +148,40 @@ test_files = ["test_*.py", "setup.py"]
 """
 
 
-@pytest.fixture
-def sources(tmp_path, monkeypatch) -> Path:
-    """A cache that holds the source of a package nobody else has."""
-    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "cache" / "sources"
-    folder.mkdir(parents=True)
-    with tarfile.open(folder / "small==1.0.tar.gz", "w:gz") as archived:
+def write_sources(folder: Path) -> Path:
+    """A recipe, and a cache that holds the source of a package nobody else has. Returns: the cache."""
+    archives = folder / "cache" / "sources"
+    archives.mkdir(parents=True)
+    with tarfile.open(archives / "small==1.0.tar.gz", "w:gz") as archived:
         for name, text in SMALL.items():
             info = tarfile.TarInfo(f"small-1.0/{name}")
             info.size = len(text)
             archived.addfile(info, io.BytesIO(text.encode()))
-    (tmp_path / "recipe.toml").write_text(RECIPE)
+    (folder / "recipe.toml").write_text(RECIPE)
+    return archives.parent
+
+
+@pytest.fixture
+def sources(tmp_path, monkeypatch) -> Path:
+    """The folder of a recipe and its cache."""
+    monkeypatch.setenv("AGENTGYM_CACHE", str(write_sources(tmp_path)))
     return tmp_path
 
 
+@pytest.fixture(scope="module")
+def built_by_command(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    """How the command ended, and the set that it wrote."""
+    folder = tmp_path_factory.mktemp("command")
+    out = folder / "made" / "bugs.jsonl"
+    command = [sys.executable, "-m", "agentgym.sandboxes.swe.bugs", str(folder / "recipe.toml"), "--out", str(out)]
+    variables = {**os.environ, "AGENTGYM_CACHE": str(write_sources(folder))}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables), out
+
+
 @pytest.mark.needs_namespaces
-def test_a_set_is_built_from_the_command_line_and_its_gold_patches_solve_it(sources):
+def test_a_set_is_built_from_the_command_line_and_its_gold_patches_solve_it(built_by_command):
     """Five bugs of at most two a function; `unused` has no test, so none of its bugs is a task."""
-    out = sources / "made" / "bugs.jsonl"
-    ended = subprocess.run(
-        [sys.executable, "-m", "agentgym.sandboxes.swe.bugs", str(sources / "recipe.toml"), "--out", str(out)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ended, out = built_by_command
     assert ended.returncode == 0, ended.stderr
     task_set = load_task_set(str(out))
     assert len(task_set["train"]) == 5
@@ -186,14 +196,13 @@ def test_a_set_is_built_from_the_command_line_and_its_gold_patches_solve_it(sour
 
 
 @pytest.mark.needs_namespaces
-async def test_a_build_that_was_broken_off_goes_on(sources):
+async def test_a_build_that_was_broken_off_goes_on_and_gives_what_another_gave(sources, built_by_command):
     recipe = BugRecipe.load(sources / "recipe.toml")
     out = sources / "bugs.jsonl"
-    first = await build(recipe, out)
     journal = out.with_name("bugs.jsonl.found")
     journal.write_text(json.dumps({"package": repr(recipe.packages[0]), "tasks": []}) + "\n{cut sho")
     assert len((await build(recipe, out))["train"]) == 0  # what the journal says is done is not done again
-    assert (await build(recipe, out)).fingerprint() == first.fingerprint()
+    assert (await build(recipe, out)).fingerprint() == load_task_set(str(built_by_command[1])).fingerprint()
 
 
 @pytest.mark.needs_namespaces
@@ -285,5 +294,5 @@ def test_plain():
         archived.addfile(info, io.BytesIO(tests.encode()))
     (sources / "recipe.toml").write_text(RECIPE.replace("small", "odd"))
     [package] = BugRecipe.load(sources / "recipe.toml").packages
-    passing = await package.passing(RepositoryTests())
+    passing = await package.passing(RepositoryTests(), times=2)
     assert passing == ["test_odd.py::test_plain"]

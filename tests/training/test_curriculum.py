@@ -16,7 +16,7 @@ from agentgym.messages import Message, StopReason
 from agentgym.task import Task
 from agentgym.training import Recipe
 from agentgym.training.curriculum import FILE, Curriculum, curriculum_of
-from agentgym.training.recipe import CurriculumSection
+from agentgym.training.train_section import CurriculumSection
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]

@@ -5,17 +5,20 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from agentgym.errors import RecipeError
+from agentgym.registry import register
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training import Recipe, train
 from agentgym.training.preflight import check_before_start
 from agentgym.training.run import differing_keys
+from agentgym.training.trial_reset import check_environments
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment
@@ -32,8 +35,13 @@ def data(**sections):
         ({"train": {"trl": {"epsilom": 0.1}}}, r"\[train.trl\] epsilom = 0.1: .* Did you mean 'epsilon'\?"),
         ({"train": {"trl": {"lr": 3.0}}}, r"GRPOConfig has no option 'lr'"),
         ({"evaluate": {"stratum": "nope"}}, r"evaluate.stratum = 'nope' is no tag of a held-out task"),
+        ({"evaluate": {"control": {"boxs": {}}}}, r"evaluate.control.boxs: no environment .* Did you mean 'boxes'\?"),
+        ({"train": {"trl": {"max_grad_norm": "x"}}}, r"max_grad_norm = 'x' is text, where TRL expects .* such as 1.0"),
+        ({"train": {"trl": {"report_to": ["wandbb"]}}}, r"report_to = \['wandbb'\]: wandbb is not supported, only"),
+        ({"train": {"trl": {"use_vllm": True}}}, r"use_vllm = true is used only with train.generation = 'trl'"),
+        ({"reward": {"options": {"nope": {"x": 1}}}}, r"reward.options.nope: no such reward judges here"),
     ],
-    ids=["trl", "lr", "stratum"],
+    ids=["trl", "lr", "stratum", "control", "text", "report", "vllm", "reward"],
 )
 def test_a_wrong_value_is_named_and_no_folder_is_written(tmp_path, sections, message):
     recipe = Recipe.parse(data(**sections))
@@ -62,6 +70,47 @@ def test_a_model_that_is_no_checkpoint_is_named(tmp_path, monkeypatch, path, is_
 def test_minibatches_that_do_not_divide_the_episodes_of_a_step_are_refused_by_the_recipe():
     with pytest.raises(RecipeError, match="minibatches = 7 does not divide the 64 episodes of a step"):
         Recipe.parse(data(train={"minibatches": 7}))
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"seed": -1}, "seed = -1"),
+        ({"name": ""}, "name = ''"),
+        ({"policy": {"tiny": {"heads": 3}}}, "heads = 3 is no multiple of kv_heads = 2"),
+        ({"policy": {"tiny": {"head_dim": 7}}}, "head_dim = 7"),
+    ],
+)
+def test_numbers_that_no_model_or_trainer_takes_are_refused_by_the_recipe(sections, message):
+    with pytest.raises(RecipeError, match=message):
+        Recipe.parse(data(**sections))
+
+
+def test_an_environment_that_cannot_be_reset_is_named_with_the_task_and_the_line():
+    recipe = Recipe.parse(data())
+    complete = recipe.tasks.load()
+    splits = {name: [replace(task, parameters={"index": task.id}) for task in complete[name]] for name in complete}
+    task_set = TaskSet("lookup/empty-v1", splits, oracle=complete.oracle)
+    with pytest.raises(
+        RecipeError, match=r"KeyError: 'boxes' at \S*lookup_environment.py:\d+ \(while resetting test/l"
+    ):
+        check_before_start(recipe, task_set)
+
+
+def test_a_control_parameter_that_tasks_leave_out_is_known_by_being_read():
+    class MayBeLong(lookup_environment.Lookup):
+        async def reset(self, task, *, seed):
+            self.is_long = task.parameters.get("long", False)
+            return task.opening()
+
+    register("test/shown-v1", MayBeLong)
+    recipe = Recipe.parse(data(evaluate={"control": {"long": True}}))
+    complete = recipe.tasks.load()
+    splits = {name: [replace(task, environment="test/shown-v1") for task in complete[name]] for name in complete}
+    check_environments(recipe, TaskSet("lookup/shown-v1", splits))
+    short = recipe.model_copy(update={"evaluate": recipe.evaluate.model_copy(update={"control": {"lang": True}})})
+    with pytest.raises(RecipeError, match=r"evaluate.control.lang: .* Did you mean 'long'"):
+        check_environments(short, TaskSet("lookup/shown-v1", splits))
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "held_out"])

@@ -20,10 +20,13 @@ from rich.console import Console
 from agentgym.errors import CreditError, HeldOutError, RecipeError, TaskError
 from agentgym.evaluation.record import Evaluation
 from agentgym.registry import load_task_set
+from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
 from agentgym.training import Recipe, train
 from agentgym.training.callbacks import COMPLETE, latest_checkpoint
+from agentgym.training.extension import depends_on_steps, extend
+from agentgym.training.reward_section import RewardSection
 from agentgym.training.run import _write_or_compare_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -123,6 +126,70 @@ def test_a_run_that_resumes_from_a_checkpoint_ends_bit_equal(finished_run, tmp_p
         (copy / name).unlink(missing_ok=True)  # so that its episodes are played anew, not read back
     execute(recipe(), copy, resume=True)
     assert_equal_weights(finished_run, copy)
+
+
+def test_an_extended_run_ends_as_one_with_so_many_steps_from_the_start(finished_run, tmp_path):
+    """Its weights, training metrics and final evaluation; the former evaluation is kept under another name."""
+    short, longer = tmp_path / "short", recipe()
+    execute(recipe(train__steps=2), short)
+    former = json.loads((short / "evaluation" / "after.json").read_text())
+    with pytest.raises(RecipeError, match=r"train.steps was 2, now 4. To train it for more steps, write --extend"):
+        execute(longer, short, resume=True)
+    execute(longer, short, extend=True)
+    assert_equal_weights(finished_run, short)
+    assert Recipe.load(short / "recipe.toml") == longer
+    for when in ("before", "after"):
+        rows, expected = (Evaluation.load(f / "evaluation" / f"{when}.json").rows for f in (short, finished_run))
+        assert [row.success for row in rows] == [row.success for row in expected]
+    former_record = Evaluation.load(short / "evaluation" / "after-step-000002.json")
+    assert former_record.label == "after-step-000002"
+    assert former_record.to_json()["rows"] == former["rows"]
+    steps = [row["step"] for row in RunFolder(short).metrics("train")]
+    assert steps == [1, 2, 3, 4]
+    ledger = Ledger(short / "ledger.sqlite")
+    labels = [ledger.finished(label) for label in ("held-out-after", "held-out-after-step-000002", "train-000003")]
+    assert [len(ids) for ids in labels] == [16, 16, 8]
+    former_episode = sorted(labels[1])[0]
+    assert ledger.load(former_episode).id == former_episode
+    ledger.close()
+    with pytest.raises(RecipeError, match=r"train.steps was 4, now 3: a run is extended to more"):
+        execute(recipe(train__steps=3), short, extend=True)
+
+
+def test_a_run_is_extended_in_nothing_but_its_steps(finished_run):
+    with pytest.raises(RecipeError, match=r"train.learning_rate was 0.0003, now 1e-05"):
+        execute(recipe(train__steps=9, train__learning_rate=1e-5), finished_run, extend=True)
+
+
+def test_what_follows_the_number_of_steps_is_named():
+    task_set = load_task_set(lookup_environment.NAME)
+    assert depends_on_steps(recipe(), task_set) == []
+    follows = recipe(train__trl={"lr_scheduler_type": "cosine", "warmup_steps": 0.1})
+    scheduled = {"schedules": {"looked": {"start": 1.0, "end": 0.0}}}
+    follows = follows.model_copy(update={"reward": RewardSection(**scheduled)})
+    assert depends_on_steps(follows, task_set) == [
+        "[train.trl] lr_scheduler_type = 'cosine'",
+        "[train.trl] warmup_steps, a share of all steps,",
+        "a schedule of the reward",
+    ]
+
+
+@pytest.mark.parametrize("trouble", ["guard", "checkpoints", "max_steps"])
+def test_a_run_that_cannot_be_extended_is_refused_and_left_as_it_is(finished_run, tmp_path, trouble):
+    copy = tmp_path / "run"
+    shutil.copytree(finished_run, copy)
+    longer, reason = recipe(train__steps=6), {"guard": "guard stopped", "checkpoints": "holds no checkpoint-"}
+    if trouble == "guard":
+        (copy / "guard.json").write_text('{"stopped": true, "alarms": []}')
+    elif trouble == "checkpoints":
+        for checkpoint in (copy / "checkpoints").glob("checkpoint-*"):
+            shutil.rmtree(checkpoint)
+    else:
+        longer = recipe(train__steps=6, train__trl={"max_steps": 2})
+    with pytest.raises(RecipeError, match=reason.get(trouble, r"max_steps = 2 takes the place")):
+        extend(RunFolder(copy), recipe(), longer)
+    assert (copy / "checkpoints" / "final").is_dir()
+    assert (copy / "evaluation" / "after.json").is_file()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])

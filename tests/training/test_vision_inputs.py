@@ -17,8 +17,8 @@ from agentgym.messages import TextPart
 from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.training import Rollouts
-from agentgym.training.recipe import SignalsSection
 from agentgym.training.signals.selection import providers_for
+from agentgym.training.train_section import SignalsSection
 from agentgym.training.trl_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 

@@ -40,6 +40,7 @@ from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.docker.socket_buffers import bound_socket_buffers
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.network.proxy import Proxy
@@ -173,6 +174,10 @@ class DockerBackend:
             return self._connected
 
     async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
+        with descriptors_available():
+            return await self._create_restored(spec, snapshot)
+
+    async def _create_restored(self, spec: SandboxSpec, snapshot: Snapshot | None) -> ContainerHandle:
         daemon, directory = self._connection()
         image = await _in_thread(daemon, daemon.image, spec.image)
         missing = _missing(daemon.facts, self.runtime)

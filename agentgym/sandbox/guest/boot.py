@@ -25,6 +25,7 @@ NAMESPACES = (
 )
 # Descriptors during the set-up, which the zygote does not use: those passed with the request, from RECEIVED on, ...
 RECEIVED, _WATCHED, _CHANGES, _MEMORY, _OOM_SCORE, _LAYERS = 200, 210, 211, 212, 214, 220
+HIGHEST_DESCRIPTOR = 255  # ... up to here, with those of the layers ...
 CONTROL, SPAWNER, MEMORY, CHANGES, OOM_SCORE = 3, 4, (5, 6), 7, 8  # ... and those that remain at the end
 _PENDING_SIGNALS = 256  # and timers: the kernel counts them for the spawner's user, too, over all sandboxes
 

@@ -12,6 +12,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 from . import kernel
 
@@ -115,12 +116,16 @@ def _make_parents(path: str) -> None:
                 raise
 
 
-def names(path: str) -> list[bytes]:
-    """Names in a directory, sorted; directories end with a slash."""
+def names(path: str, most: int) -> list[bytes]:
+    """Names in a directory, sorted; directories end with a slash. Raises: OSError if there are more than `most`."""
     with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor, os.scandir(descriptor) as entries:
-        return sorted(
-            os.fsencode(entry.name) + (b"/" if entry.is_dir(follow_symlinks=False) else b"") for entry in entries
-        )
+        listed = [
+            os.fsencode(entry.name) + (b"/" if entry.is_dir(follow_symlinks=False) else b"")
+            for entry in islice(entries, most + 1)
+        ]
+    if len(listed) > most:
+        raise OSError(errno.EFBIG, f"the directory holds more than {most} names")
+    return sorted(listed)
 
 
 def _regular(descriptor: int, path: str) -> os.stat_result:

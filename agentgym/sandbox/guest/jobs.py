@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from . import frames, identity
+from . import frames, identity, kernel
 from .exit_watcher import ExitWatcher
 from .priority import AGENT_NICENESS
 
@@ -118,8 +118,7 @@ class RunningCall:
     process: Process
     session: Session | None = None
     cpu_before: float = 0.0
-    python: bool = False  # a Python call outside of sessions
-    freezes: bool = False  # all other processes are stopped until it ends
+    kind: str = ""  # the operation that was requested
     written_before: int = 0  # by the session's process
     started_before: int = 0  # in the whole sandbox
 
@@ -151,7 +150,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
             if cwd is None:
                 go_home()
             else:
-                os.chdir(cwd)
+                kernel.change_directory(cwd)  # agent code may have made it a link to what the guest has open
             pid = os.posix_spawnp(
                 arguments[0],
                 arguments,

@@ -1,8 +1,9 @@
-"""Forks the child for the next Python call in advance, when Python calls follow each other closely.
+"""Forks the child for the next Python call in advance, when one is likely.
 
-This saves the call's waiting time, not work. So no child is forked in advance when calls are rare, and one that is not
-used soon is killed. It lives only while no agent code runs, so nothing can signal it, trace it or change its limits
-before its call begins.
+This saves the call's waiting time, not work. A Python call is likely if one followed the last call of the same kind (a
+Python call, a command, a call of a session). If it followed soon, the child is forked at once, else after a moment
+without calls, so that a sandbox which ends after its call pays nothing. No other call runs while the child waits. A
+session or channel that lives may disturb it, as it may disturb any call that runs beside it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from .jobs import Capture, Process, RunningCall
 from .metering import Meter
 from .poller import Poller
 
+PYTHON = "python"  # the kind of a call that a child can serve
 SOON_S = 0.5  # calls closer than this follow each other closely
-_NEVER = float("-inf")
+QUIET_S = 0.05  # without any call: the agent thinks, and the time can be used
+KEPT_S = 30.0  # a child that no call has used is killed then
 
 Fork = Callable[[tuple[int, int], int], int]
 
@@ -41,22 +44,43 @@ class Prefork:
     def __init__(self, poller: Poller, exit_watcher: ExitWatcher, meter: Meter) -> None:
         self._poller, self._exit_watcher, self._meter = poller, exit_watcher, meter
         self._child: PreforkedChild | None = None
-        self._last_end, self._calls_are_close = _NEVER, False
+        self._last_kind, self._last_end = "", 0.0
+        self._fork_at: float | None = None
+        # By the kind of a call: seconds from its end to the fork; None if something else than a Python call followed.
+        self._delays: dict[str, float | None] = {}
 
     @property
     def pid(self) -> int:
         """Pid of the preforked child; 0 if there is none."""
         return 0 if self._child is None else self._child.call.process.pid
 
-    def take(self, code: bytes) -> RunningCall | None:
+    def call_begins(self, kind: str) -> None:
+        """Learn what follows what. Other agent code than a Python call never meets the child: it is killed."""
+        if self._last_kind:
+            soon = time.monotonic() - self._last_end < SOON_S
+            self._delays[self._last_kind] = None if kind != PYTHON else 0.0 if soon else QUIET_S
+        if kind == PYTHON:
+            self._delays.setdefault(PYTHON, QUIET_S)
+        self._last_kind, self._fork_at = "", None
+        if kind != PYTHON:
+            self.drop()
+
+    def call_ended(self, kind: str) -> None:
+        """A call has ended and no other runs."""
+        self._last_kind, self._last_end = kind, time.monotonic()
+        delay_s = self._delays.get(kind, QUIET_S if PYTHON in self._delays else None)
+        self._fork_at = None if delay_s is None else self._last_end + delay_s
+
+    def take(self, code: bytes, memory_kills: Callable[[], int]) -> RunningCall | None:
         """Start a Python call in the preforked child.
 
         Returns: the call, still without its number and deadline; None if there is no child and a fork is needed.
         """
-        self._calls_are_close = time.monotonic() - self._last_end < SOON_S
         child = self._child
         if child is None:
             return None
+        call = child.call
+        call.memory_kills, call.started_before = memory_kills(), self._meter.started()
         try:
             if len(code) >= python.MAX_INLINE_CODE:
                 raise OSError("the code is too long for one message")
@@ -67,24 +91,22 @@ class Prefork:
         os.close(child.code_socket)
         self._child = None
         self._meter.count_starts(1)
-        return child.call
+        return call
 
-    def call_ended(self, memory_kills: int, fork: Fork, watch_call: Callable[[RunningCall], None]) -> None:
-        """A Python call has ended and nothing else runs: fork the next child, if another call is likely soon.
+    def fork_if_due(self, fork: Fork, watch_call: Callable[[RunningCall], None]) -> None:
+        """Fork the child, if it is time. Call it while no call runs.
 
         Args:
-            memory_kills: how many there were so far.
             fork: forks the child, given its two output descriptors and the socket to wait on. Returns: its pid.
             watch_call: starts watching the child's outputs and its end.
         """
-        self._last_end = time.monotonic()
-        if self._calls_are_close:
+        if self._fork_at is not None and self._fork_at <= time.monotonic():
+            self._fork_at = None
             with contextlib.suppress(OSError):  # e.g. the process limit is reached: the next call forks, or reports it
-                self._child = self._make(memory_kills, fork)
+                self._child = self._make(fork)
                 watch_call(self._child.call)
 
-    def _make(self, memory_kills: int, fork: Fork) -> PreforkedChild:
-        started = self._meter.started()  # nothing else can be started while the child waits
+    def _make(self, fork: Fork) -> PreforkedChild:
         with contextlib.ExitStack() as cleanup:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             cleanup.callback(ours.close)
@@ -96,12 +118,13 @@ class Prefork:
                 process = Process(fork((stdout.write, stderr.write), theirs.fileno()), self._exit_watcher)
             cleanup.pop_all()
         self._meter.count_starts(-1)
-        call = RunningCall(0, 0.0, 0.0, stdout, stderr, memory_kills, process, python=True, started_before=started)
-        return PreforkedChild(call, ours.detach(), self._last_end + SOON_S)
+        call = RunningCall(0, 0.0, 0.0, stdout, stderr, 0, process, kind=PYTHON)
+        return PreforkedChild(call, ours.detach(), time.monotonic() + KEPT_S)
 
     def forget(self) -> None:
-        """Kill the child, because other agent code is about to run and could interfere with it."""
-        self._last_end = _NEVER
+        """Kill the child, and forget what was learned."""
+        self._delays.clear()
+        self._last_kind, self._fork_at = "", None
         self.drop()
 
     def drop(self) -> None:
@@ -118,6 +141,12 @@ class Prefork:
         call.stdout.close()
         call.stderr.close()
 
-    def expires_in_s(self) -> float | None:
-        """Seconds until the child is killed unused; None if there is none."""
-        return None if self._child is None else max(self._child.deadline - time.monotonic(), 0.0)
+    def drop_if_stale(self) -> None:
+        """Kill the child if it has waited too long."""
+        if self._child is not None and self._child.deadline <= time.monotonic():
+            self.drop()
+
+    def due_in_s(self) -> float | None:
+        """Seconds until a child is to be forked or killed; None if neither is."""
+        due = self._fork_at if self._child is None else self._child.deadline
+        return None if due is None else max(due - time.monotonic(), 0.0)

@@ -24,7 +24,10 @@ from .jobs import Capture, Process, RunningCall, Session
 from .metering import Meter, peak_kib, written_by
 from .oom_score import OomScore
 from .poller import Poller
-from .prefork import Prefork
+from .prefork import PYTHON, Prefork
+
+_SESSION = "session"
+_FREEZING = "pack"  # all other processes are stopped until it ends
 
 
 class Runner:
@@ -48,7 +51,7 @@ class Runner:
 
     def next_timeout_s(self) -> float | None:
         """Seconds until something is due without an event; None if nothing is."""
-        timeout_s = self.prefork.expires_in_s()
+        timeout_s = self.prefork.due_in_s()
         for call in self.calls.values():
             due_s = max(call.deadline - time.monotonic(), 0.0)
             timeout_s = due_s if timeout_s is None else min(timeout_s, due_s)
@@ -60,16 +63,17 @@ class Runner:
 
     def is_frozen(self) -> bool:
         """Whether all of the agent's processes are stopped, and must stay stopped."""
-        return any(call.freezes for call in self.calls.values())
+        return any(call.kind == _FREEZING for call in self.calls.values())
 
     def kill_overdue(self) -> None:
         """Kill what has passed its deadline."""
         self.exit_watcher.poll()
-        if self.prefork.expires_in_s() == 0.0:
-            self.prefork.drop()
+        self.prefork.drop_if_stale()
         for call in tuple(self.calls.values()):
             if call.deadline <= time.monotonic():
                 self._finish(call, timed_out=True)
+        if not self.calls:
+            self.prefork.fork_if_due(self._fork_waiting, self._watch_call)
 
     def cancel(self, number: int) -> None:
         if number in self.calls:
@@ -84,9 +88,9 @@ class Runner:
             start: starts the child, given the descriptors of its two outputs and the arguments. Returns: its pid.
             trusted: it runs the guest's own code.
         """
-        python_call = request["op"] == "python"
-        if not python_call:
-            self.prefork.forget()
+        kind = request["op"]
+        if kind != PYTHON:
+            self.prefork.call_begins(kind)
         stdout, stderr = Capture(), Capture()
         started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
         try:
@@ -98,20 +102,22 @@ class Runner:
             self.answer(request["id"], jobs.start_failure_reply(request, error))
             return
         call = RunningCall(request["id"], started, started + request["timeout"], stdout, stderr, kills, process)
-        call.freezes, call.started_before, call.python = request["op"] == "pack", pids, python_call
+        call.kind, call.started_before = kind, pids
         stdout.limit = stderr.limit = request["limit"]
         self.calls[call.id] = call
         self._watch_call(call)
 
     def run_python(self, request: dict[str, Any], code: bytes) -> None:
         """Run Python code in the preforked child, if there is one, else in a fork."""
-        call = None if self.is_active() else self.prefork.take(code)
+        self.prefork.call_begins(PYTHON)
+        call = None if self.calls else self.prefork.take(code, self.memory_kills)
         if call is None:
             self.run(request, self._fork_python, code)
             return
         call.id, call.started = request["id"], time.monotonic()
         call.deadline = call.started + request["timeout"]
-        call.stdout.limit = call.stderr.limit = request["limit"]
+        call.stdout.start(request["limit"])  # without what a session may have written meanwhile
+        call.stderr.start(request["limit"])
         self.calls[call.id] = call
 
     def _fork_python(self, out: tuple[int, int], code: bytes) -> int:
@@ -163,7 +169,7 @@ class Runner:
                 self._kill_tree(call.process)
         written = self.meter.written()
         status, used = call.process.wait()
-        if call.freezes:
+        if call.kind == _FREEZING:
             jobs.signal_all(signal.SIGCONT)
         self._kill_orphans()
         written = self.meter.written() - written - call.written_before
@@ -172,8 +178,12 @@ class Runner:
         for stream in (call.stdout, call.stderr):
             self.poller.remove(stream.read)
             stream.close()
-        if call.python and not self.is_active():
-            self.prefork.call_ended(self.memory_kills(), self._fork_waiting, self._watch_call)
+        self._call_ended(call.kind)
+
+    def _call_ended(self, kind: str) -> None:
+        if not self.calls:
+            self.prefork.call_ended(kind)
+            self.prefork.fork_if_due(self._fork_waiting, self._watch_call)
 
     def _answer(self, call: RunningCall, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
         for stream in (call.stdout, call.stderr):
@@ -194,7 +204,7 @@ class Runner:
         session = self.sessions.get(request["session"])
         if session is not None and session.call is not None:
             raise OSError(errno.EBUSY, f"session {session.name!r} is in a call")
-        self.prefork.forget()
+        self.prefork.call_begins(_SESSION)
         kills, pids = self.memory_kills(), self.meter.started()
         if session is None:
             try:
@@ -207,7 +217,7 @@ class Runner:
         call = session.call = self.calls[request["id"]] = RunningCall(
             request["id"], started, started + request["timeout"], session.stdout, session.stderr, kills,
             session.process, session, session.process.cpu_s(), written_before=written_by(session.process.pid),
-            started_before=pids,
+            started_before=pids, kind=_SESSION,
         )  # fmt: skip
         for stream in (call.stdout, call.stderr):
             self._capture(stream, request["limit"])
@@ -277,6 +287,7 @@ class Runner:
             call, max(min(code, 255), -255), False, session.process.cpu_s() - call.cpu_before, peak_kib(pid),
             written_by(pid) - call.written_before,
         )  # fmt: skip
+        self._call_ended(_SESSION)
 
     def _session_ended(self, session: Session) -> None:
         """The session's process has ended, during a call or between calls."""
@@ -303,7 +314,7 @@ class Runner:
         self, number: int, argv: list[str], environment: dict[str, str], standard: tuple[int, int, int]
     ) -> None:
         arguments = [os.fsencode(argument) for argument in argv]
-        self.prefork.forget()
+        self.prefork.call_begins("channel")
 
         def start() -> int:
             jobs.go_home()
@@ -343,6 +354,7 @@ class Runner:
 
     def _kill_tree(self, process: Process) -> None:
         """Kill a process and everything below it; if nothing else runs, kill everything in the sandbox."""
+        self.prefork.drop()
         if not self._owners() - {process.pid}:
             jobs.signal_all(signal.SIGKILL)
             return

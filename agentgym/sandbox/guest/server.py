@@ -192,7 +192,7 @@ class Guest:
 
     def _list(self, request: dict[str, Any], blob: bytes, descriptors: list[int]) -> None:
         with identity.as_agent():
-            names = b"\0".join(files.names(request["path"]))
+            names = b"\0".join(files.names(request["path"], request["most_names"]))
         if len(names) > request["most"]:
             raise OSError(errno.EFBIG, f"the names in the directory take {len(names)} bytes")
         self._reply(request["id"], names)

@@ -10,6 +10,7 @@ layer is finished.
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -28,6 +29,14 @@ from .layers import FIRST_LAYER_ID, LayerStore
 from .poller import Poller
 from .priority import prefer
 from .spawner_setup import SpawnerState
+
+_PASSED = 2  # descriptors in a request
+_SHORTAGES = {
+    errno.EMFILE: "descriptors",
+    errno.ENFILE: "descriptors",
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+}
 
 
 class SandboxRecord:
@@ -80,12 +89,16 @@ class Spawner:
         self.removals = [name for name in self.removals if not self.cgroups.remove(name)]
 
     def _receive(self) -> None:
-        message, descriptors = receive(self.host, MAX_DATAGRAM, 2)
+        message, descriptors = receive(self.host, MAX_DATAGRAM, _PASSED)
         if not message:
             self._end()
             return
-        source, lifeline = descriptors
         spec = json.loads(message)
+        if "ping" in spec or len(descriptors) < _PASSED:  # the answer to either is the end of the lifeline
+            for descriptor in descriptors:
+                os.close(descriptor)
+            return
+        source, lifeline = descriptors
         self.counter += 1
         record = SandboxRecord(f"{self.counter}", socket.socket(fileno=lifeline), spec)
         try:
@@ -117,7 +130,7 @@ class Spawner:
             return
         except OSError as error:
             self._abort(record)
-            self._dispose(record, "unavailable", zygote.describe_error(error))
+            self._dispose(record, _SHORTAGES.get(error.errno or 0, "unavailable"), zygote.describe_error(error))
             return
         self.records.add(record)
         self.poller.add(record.process, lambda: self._reap(record))
@@ -230,8 +243,9 @@ class Spawner:
         elif not record.killed:
             code = os.waitstatus_to_exitcode(status)
             exhausted = self.cgroups.ran_out_of_memory(record.name, record.spec["memory"])
+            kind = "exhausted" if exhausted else "killed" if code < 0 else "died"
             text = f"process 1 ended with {'signal ' if code < 0 else 'exit code '}{abs(code)}"
-            self._report(record, "exhausted" if exhausted else "died", text)
+            self._report(record, kind, text)
         self._dispose(record)
 
     def _dispose(self, record: SandboxRecord, kind: str = "", text: str = "") -> None:

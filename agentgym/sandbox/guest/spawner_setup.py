@@ -6,12 +6,13 @@ import contextlib
 import importlib
 import json
 import os
+import resource
 import socket
 import sys
 import traceback
 from typing import Any
 
-from . import image, jobs, kernel, python, root, seccomp, warmup
+from . import boot, image, jobs, kernel, python, root, seccomp, warmup
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, MAX_DATAGRAM
 
@@ -63,6 +64,11 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
     reason = kernel.unsupported()
     if reason:
         state.startup_error = "unavailable", reason
+        return
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    if most <= boot.HIGHEST_DESCRIPTOR:
+        text = f"the hard limit on open files is {most}, and to set a sandbox up takes {boot.HIGHEST_DESCRIPTOR + 1}"
+        state.startup_error = "descriptors", text
         return
     state.layers = config["layers"]
     user, group = os.geteuid(), os.getegid()

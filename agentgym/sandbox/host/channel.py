@@ -11,9 +11,11 @@ from typing import Any
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.read_pace import ReadPace
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_LINE_VALUES = 1_000_000
+MAX_LINE_DEPTH = 100  # lists and objects in one another: Python's own limit would let no code walk through them
 _START_S = 30.0
 _MAX_ERROR_TEXT = 2000
 
@@ -53,8 +55,8 @@ class LineChannel:
     async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
         """Send one value and return the value of the next line.
 
-        Raises: SandboxDied if the process ended, sent a line of more than 16 MiB or a million values, or one that is
-            not JSON; TimeoutError. After either, the channel is closed.
+        Raises: SandboxDied if the process ended, sent a line of more than 16 MiB, a million values or a hundred levels,
+            or one that is not JSON; TimeoutError. After either, the channel is closed.
         """
         async with self._serial:
             if self._stream.fileno() < 0:
@@ -66,6 +68,7 @@ class LineChannel:
                     line = await self._exchange(line_out)
                 _check_count(line)
                 value = json.loads(line)
+                _check_depth(line, value)
                 answered = True
                 return value
             except (ValueError, RecursionError) as error:
@@ -80,7 +83,7 @@ class LineChannel:
     async def _exchange(self, line: bytes) -> bytes:
         loop = asyncio.get_running_loop()
         await loop.sock_sendall(self._stream, line)
-        searched = 0
+        searched, pace = 0, ReadPace()
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
             piece = await loop.sock_recv(self._stream, 1 << 16)
@@ -89,6 +92,8 @@ class LineChannel:
             self._buffer += piece
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_BYTES} bytes.")
+            if pause_s := pace.pause_s(len(piece)):
+                await asyncio.sleep(pause_s)
         answer = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return answer
@@ -120,3 +125,19 @@ def _check_count(line: bytes) -> None:
     """Refuse JSON that takes many times its length in memory, such as lists of empty lists. Raises: SandboxDied."""
     if sum(line.count(mark) for mark in b",:[{") > MAX_LINE_VALUES:
         raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_VALUES} values.")
+
+
+def _check_depth(line: bytes, value: Any) -> None:
+    """Refuse JSON nested so deep that code which walks through it would fail. Raises: SandboxDied."""
+    if line.count(b"[") + line.count(b"{") <= MAX_LINE_DEPTH:
+        return
+    level, depth = [value], 0
+    while level := [
+        inner
+        for outer in level
+        if type(outer) in (list, dict)
+        for inner in (outer.values() if type(outer) is dict else outer)
+    ]:
+        depth += 1
+        if depth > MAX_LINE_DEPTH:
+            raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_DEPTH} levels.")

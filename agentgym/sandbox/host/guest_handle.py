@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import weakref
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from agentgym.errors import SandboxError
@@ -32,13 +32,17 @@ class GuestHandle:
     network: SandboxNetwork | None = None
     _exhausted: bool | None = None
 
-    def __init__(self, link: Link, lifeline: socket.socket) -> None:
+    def __init__(
+        self, link: Link, lifeline: socket.socket, end_if_hung: Callable[[], Awaitable[bool]] | None = None
+    ) -> None:
+        """`end_if_hung`: called if the spawner does not report the sandbox's end in time; whether it ended it."""
         lifeline.setblocking(False)
         self.link, self._lifeline = link, lifeline
         self.missing: dict[str, str] = {}
         self.image_digest = ""
         self.base_snapshot: Snapshot | None = None  # what it was created from; only changes to it are transferred
         self._closing: asyncio.Future[None] | None = None
+        self._end_if_hung = end_if_hung
 
     async def spawner_report(self) -> dict[str, Any] | None:
         """The spawner's last message about the sandbox; None if there is none."""
@@ -96,7 +100,10 @@ class GuestHandle:
                     while await loop.sock_recv(self._lifeline, 65_536):
                         pass
             except TimeoutError as error:
-                raise SandboxError(f"The spawner did not end a sandbox within {_CLOSE_S:g} s.") from error
+                if self._end_if_hung is None or not await self._end_if_hung():
+                    raise SandboxError(
+                        f"The spawner did not end a sandbox within {_CLOSE_S:g} s: the machine is overloaded."
+                    ) from error
             except OSError:
                 pass  # the spawner has ended, and the kernel has killed the sandbox with it
         finally:

@@ -17,8 +17,9 @@ from agentgym.sandbox.contract import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.host.channel import LineChannel
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import Link, Reply
-from agentgym.sandbox.host.replies import exec_result, file_error, usage_of, whole_number
+from agentgym.sandbox.host.replies import exec_result, file_error, names_of, usage_of, whole_number
 from agentgym.sandbox.host.sessions import SessionCall, SessionLog
+from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import receive_files
 from agentgym.sandbox.limits import SandboxSpec
 
@@ -26,7 +27,8 @@ _MIB = 2**20
 _GRACE_S = 5.0  # the host waits this much longer than the guest's own limit
 _FILE_S = 60.0
 _READ_PIECE = 4 * _MIB
-_MAX_NAMES = 8 * _MIB
+_MAX_NAMES_BYTES = 8 * _MIB
+_IMAGE_NAMES = 65_536  # a directory of the image may hold as many files, beside those of the agent
 _EXHAUSTED = "The sandbox ran out of memory and ended: its files and processes are gone."
 
 T = TypeVar("T")
@@ -97,7 +99,7 @@ class GuestSandbox:
                 raise ValueError(f"{path} holds {size} bytes; max_bytes is {max_bytes}.")
             pieces.append(piece)
             offset += len(piece)
-            if not piece or offset >= size:
+            if len(piece) < most or offset >= size:  # a guest fills each piece but the last
                 return b"".join(pieces)
 
     async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
@@ -105,8 +107,9 @@ class GuestSandbox:
         await self._file("write", path, bytes(data), mode=mode)
 
     async def list(self, path: str = ".") -> list[str]:
-        _, names = await self._file("list", path, max_blob=_MAX_NAMES, most=_MAX_NAMES)
-        return [name.decode("utf-8", "replace") for name in names.split(b"\0")] if names else []
+        count = self._spec.inodes + _IMAGE_NAMES
+        _, names = await self._file("list", path, max_blob=_MAX_NAMES_BYTES, most=_MAX_NAMES_BYTES, most_names=count)
+        return self._parse(lambda reply: names_of(reply, count), names)
 
     async def open_channel(self, argv: Sequence[str]) -> LineChannel:
         """Start a process that speaks JSON lines. Its standard error is kept for error messages."""
@@ -212,9 +215,14 @@ class GuestSandbox:
         return await self._attributed(guest, guest.link.call(request, blob, **options))
 
     async def _attributed(self, guest: GuestHandle, work: Awaitable[T]) -> T:
-        """Work that needs the guest. Raises: SandboxExhausted in place of SandboxDied if that was the agent's doing."""
+        """Work that needs the guest.
+
+        Raises: SandboxExhausted in place of SandboxDied if that was the agent's doing; SandboxUnavailable in place of
+            OSError if the host may open no more files.
+        """
         try:
-            return await work
+            with descriptors_available():
+                return await work
         except SandboxDied as error:
             if await guest.ran_out_of_memory():
                 raise SandboxExhausted(_EXHAUSTED) from error

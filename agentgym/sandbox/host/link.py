@@ -17,6 +17,7 @@ from typing import Any
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.guest.frames import INLINE_BYTES, MAX_HEADER_BYTES, READ_BYTES, FrameError, FrameReader, encode
+from agentgym.sandbox.host.read_pace import ReadPace
 
 Reply = tuple[dict[str, Any], bytes]
 
@@ -37,7 +38,7 @@ class Link:
         self._number = 0
         self._out: deque[tuple[memoryview, list[int]]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._frames = FrameReader(MAX_HEADER_BYTES, 0)
+        self._frames, self._pace = FrameReader(MAX_HEADER_BYTES, 0), ReadPace()
         self.dead: str | None = None  # the reason, once it is closed
         self.hung_up = False  # whether that is because the guest has ended
 
@@ -180,11 +181,27 @@ class Link:
         self._frames.feed(data)
         try:
             while (frame := self._frames.next()) is not None:
+                self._pace.restart()
                 self._resolve(*frame)
         except FrameError as error:
             self.close(f"The sandbox sent {error}. It is not trusted any more, and closed.")
+            return
+        if pause_s := self._pace.pause_s(len(data)):
+            self._stop_reading(pause_s)
+
+    def _stop_reading(self, pause_s: float) -> None:
+        loop = self._loop
+
+        def resume() -> None:
+            if loop is self._loop and loop is not None and self.dead is None:  # else another one reads already
+                loop.add_reader(self._socket, self._receive)
+
+        if loop is not None:
+            loop.remove_reader(self._socket)
+            loop.call_later(pause_s, resume)
 
     def _resolve(self, header: dict[str, Any], blob: bytes) -> None:
+        _check_flat(header)
         number = header.get("id")
         call = self._pending.pop(number, None) if isinstance(number, int) else None
         if call is None:
@@ -199,6 +216,15 @@ class Link:
             f"The sandbox did not answer {operation!r} within {deadline_s:g} s, its own time limit included: "
             "the guest is stalled, or the machine overloaded. The sandbox is closed."
         )
+
+
+def _check_flat(header: dict[str, Any]) -> None:
+    """Only flat headers are expected. One nested as deep as JSON may be could not even be shown in an error."""
+    for value in header.values():
+        if type(value) is list:
+            raise FrameError("a header with a list in it")
+        if type(value) is dict and not all(type(inner) is str for inner in value.values()):
+            raise FrameError("a header with more than texts in an object in it")
 
 
 def _fail(call: _PendingCall, reason: str) -> None:

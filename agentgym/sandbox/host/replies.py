@@ -54,6 +54,16 @@ def usage_of(header: dict[str, Any]) -> Usage:
     )
 
 
+def names_of(blob: bytes, most: int) -> list[str]:
+    """The names in a directory. Raises: ValueError if there are more than `most`."""
+    if not blob:
+        return []
+    count = blob.count(b"\0") + 1
+    if count > most:
+        raise ValueError(f"{count} names in a directory, of at most {most}")
+    return [name.decode("utf-8", "replace") for name in blob.split(b"\0")]
+
+
 def whole_number(header: dict[str, Any], name: str) -> int:
     value = header[name]
     if type(value) is not int or not 0 <= value < 2**53:

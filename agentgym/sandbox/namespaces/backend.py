@@ -31,6 +31,7 @@ from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
 from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.namespaces import processes
@@ -148,17 +149,21 @@ class NamespacesBackend:
 
     async def _create_guest(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
         async with self._gate():
-            guest = await self._create_with_retry(spec, snapshot)
-            if spec.network:
-                try:
-                    await guest.open_network(self._proxy, spec.network)
-                except BaseException:
-                    await guest.close()
-                    raise
-            return guest
+            with descriptors_available():
+                return await self._create_with_network(spec, snapshot)
+
+    async def _create_with_network(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
+        guest = await self._create_with_retry(spec, snapshot)
+        if spec.network:
+            try:
+                await guest.open_network(self._proxy, spec.network)
+            except BaseException:
+                await guest.close()
+                raise
+        return guest
 
     async def _create_with_retry(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """As `_create_from`, with a second try if the spawner was killed meanwhile."""
+        """As `_create_from`, with a second try if the spawner has ended or hung meanwhile."""
         for last in (False, True):
             try:
                 return await self._create_from(spec, snapshot)
@@ -167,8 +172,8 @@ class NamespacesBackend:
             except ConnectionError as error:
                 if last:
                     raise SandboxUnavailable(
-                        "The spawner process was killed twice while it created one sandbox. If nobody killed it on "
-                        "purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once."
+                        f"The spawner process was killed twice while it created one sandbox ({error}). If nobody "
+                        "killed it on purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once."
                     ) from error
         raise AssertionError("unreachable: the second try returns or raises")
 
@@ -196,20 +201,15 @@ class NamespacesBackend:
 
     async def _create_empty_or_layered(self, spec: SandboxSpec, below: Snapshot | None) -> GuestHandle:
         spawner = await self._spawner_of(spec)
+        control, guest_end = socket.socketpair()
+        lifeline, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        guest = GuestHandle(Link(control), lifeline, spawner.end_if_hung)
         try:
-            control, guest_end = socket.socketpair()
-            lifeline, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError as error:
-            raise SandboxUnavailable(
-                f"No sockets for a sandbox ({error.strerror}): each takes two descriptors. Raise the limit (ulimit -n)."
-            ) from error
-        guest = GuestHandle(Link(control), lifeline)
-        try:
-            with guest_end, spawner_end:
-                await spawner.send_request(
-                    _creation_request(spec, below, spawner), guest_end.fileno(), spawner_end.fileno()
-                )
             async with asyncio.timeout(_CREATE_S):
+                with guest_end, spawner_end:
+                    await spawner.send_request(
+                        _creation_request(spec, below, spawner), guest_end.fileno(), spawner_end.fileno()
+                    )
                 header, _ = await guest.link.expect_greeting()
         except SandboxDied as error:
             spawner_report = await guest.spawner_report()
@@ -223,7 +223,10 @@ class NamespacesBackend:
                 raise _LayersMissing(json.loads(spawner_report["text"])) from None
             raise _creation_error(spawner_report) from error
         except TimeoutError as error:
+            hung = await spawner.end_if_hung()
             await guest.close()
+            if hung:
+                raise ConnectionError("it hung, and was ended") from error
             raise SandboxUnavailable(f"No sandbox came up within {_CREATE_S:g} s: machine overloaded.") from error
         except BaseException:
             await guest.close()
@@ -262,6 +265,14 @@ def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: Spawne
     }
 
 
+# What the spawner or the machine ran short of, by the kind of the spawner's report.
+_SHORTAGES = {
+    "killed": "If nobody killed it on purpose, the machine ran out of memory (see dmesg): run fewer sandboxes at once.",
+    "exhausted": "Its memory was used up before any code ran: raise memory_mib of the spec.",
+    "descriptors": "Raise the hard limit on open files (ulimit -Hn), or keep fewer sandboxes alive at once.",
+    "processes": "Raise the limit on processes (ulimit -u, or pids.max of the control group), or run fewer sandboxes.",
+    "memory": "The machine is short of memory: run fewer sandboxes at once.",
+}
 _REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this user (systemd-run -p Delegate=yes)."
 
 
@@ -276,6 +287,8 @@ def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
         )
     if kind == "image":
         return SandboxUnavailable(f"No sandbox can be made of this image: {text}.")
+    if kind in _SHORTAGES:
+        return SandboxUnavailable(f"The sandbox could not be set up: {text}. {_SHORTAGES[kind]}")
     return SandboxUnavailable(
         f"No sandbox can be made here: {text or 'the guest died while it was set up'}. The namespaces backend needs "
         "Linux 5.14 on x86_64 with user namespaces (sysctl user.max_user_namespaces above 0 and, where it exists, "

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import socket
 import sys
 import sysconfig
@@ -49,6 +50,7 @@ _VARIABLES = {
     **{f"{library}_NUM_THREADS": "1" for library in _THREADS},
 }
 _ENDING_S = 15.0
+_ANSWER_S = 5.0  # for a sign of life, in which it only has to read one message
 
 
 class SpawnerProcess:
@@ -57,7 +59,8 @@ class SpawnerProcess:
     def __init__(self, preload: tuple[str, ...], image: RootFilesystem | None = None, *, layers_mib: int) -> None:
         """Start it. Without an image, sandboxes see the host's own Python and programs.
 
-        Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found.
+        Raises: SandboxUnavailable if it cannot be started, or a module to preload cannot be found; OSError if this
+            process may open no more files.
         """
         self.owner = os.getpid()
         self.image_digest = image.digest if image else ""
@@ -79,7 +82,12 @@ class SpawnerProcess:
             config |= {"image": str(image.root), "guest": str(folder / "guest"), "environment": self.environment}
         arguments = [f"{OWNER}{self.owner}", *([f"{IMAGE}{image.digest}"] if image else ())]
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._errors, errors_write = os.pipe()
+        try:
+            self._errors, errors_write = os.pipe()
+        except OSError:
+            ours.close()
+            theirs.close()
+            raise
         os.set_blocking(self._errors, False)
         try:
             self.pid = os.posix_spawn(
@@ -111,9 +119,9 @@ class SpawnerProcess:
         ours.send(json.dumps(config).encode())
         ours.setblocking(False)
 
-    async def send_request(self, send_request: dict[str, Any], source: int, lifeline: int) -> None:
+    async def send_request(self, request: dict[str, Any], source: int, lifeline: int) -> None:
         """Request a sandbox or a layer, with its two descriptors. Raises: ConnectionError if the spawner has ended."""
-        message = json.dumps(send_request).encode()
+        message = json.dumps(request).encode()
         while True:
             try:
                 socket.send_fds(self._socket, [message], [source, lifeline])
@@ -131,6 +139,32 @@ class SpawnerProcess:
         poll = select.poll()
         poll.register(self._socket, 0)
         return not poll.poll(0)
+
+    async def end_if_hung(self) -> bool:
+        """Kill it, and all its sandboxes with it, unless it answers now. Call it when it has missed a deadline.
+
+        Returns: whether it has ended, now or before.
+        """
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours:
+            ours.setblocking(False)
+            try:
+                async with asyncio.timeout(_ANSWER_S):
+                    with theirs:
+                        await self.send_request({"ping": True}, theirs.fileno(), theirs.fileno())
+                    await asyncio.get_running_loop().sock_recv(ours, 1)
+            except ConnectionError:
+                return True
+            except TimeoutError:
+                self._kill()
+                return True
+        return not self.alive
+
+    def _kill(self) -> None:
+        with self._lock:  # while the socket is open, nobody has waited for it, and its pid is its own
+            if self._socket.fileno() >= 0 and self.owner == os.getpid():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
 
     def stderr_text(self) -> str:
         """What it wrote to standard error since the last call."""
@@ -150,7 +184,11 @@ class SpawnerProcess:
             return
         deadline = time.monotonic() + _ENDING_S
         with contextlib.suppress(ChildProcessError):
-            while os.waitpid(self.pid, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
+            while os.waitpid(self.pid, os.WNOHANG)[0] == 0:
+                if time.monotonic() > deadline:  # it hangs; the kernel ends its sandboxes with it
+                    os.kill(self.pid, signal.SIGKILL)
+                    os.waitpid(self.pid, 0)
+                    return
                 time.sleep(0.001)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -179,6 +181,57 @@ async def numbers_of_json_that_are_none(target: Target) -> None:
     await _answered(target, frames, _python, "a call")
 
 
+async def headers_nested_as_deep_as_json_may_be(target: Target) -> None:
+    """Lists in the fields of a reply, just below the depth at which no parser takes them: the sandbox ends."""
+    text = json.dumps({**HONEST, "exit": "NESTED"})
+    frames = []
+    for depth in (200, 800, 900, 940, 960, 980, 990):
+        head = text.replace('"NESTED"', "[" * depth + "]" * depth).encode()
+        frames.append(struct.pack(">II", len(head), 0) + head)
+    await _answered(target, frames, _python, "a call")
+
+
+async def a_directory_without_end(target: Target) -> None:
+    """Lists more names than there may be files: refused before a text is made of each."""
+    async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+        listing = asyncio.create_task(guest.sandbox.list())
+        await asyncio.sleep(0)
+        guest.link.setblocking(False)
+        await asyncio.get_running_loop().sock_sendall(guest.link, encode({"id": 1}, bytes(4 << 20)))
+        await check_raises(SandboxDied, listing, "a list of four million names")
+
+
+async def a_file_in_crumbs(target: Target) -> None:
+    """Sends a large file one byte a reply: the host does not ask a million times."""
+    async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+        guest.link.sendall(b"".join(encode({"id": number, "size": 10**6}, b"x") for number in range(1, 100)))
+        check_equal(len(await guest.sandbox.read("f")) <= 1, True, "whether the first crumb was the last")
+
+
+async def a_reply_in_crumbs(target: Target) -> None:
+    """Sends a reply byte by byte, as fast as it can: the host wakes a few hundred times a second at most."""
+    async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
+        loop, began, spent = asyncio.get_running_loop(), time.monotonic(), time.thread_time()
+        calling = asyncio.create_task(guest.sandbox.run_python("pass", max_output_bytes=1 << 20))
+        await asyncio.sleep(0)
+        stop = threading.Event()
+
+        def trickle() -> None:
+            frame = encode({**HONEST, "out": 1 << 20}, bytes(1 << 20))
+            for byte in frame[:-1]:
+                if stop.is_set():
+                    return
+                guest.link.send(bytes([byte]))
+
+        trickling = loop.run_in_executor(None, trickle)
+        await asyncio.sleep(1.0)
+        share = (time.thread_time() - spent) / (time.monotonic() - began)
+        stop.set()
+        calling.cancel()
+        await asyncio.gather(calling, trickling, return_exceptions=True)
+        check_equal(share < 0.25, True, f"the part of a processor that the host spent on it ({share:.0%})")
+
+
 CHECKS = checks_of(
     "attack",
     "A guest that was taken over",
@@ -190,5 +243,9 @@ CHECKS = checks_of(
     a_guest_that_stalls,
     a_guest_killed_in_the_middle_of_a_reply,
     a_guest_that_floods,
+    headers_nested_as_deep_as_json_may_be,
+    a_directory_without_end,
+    a_file_in_crumbs,
+    a_reply_in_crumbs,
     ("snapshots", a_snapshot_that_lies),
 )

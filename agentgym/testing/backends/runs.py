@@ -9,6 +9,9 @@ from agentgym.registry import shared_backend
 from agentgym.sandbox import Backend, Capabilities, SandboxSpec
 from agentgym.testing.backends import (
     against_exhaustion,
+    against_later_calls,
+    against_snapshots,
+    against_the_channel,
     against_the_episode,
     against_the_files,
     against_the_guest,
@@ -46,6 +49,9 @@ ATTACKS: tuple[BackendCheck, ...] = (
     *against_the_host.CHECKS,
     *against_the_guest.CHECKS,
     *against_the_episode.CHECKS,
+    *against_later_calls.CHECKS,
+    *against_snapshots.CHECKS,
+    *against_the_channel.CHECKS,
     *against_the_files.CHECKS,
     *against_the_link.CHECKS,
 )

@@ -12,7 +12,6 @@ from agentgym.environment import Environment
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
-from agentgym.training.recipe import SignalsSection
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
@@ -22,6 +21,7 @@ from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.token_critic import TokenCritic
+from agentgym.training.train_section import SignalsSection
 
 ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can provide, and the method that it overrides to do so."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +33,12 @@ from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
 from agentgym.training.models import load_state, save_atomically
-from agentgym.training.recipe import Recipe, TrainSection
+from agentgym.training.recipe import Recipe
+from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
+from agentgym.training.train_section import TrainSection
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 
@@ -50,7 +54,7 @@ def reinforce(context: RunContext, learner: Learner) -> None:
     context.folder.forget(("train", "validation"), _step_of(checkpoint))
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console)
     curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
-    trainer = _make_trainer(context, learner, curriculum, guard)
+    trainer = _make_trainer(context, learner, curriculum, guard, checkpoint)
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         learner.model.load_state_dict(load_state(healthy))
@@ -58,15 +62,22 @@ def reinforce(context: RunContext, learner: Learner) -> None:
 
 
 def _make_trainer(
-    context: RunContext, learner: Learner, curriculum: Curriculum | None, guard: CollapseGuardCallback
+    context: RunContext,
+    learner: Learner,
+    curriculum: Curriculum | None,
+    guard: CollapseGuardCallback,
+    checkpoint: Path | None,
 ) -> TurnGRPOTrainer:
     recipe, section = context.recipe, context.recipe.train
     estimator = section.make_estimator()
+    config = grpo_config(recipe, context.folder.checkpoints, context.device)
+    moved_reference = MovedReferenceCallback()
     bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
-    trainer = TurnGRPOTrainer(
+    make_trainer = partial(
+        TurnGRPOTrainer,
         learner.model,
-        args=grpo_config(recipe, context.folder.checkpoints, context.device),
+        args=config,
         tasks=list(context.task_set["train"]),
         policy=learner.policy if section.generation == "transformers" else _trl_policy(context, learner),
         rollouts=context.rollouts,
@@ -92,11 +103,16 @@ def _make_trainer(
                 lambda step: validate(context, learner, step, section.validate_tasks, "validation"),
                 every=section.validate_every,
             ),
+            moved_reference,
             CheckpointCompleteCallback(curriculum),
             guard,
             TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard))),
         ],
     )
+    starting_point = (learner.model, learner.processing_class, context.folder.checkpoints, checkpoint)
+    with reference_of(*starting_point) if config.beta else nullcontext():
+        trainer = make_trainer()
+    moved_reference.reference = trainer.ref_model
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -146,6 +162,12 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str) -> GRPOConfig:
         weight_decay=0.0,
         dataloader_pin_memory=False,
     )
+    if section.reference.reset_every:
+        options |= dict(
+            sync_ref_model=True,
+            ref_model_sync_steps=section.reference.reset_every,
+            ref_model_mixup_alpha=section.reference.mix,
+        )
     try:
         return GRPOConfig(**{**options, **section.trl})
     except (TypeError, ValueError) as error:

@@ -23,6 +23,7 @@ class BrowserEpisode:
 
     _site: Site  # set by do_begin
     _context: str | None
+    _viewport: tuple[int, int]
     _tabs: list[Tab]
     _opened_targets: list[str]
 

@@ -1,0 +1,33 @@
+"""Which reference pages there are, and how each is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from agentgym.cli.reference import commands_page, hooks_page, recipe_page, records_page
+
+NOTICE = "<!-- Made from the code by `make reference`. Edit the docstrings instead. -->"
+PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {
+    "commands.md": ("Commands and their options", commands_page.lines),
+    "recipe.md": ("The keys of a recipe", recipe_page.lines),
+    "hooks.md": ("Extension points", hooks_page.lines),
+    "records.md": ("Records and file formats", records_page.lines),
+}
+
+
+def make_pages() -> dict[str, str]:
+    """The text of every page, by its file name."""
+    return {name: "\n".join([NOTICE, "", f"# {title}", "", *lines(), ""]) for name, (title, lines) in PAGES.items()}
+
+
+def write_pages(folder: Path) -> list[Path]:
+    """Write the pages whose text has changed. Returns: their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    changed = []
+    for name, text in make_pages().items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            changed.append(path)
+    return changed

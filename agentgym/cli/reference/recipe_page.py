@@ -1,0 +1,95 @@
+"""Every key of a recipe, from its sections."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, get_args
+
+from agentgym.cli.reference.entries import entries_of, one_line, table
+from agentgym.training.recipe import Recipe
+from agentgym.training.section import Section
+
+INTRODUCTION = """\
+A recipe is a TOML file; [train](../train.md) explains it. Only `name`, `tasks.set` and `policy` are required.
+`agentgym train --set KEY=VALUE` overrides any key, for example `--set train.steps=10`. A run folder holds its recipe
+with every default."""
+
+
+def lines() -> list[str]:
+    """The page, without its title."""
+    page = [INTRODUCTION]
+    for path, section in _sections(Recipe, ""):
+        introduction, texts = entries_of(section.__doc__ or "", section.model_fields)
+        properties = section.model_json_schema()
+        rows = [
+            [f"`{key}`", _type_of(schema, properties), _default_of(key, section), texts.get(key, "")]
+            for key, schema in properties["properties"].items()
+        ]
+        page += ["", f"## `[{path}]`" if path else "## The top", "", one_line(introduction), ""]
+        page += table(["key", "value", "default", "meaning"], rows)
+    return page
+
+
+def undescribed() -> list[str]:
+    """The keys that no docstring explains, for example "train.steps"."""
+    keys = []
+    for path, section in _sections(Recipe, ""):
+        _, texts = entries_of(section.__doc__ or "", section.model_fields)
+        keys += [f"{path}.{key}" for key in section.model_fields if key not in texts]
+    return keys
+
+
+def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
+    """A section and those in it, with their paths, for example "train.signals"."""
+    yield path, section
+    for key, field in section.model_fields.items():
+        for inner in _inner_sections(field.annotation):
+            yield from _sections(inner, f"{path}.{key}".lstrip("."))
+
+
+def _inner_sections(annotation: Any) -> list[type[Section]]:
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in _inner_sections(part)]
+
+
+def _type_of(schema: dict[str, Any], document: dict[str, Any]) -> str:
+    """For example "whole number > 0"."""
+    if "anyOf" in schema:
+        choices = [_type_of(choice, document) for choice in schema["anyOf"] if choice.get("type") != "null"]
+        return " or ".join(dict.fromkeys(choices))
+    if "$ref" in schema:
+        return _type_of(document["$defs"][schema["$ref"].rpartition("/")[2]], document)
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
+    kind = schema.get("type")
+    if kind == "array":
+        return f"list of {_type_of(schema.get('items', {}), document)}s".replace("texts", "text")
+    if kind == "object":
+        values = schema.get("additionalProperties")
+        return f"table of {_type_of(values, document)}" if isinstance(values, dict) and values else "table"
+    signs = {
+        "minimum": "≥",
+        "exclusiveMinimum": ">",
+        "maximum": "≤",
+        "exclusiveMaximum": "<",
+        "multipleOf": "a multiple of",
+    }
+    limits = [f"{sign} {_number(schema[limit])}" for limit, sign in signs.items() if limit in schema]
+    return " ".join([names.get(str(kind), "any value"), ", ".join(limits)]).rstrip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _default_of(key: str, section: type[Section]) -> str:
+    field = section.model_fields[key]
+    if field.is_required():
+        return "required"
+    default = field.get_default(call_default_factory=False)
+    if default is None or isinstance(default, Section):
+        return ""
+    return f"`{json.dumps(default)}`"

@@ -1,0 +1,63 @@
+"""What is on disk: a run folder's files, the records in them, the ledger's tables, and task files."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from agentgym.cli.reference.entries import attributes_of, one_line, table
+
+RUN_FOLDER = {
+    "recipe.toml": "the recipe of a training run, with every default",
+    "ledger.sqlite": "every episode, turn by turn: see [the ledger](#the-ledger)",
+    "metrics.jsonl": "one JSON object a line: `time` (Unix seconds), `step`, `phase` and the numbers that were logged",
+    "credit.jsonl": "one JSON object an episode: `trajectory` (its id), `step`, and `advantages`, one for each turn",
+    "evaluation/LABEL.json": "an [`Evaluation`](#evaluation); a training writes before, after and control",
+    "checkpoints/warm_start": "the model after imitation, as `save_pretrained` writes it",
+    "checkpoints/checkpoint-STEP": "model, optimiser and random state of a step; the file `complete` is written last",
+    "checkpoints/healthy": "the last checkpoint before the collapse guard raised an alarm",
+    "checkpoints/final": "the model after the training",
+    "guard.json": "alarms of the collapse guard: `stopped`, and `alarms` with step, rule, value, limit and reason",
+    "tensorboard/": "the same metrics for TensorBoard",
+    "asked/LABEL.json": "what `eval` and `rollout` were asked for, so that a label is resumed with the same options",
+    "report.html": "the report, one self-contained page",
+}
+INTRODUCTION = """\
+A run folder is what `agentgym train`, `eval --out` and `rollout --out` write. All files but the ledger and the
+checkpoints are text. Read the records from Python with `agentgym.storage.Ledger` and `agentgym.evaluation.Evaluation`;
+`agentgym export` writes them as Parquet."""
+TASKS = """\
+A `.jsonl` task file has one JSON object a line with the fields of `Task`; `id`, `environment` and `prompt` (or
+`messages`) are required. `agentgym.TaskSet(...).to_jsonl(path)` writes one."""
+
+_LEDGER = "An SQLite file in write-ahead mode. One process writes it; any number may read it."
+
+
+def lines() -> list[str]:
+    """The page, without its title."""
+    from agentgym import Call, Message, Result, Task, Trajectory, Turn
+    from agentgym.evaluation.outcomes import TaskOutcome
+    from agentgym.evaluation.record import Evaluation
+    from agentgym.storage.ledger import SCHEMA
+    from agentgym.trajectory import Provenance
+
+    page = [INTRODUCTION, "", "## A run folder", ""]
+    page += table(["file", "holds"], [[f"`{name}`", one_line(text)] for name, text in RUN_FOLDER.items()])
+    page += ["", "## Records", ""]
+    for record in (Trajectory, Turn, Message, Call, Result, Provenance, Evaluation, TaskOutcome):
+        page += _fields_of(record)
+    page += ["## Task files", "", TASKS, "", *_fields_of(Task)]
+    page += [
+        "## The ledger",
+        "",
+        _LEDGER,
+        "",
+    ]
+    return page + [f"    {line}" for line in SCHEMA.strip().splitlines()]
+
+
+def _fields_of(record: type) -> list[str]:
+    fields = [field for field in dataclasses.fields(record) if not field.name.startswith("_")]
+    introduction, texts = attributes_of(record, [field.name for field in fields])
+    rows = [[f"`{field.name}`", f"`{field.type}`", texts.get(field.name, "")] for field in fields]
+    first = introduction.partition("\n\n")[0]
+    return [f"### `{record.__name__}`", "", one_line(first), "", *table(["field", "type", "meaning"], rows), ""]

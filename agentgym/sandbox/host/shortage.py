@@ -1,0 +1,25 @@
+"""Names the limit of the host process that an operation ran into. It is never the agent's doing."""
+
+from __future__ import annotations
+
+import errno
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from agentgym.errors import SandboxUnavailable
+
+
+@contextmanager
+def descriptors_available() -> Iterator[None]:
+    """Raises: SandboxUnavailable in place of an OSError, if this process may open no more files."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        raise SandboxUnavailable(
+            f"This process may open no more files ({error.strerror}; its limit is {limit}). Every sandbox takes two, "
+            "and a call some more. Raise the limit (ulimit -n), or keep fewer sandboxes alive at once."
+        ) from error

@@ -1,0 +1,87 @@
+"""Extend a run: the same recipe with more steps goes on from the last checkpoint, as if it had begun with that many."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from agentgym import registry
+from agentgym.errors import RecipeError
+from agentgym.reward import Combined
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.task import TaskSet
+from agentgym.training.callbacks import latest_checkpoint
+from agentgym.training.recipe import Recipe
+
+_MEASURED_AT_THE_END = ("after", "control")
+_CONSTANT = ("constant", "constant_with_warmup")
+
+
+def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
+    """Make a run, finished or not, one of `recipe.train.steps` steps; resume it to play them.
+
+    What was measured at the former end is kept, as evaluation/after-step-<steps>.json and in the ledger under the label
+    held-out-after-step-<steps>. A crash in between leaves a run that can be resumed or extended.
+
+    Args:
+        recorded: the recipe in the run folder. `recipe`: the same but for `train.steps`.
+    Raises: RecipeError where the run cannot be extended.
+    """
+    if recipe.train.steps == recorded.train.steps:
+        return
+    _check_extensible(run, recorded, recipe)
+    _rename_measured(run, f"step-{recorded.train.steps:06d}")
+    shutil.rmtree(run.checkpoints / "final", ignore_errors=True)
+    partial = run.recipe.with_suffix(".partial")
+    partial.write_text(recipe.to_toml(), encoding="utf-8")
+    partial.replace(run.recipe)
+
+
+def depends_on_steps(recipe: Recipe, task_set: TaskSet) -> list[str]:
+    """What follows the total number of steps, so that an extended run differs from one that had them from the start."""
+    settings = []
+    if (schedule := str(recipe.train.trl.get("lr_scheduler_type", "constant"))) not in _CONSTANT:
+        settings.append(f"[train.trl] lr_scheduler_type = {schedule!r}")
+    if 0 < recipe.train.trl.get("warmup_steps", 0) < 1:
+        settings.append("[train.trl] warmup_steps, a share of all steps,")
+    if any(isinstance(reward, Combined) and reward.schedules for reward in _rewards(recipe, task_set)):
+        settings.append("a schedule of the reward")
+    return settings
+
+
+def _check_extensible(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
+    """Raises: RecipeError that says why this run cannot go on to these steps."""
+    before, now = recorded.train.steps, recipe.train.steps
+    if now < before:
+        raise RecipeError(f"train.steps was {before}, now {now}: a run is extended to more steps than it has.")
+    if "max_steps" in recipe.train.trl:
+        raise RecipeError(f"[train.trl] max_steps = {recipe.train.trl['max_steps']!r} takes the place of train.steps.")
+    new_run = f"To train its weights further, start a new run with policy.path = {str(run.path)!r}."
+    guard = run.path / "guard.json"
+    if guard.is_file() and run.read_json("guard.json").get("stopped"):
+        raise RecipeError(f"The collapse guard stopped {run.path}, so it cannot be extended. {new_run}")
+    if (run.checkpoints / "final").is_dir() and before and latest_checkpoint(run.checkpoints) is None:
+        raise RecipeError(f"{run.checkpoints} holds no checkpoint-* with the state of the optimiser. {new_run}")
+
+
+def _rename_measured(run: RunFolder, suffix: str) -> None:
+    """Give the evaluations of the former end, and their episodes, names that the new end does not take."""
+    ledger = Ledger(run.ledger)
+    try:
+        for when in _MEASURED_AT_THE_END:
+            ledger.relabel(f"held-out-{when}", f"held-out-{when}-{suffix}")
+            file = run.path / "evaluation" / f"{when}.json"
+            if file.is_file():
+                evaluation = run.read_json(f"evaluation/{when}.json") | {"label": f"{when}-{suffix}"}
+                run.write_json(f"evaluation/{when}-{suffix}.json", evaluation)
+                file.unlink()
+    finally:
+        ledger.close()
+
+
+def _rewards(recipe: Recipe, task_set: TaskSet) -> Sequence[object]:
+    reward = recipe.make_reward(task_set)
+    environments = dict.fromkeys(task.environment for task in task_set["train"])
+    names = [reward] if reward is not None else [registry.prototype(name).reward for name in environments]
+    return [registry.load_reward(name) if isinstance(name, str) else name for name in names]

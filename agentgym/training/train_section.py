@@ -1,0 +1,132 @@
+"""The recipe's [train]: reinforcement, how credit is given, and the signals and the curriculum that it may use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from agentgym.credit import Estimator, estimator
+from agentgym.evaluation.failures import Treatment
+from agentgym.training.section import Count, Rate, Section, Share
+
+
+class SignalsSection(Section):
+    """How signals are computed that the estimator requires and no record holds (see agentgym.training.signals).
+
+    `continuations`: episodes that are continued from each turn. `root_episodes`: episodes of a group that are played
+    from the start; the others branch off them. `branch_before`: the last turn before which they may branch off.
+    `exact_turns`: in episodes of up to this many turns, every subset of the turns is replayed.
+    `hindsight`: estimated by a network that is `learnt` during training, or by the `prompted` policy itself.
+    `learning_rate`, `epochs`: of these networks.
+    `double`: the critic has two heads and a slowly updated copy. `privileged`: the critic reads the task's truth, which
+    the policy never does.
+    """
+
+    continuations: Count = 4
+    root_episodes: Annotated[int, Field(ge=2)] = 2
+    branch_before: Count = 4
+    hindsight: Literal["learnt", "prompted"] = "learnt"
+    exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
+    learning_rate: Rate = 1e-3
+    epochs: Count = 2
+    double: bool = False
+    privileged: bool = False
+
+
+class CurriculumSection(Section):
+    """Train in a window of difficulties below a level that rises once mastered (see agentgym.training.curriculum).
+
+    `window`: how many levels of difficulty may be drawn from. `accuracy`: the mean success at which the level rises.
+    `prompts`: how many groups of the level it takes to measure that.
+    """
+
+    window: Count = 4
+    accuracy: Share = 0.9
+    prompts: Count = 8
+
+
+class ReferenceSection(Section):
+    """The model that `train.kl` is measured against: the one that reinforcement starts from, unless it moves.
+
+    `reset_every`: every so many optimiser steps it becomes `mix` x the current weights + (1 - `mix`) x itself; 0
+    leaves it as it is. `mix`: 1 is a reset; a small one with `reset_every = 1` is a moving average of the weights.
+    """
+
+    reset_every: Annotated[int, Field(ge=0)] = 0
+    mix: Share = 1.0
+
+
+class TrainSection(Section):
+    """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
+
+    `steps`: how many batches of episodes are played. `tasks_per_step`: tasks of a step. `group_size`: episodes of each
+    task, which are compared with each other.
+    `estimator`: how credit is given to turns, see `agentgym list estimators`. `estimator_options`: its options.
+    `estimator_wrappers`: for example `["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost first; or write
+    all in one string, `estimator = "rloo | gated(threshold=1.0)"`.
+    `signals`: how signals are computed that the estimator requires.
+    `learning_rate`: of the optimiser, constant unless `trl.lr_scheduler_type` says otherwise. `warmup_steps`: in which
+    it rises, with such a scheduler. `max_grad_norm`: longer gradients are clipped to this norm.
+    `loss_type`: of TRL's GRPO loss. `kl`: weight of the distance from a reference model, TRL's `beta`.
+    `reference`: that model.
+    `iterations`: optimiser steps on each batch of episodes. `minibatches`: parts that a batch is computed in, to save
+    memory; they are one optimiser step together.
+    `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
+    `trl.use_vllm = true`).
+    `save_every`: steps between two checkpoints. `keep_checkpoints`: how many of the last are kept.
+    `validate_every`: steps between two validations. `validate_tasks`: tasks of each.
+    `curriculum`: choose tasks by their difficulty; without it they are shuffled.
+    `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never).
+    `audit_sample`: trajectories of such an audit. `audit_continuations`: episodes continued from each of their turns.
+    `failures`: how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the
+    table of kinds and treatments.
+    `trl`: any further option of TRL's GRPOConfig, unchanged.
+    """
+
+    steps: Annotated[int, Field(ge=0)] = 100
+    tasks_per_step: Count = 8
+    group_size: Annotated[int, Field(ge=2)] = 8
+    estimator: str = "return_to_go"
+    estimator_options: dict[str, float | str | bool] = {}
+    estimator_wrappers: list[str] = []
+    signals: SignalsSection = SignalsSection()
+    learning_rate: Rate = 3e-4
+    warmup_steps: Annotated[int, Field(ge=0)] = 0
+    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = "dr_grpo"
+    iterations: Count = 1
+    minibatches: Count = 1
+    kl: Annotated[float, Field(ge=0)] = 0.0
+    reference: ReferenceSection = ReferenceSection()
+    max_grad_norm: Rate = 1.0
+    generation: Literal["transformers", "trl"] = "transformers"
+    save_every: Count = 20
+    keep_checkpoints: Count = 2
+    validate_every: Count = 10
+    validate_tasks: Count = 64
+    curriculum: CurriculumSection | None = None
+    audit_every: Annotated[int, Field(ge=0)] = 0
+    audit_sample: Annotated[int, Field(ge=2)] = 8
+    audit_continuations: Annotated[int, Field(ge=2)] = 4
+    failures: dict[str, Treatment] = {}
+    trl: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _even_minibatches(self) -> TrainSection:
+        if (episodes := self.tasks_per_step * self.group_size) % self.minibatches:
+            raise ValueError(
+                f"minibatches = {self.minibatches} does not divide the {episodes} episodes of a step "
+                "(train.tasks_per_step x train.group_size)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _reference_is_used(self) -> TrainSection:
+        moves = self.reference.reset_every or self.trl.get("sync_ref_model")
+        if moves and not self.trl.get("beta", self.kl):
+            raise ValueError("a reference that moves (reference.reset_every, trl.sync_ref_model) needs kl > 0")
+        return self
+
+    def make_estimator(self) -> Estimator:
+        """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
+        return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)

@@ -1,0 +1,95 @@
+"""The KL term is against the model that reinforcement starts from, however the run came to that start."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import RecipeError
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+
+sys.path.insert(0, str(Path(__file__).parent))
+import lookup_environment
+from test_run import RECIPE, assert_equal_weights, execute
+
+SMALL = {
+    "tasks": {"set": lookup_environment.PRESS},
+    "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 1, "heads": 2, "kv_heads": 1}},
+    "episode": {"max_turns": 2, "max_episode_tokens": 24, "max_turn_tokens": 12},
+    "warm_start": {"demonstrations": 8, "steps": 2, "batch_size": 4, "validate_every": 9, "validate_tasks": 1},
+    "train": {"steps": 1, "tasks_per_step": 1, "group_size": 2, "save_every": 1, "validate_tasks": 1, "kl": 0.05},
+    "evaluate": {"tasks": 1},
+}
+# No episode earns anything here, so weight decay is what moves the weights.
+PUSHED = {"trl": {"weight_decay": 0.5}, "learning_rate": 0.05}
+
+
+def small(*, path: Path | None = None, **train) -> Recipe:
+    data = json.loads(json.dumps(RECIPE | SMALL))
+    data["train"] |= train
+    if path is not None:
+        data["policy"] = {"path": str(path)}
+    return Recipe.parse(data)
+
+
+def kl_of(run: Path) -> dict[int, float]:
+    return {row["step"]: row["kl"] for row in RunFolder(run).metrics("train")}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A tiny model, warm-started, then trained for four steps against a reference that is reset after the second."""
+    folder = tmp_path_factory.mktemp("reference") / "run"
+    execute(small(**PUSHED, steps=4, reference={"reset_every": 2}, keep_checkpoints=4), folder)
+    return folder
+
+
+def test_a_tiny_model_starts_at_its_reference_and_leaves_it(run):
+    kl = kl_of(run)
+    assert kl[1] == 0
+    assert kl[2] > 0
+    assert (run / "checkpoints" / "reference" / "model.safetensors").is_file()
+
+
+def test_a_reset_reference_is_the_model_again(run):
+    kl = kl_of(run)
+    assert kl[3] == 0
+    assert kl[4] > 0
+
+
+def test_a_moved_reference_is_kept_with_each_checkpoint_and_resumed_with_it(run, tmp_path):
+    """Step 4 reads the reference of step 2, so a run that forgot it would end elsewhere."""
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy)
+    for name in ("final", "checkpoint-4"):
+        shutil.rmtree(copy / "checkpoints" / name)
+    for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "evaluation/after.json"):
+        (copy / name).unlink(missing_ok=True)
+    execute(small(**PUSHED, steps=4, reference={"reset_every": 2}, keep_checkpoints=4), copy, resume=True)
+    assert kl_of(copy) == kl_of(run)
+    assert_equal_weights(run, copy)
+
+
+def test_a_checkpoint_that_is_warm_started_again_is_anchored_to_the_warm_start(run, tmp_path):
+    execute(small(path=run / "checkpoints" / "final"), tmp_path / "run")
+    assert kl_of(tmp_path / "run") == {1: 0.0}
+
+
+def test_a_run_resumed_after_its_warm_start_has_the_same_anchor(run, tmp_path):
+    chosen = small(**PUSHED, steps=2)
+    folder = RunFolder(tmp_path / "run").create()
+    folder.recipe.write_text(chosen.to_toml())
+    shutil.copytree(run / "checkpoints" / "warm_start", folder.checkpoints / "warm_start")
+    execute(chosen, folder.path, resume=True)
+    assert kl_of(folder.path) == {step: value for step, value in kl_of(run).items() if step <= 2}
+
+
+@pytest.mark.parametrize("moves", [{"reference": {"reset_every": 2}}, {"trl": {"sync_ref_model": True}}])
+def test_a_reference_that_moves_needs_a_kl_term(moves):
+    with pytest.raises(RecipeError, match="needs kl > 0"):
+        small(kl=0.0, **moves)
