@@ -13,6 +13,7 @@ from agentgym.extras import install_command
 from agentgym.viewer.guard import Guard
 
 ADDRESS = "127.0.0.1"
+_LEAVE_S = 3  # for pages to be answered once it is interrupted: a page that follows a run stays connected
 
 
 def check_installed() -> None:
@@ -54,7 +55,14 @@ def serve(paths: Sequence[Path], listening: socket.socket, *, ready: Callable[[A
 
     app = Guard(application(paths), listening.getsockname()[1])
     server = uvicorn.Server(
-        uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, lifespan="on")
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            timeout_graceful_shutdown=_LEAVE_S,
+        )
     )
     if ready is not None:
         ready(server)

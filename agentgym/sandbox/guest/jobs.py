@@ -73,6 +73,16 @@ class Capture:
         os.close(self.read)
 
 
+def two_captures() -> tuple[Capture, Capture]:
+    """For standard output and error. Raises: OSError, and then leaves none, if the guest may open no more files."""
+    stdout = Capture()
+    try:
+        return stdout, Capture()
+    except OSError:
+        stdout.close()
+        raise
+
+
 def _drop(pipe: int, null: int) -> int:
     """Read and discard the content of a pipe. Returns: the number of bytes."""
     if hasattr(os, "splice"):  # from Python 3.10 on

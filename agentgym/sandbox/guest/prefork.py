@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from . import python
 from .exit_watcher import ExitWatcher
-from .jobs import Capture, Process, RunningCall
+from .jobs import Process, RunningCall, two_captures
 from .metering import Meter
 from .poller import Poller
 
@@ -111,9 +111,8 @@ class Prefork:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             cleanup.callback(ours.close)
             with theirs:
-                stdout = Capture()
+                stdout, stderr = two_captures()
                 cleanup.callback(stdout.close)
-                stderr = Capture()
                 cleanup.callback(stderr.close)
                 process = Process(fork((stdout.write, stderr.write), theirs.fileno()), self._exit_watcher)
             cleanup.pop_all()

@@ -91,8 +91,12 @@ class Runner:
         kind = request["op"]
         if kind != PYTHON:
             self.prefork.call_begins(kind)
-        stdout, stderr = Capture(), Capture()
         started, kills, pids = time.monotonic(), self.memory_kills(), self.meter.started()
+        try:
+            stdout, stderr = jobs.two_captures()
+        except OSError as error:
+            self.answer(request["id"], jobs.start_failure_reply(request, error))
+            return
         try:
             begin = start if trusted else partial(self._start_process, start)
             process = Process(begin((stdout.write, stderr.write), *arguments), self.exit_watcher)
@@ -233,9 +237,14 @@ class Runner:
             session.process.kill()
 
     def _open_session(self, name: str) -> Session:
-        stdout, stderr = Capture(), Capture()
-        # messages, not a stream: what agent code writes to it cannot shift the messages that follow
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stdout, stderr = jobs.two_captures()
+        try:
+            # messages, not a stream: what agent code writes to it cannot shift the messages that follow
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        except OSError:
+            stdout.close()
+            stderr.close()
+            raise
 
         def start() -> int:
             jobs.go_home()
@@ -250,6 +259,7 @@ class Runner:
             return pid
 
         try:
+            self._check_descriptors_left(theirs.fileno())
             process = Process(self._start_process(start), self.exit_watcher)
         except OSError:
             stdout.close()
@@ -316,6 +326,8 @@ class Runner:
         arguments = [os.fsencode(argument) for argument in argv]
         self.prefork.call_begins("channel")
 
+        self._check_descriptors_left(max(standard))
+
         def start() -> int:
             jobs.go_home()
             pid = os.fork()
@@ -344,6 +356,14 @@ class Runner:
             self._kill_tree(process)
             process.wait()
             self._kill_orphans()
+
+    def _check_descriptors_left(self, newest: int) -> None:
+        """Sessions and channels hold descriptors until they end; a quarter of all is left to calls, files and usage.
+
+        Raises: OSError if the newest one, which has the lowest number that was free, is of that quarter.
+        """
+        if newest >= self.max_descriptors * 3 // 4:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     # Leftovers
 

@@ -15,8 +15,7 @@ from agentgym.visible import visible
 def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
     """Raises: KeyError, TypeError, ValueError for an invalid reply; SandboxError if the guest refused the call."""
     header, blob = reply
-    if "error" in header:
-        raise SandboxError(f"The guest refused the call: {header.get('text')!s:.500}.")
+    check_not_refused(header)
     first = whole_number(header, "out")
     if first > len(blob):
         raise ValueError(f"out is {first} of {len(blob)} bytes")
@@ -42,8 +41,15 @@ def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:
     )
 
 
+def check_not_refused(header: dict[str, Any]) -> None:
+    """Raises: SandboxError with the guest's reason."""
+    if "error" in header:
+        raise SandboxError(f"The guest refused the call: {header.get('text')!s:.500}.")
+
+
 def usage_of(header: dict[str, Any]) -> Usage:
-    """Raises: KeyError, TypeError, ValueError for an invalid reply."""
+    """Raises: KeyError, TypeError, ValueError for an invalid reply; SandboxError if the guest refused the call."""
+    check_not_refused(header)
     return Usage(
         cpu_s=seconds(header, "cpu"),
         peak_memory_mib=whole_number(header, "peak") / 1024,

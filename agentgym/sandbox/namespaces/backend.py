@@ -201,8 +201,7 @@ class NamespacesBackend:
 
     async def _create_empty_or_layered(self, spec: SandboxSpec, below: Snapshot | None) -> GuestHandle:
         spawner = await self._spawner_of(spec)
-        control, guest_end = socket.socketpair()
-        lifeline, spawner_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        (control, guest_end), (lifeline, spawner_end) = _two_pairs()
         guest = GuestHandle(Link(control), lifeline, spawner.end_if_hung)
         try:
             async with asyncio.timeout(_CREATE_S):
@@ -236,6 +235,17 @@ class NamespacesBackend:
             raise _creation_error({"kind": "unavailable", "text": str(header.get("text"))})
         guest.missing, guest.image_digest = header["missing"], spawner.image_digest
         return guest
+
+
+def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
+    """A stream to the guest, and messages from the spawner. Raises: OSError, and then leaves none open."""
+    stream = socket.socketpair()
+    try:
+        return stream, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    except OSError:
+        for end in stream:
+            end.close()
+        raise
 
 
 class _LayersMissing(Exception):
