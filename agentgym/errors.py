@@ -21,6 +21,7 @@ AgentGymError
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
+|-- EpisodesFailed          every episode of a batch failed, so there is nothing to learn from (RuntimeError)
 |-- LedgerError             the record on disk cannot be read or written (OSError)
 |-- RecipeError             a recipe with a wrong key or value (ValueError)
 |-- EvaluationError         numbers or records that cannot be measured or compared (ValueError)
@@ -127,6 +128,10 @@ class ContextFull(PolicyError):
 
 class ReplayDiverged(PolicyError):
     """A saved trajectory cannot be continued: its environment answers the same turns differently."""
+
+
+class EpisodesFailed(AgentGymError, RuntimeError):
+    """Every episode of a batch failed by no fault of the agent; the message has the causes."""
 
 
 class LedgerError(AgentGymError, OSError):

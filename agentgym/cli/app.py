@@ -17,6 +17,7 @@ from agentgym.cli import (
     evaluate,
     export,
     listing,
+    model,
     play,
     report,
     rerun,
@@ -144,6 +145,7 @@ for name, command, panel in (
 ):
     app.command(name, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)
+app.add_typer(model.app, name="model", rich_help_panel=START)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=BUILD)
 app.add_typer(rerun.app, name="episodes", rich_help_panel=INSPECT)
 app.add_typer(credit.app, name="credit", rich_help_panel=INSPECT)

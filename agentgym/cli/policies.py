@@ -89,7 +89,7 @@ def load_policy(
         options = {"call_format": call_format, "api_key_env": api_key_env}
         return _make(name, address if colon else "", model, options, pairs), name_in_records
     if _HUB_NAME.fullmatch(text):
-        return _local_model("transformers", text, call_format or "hermes", device, pairs), name_in_records
+        return _local_model("transformers", text, call_format or "auto", device, pairs), name_in_records
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
@@ -137,7 +137,7 @@ def _oracle(task_set: TaskSet) -> Agent:
 def _checkpoint(path: Path) -> tuple[Path, str]:
     """The checkpoint in a folder and the call format its recipe names; for a run folder, its last checkpoint."""
     folder = next((p for p in (path, path.parent.parent) if (p / "recipe.toml").is_file()), None)
-    call_format = "hermes"
+    call_format = "auto"
     if folder is not None:
         try:
             recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))

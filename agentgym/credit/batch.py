@@ -73,12 +73,19 @@ def credit_of(
     """One array per trajectory of the batch with one advantage per turn.
 
     Args:
-        estimate: an Estimator, or a function of one group.
+        estimate: an Estimator, or a function of one group. It is not asked about groups in which every episode
+            failed: nobody judged them, and their advantages are 0.
         group_size, signals, train_version: see `groups_of`.
     Raises: as `groups_of`, and what the estimator raises.
     """
     groups = groups_of(trajectories, group_size, signals=signals, train_version=train_version)
-    return [advantages for group in batch_advantages(estimate, groups) for advantages in group]
+    judged_groups = [group for group in groups if group.valid.any()]
+    estimated = iter(batch_advantages(estimate, judged_groups) if judged_groups else ())
+    return [
+        advantages
+        for group in groups
+        for advantages in (next(estimated) if group.valid.any() else [np.zeros(turns) for turns in group.turns])
+    ]
 
 
 def spread_over_tokens(trajectory: Trajectory, advantages: Sequence[float] | Array, length: int | None = None) -> Array:

@@ -12,6 +12,7 @@ import numpy as np
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.registry import BackendUser, load, load_task_set
 from agentgym.reward import Reward
@@ -111,7 +112,8 @@ class TextEnv(gymnasium.Env[str, str]):
         """Say something as the agent. Raises: AgentGymError before reset, after the end, or when the machine broke."""
         if self._playing is None or self._playing.done():
             raise AgentGymError("TextEnv.step was called outside of an episode: call reset first.")
-        text, calls = self._format.parse(action)
+        request = self._agent.request
+        text, calls = parse_message(self._format, action, request.tools if request else ())
         self._agent.say(Message("assistant", text, calls))
         self._wait()
         episode, info = self._episode, {"task": self._episode.task.id}

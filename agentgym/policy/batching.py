@@ -18,6 +18,10 @@ from agentgym.errors import PolicyError
 J = TypeVar("J")
 R = TypeVar("R")
 
+OUT_OF_MEMORY_REMEDY = (
+    "The memory ran out: give the policy a smaller max_batch, less reuse_mib, fewer context_tokens or a smaller dtype "
+    "(in a recipe machine.max_batch and [policy]), or episodes fewer tokens."
+)
 SETTLE = 8  # turns of the event loop in which an episode that ends may be followed by the next one
 
 
@@ -166,11 +170,18 @@ class Batcher(Generic[J, R]):
                 waiting.future.set_result(result)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a GPU or on the CPU. Known by name: this module needs no torch."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    return bool(names & {"OutOfMemoryError", "MemoryError"}) or "DefaultCPUAllocator" in str(error)
+
+
 def _as_policy_error(error: Exception) -> PolicyError:
     """A fresh error for one waiter: an exception object shared by several would gather all their tracebacks."""
     if isinstance(error, PolicyError):
         policy_error = type(error)(str(error))
     else:
-        policy_error = PolicyError(f"The model failed on a batch: {type(error).__name__}: {error}")
+        hint = f" {OUT_OF_MEMORY_REMEDY}" if is_out_of_memory(error) else ""
+        policy_error = PolicyError(f"The model failed on a batch: {type(error).__name__}: {error}{hint}")
     policy_error.__cause__ = error
     return policy_error

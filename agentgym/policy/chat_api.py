@@ -11,6 +11,7 @@ from agentgym.deprecation import renamed_keywords
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
 from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.formats.coercion import parse_message
 from agentgym.policy.formats.contract import (
     MAX_CALLS,
     CallFormat,
@@ -90,7 +91,7 @@ class ChatApiPolicy(Policy):
             raise PolicyError(f"{error}{_field_remedy(str(error), body)}") from error
         choice, usage = _choice(answer)
         return Reply(
-            message=self._message(choice["message"]),
+            message=self._message(choice["message"], request.tools),
             finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
             policy_version=self.version,
             prompt_tokens=_count(usage, "prompt_tokens"),
@@ -112,10 +113,10 @@ class ChatApiPolicy(Policy):
             return [{"role": "system", "content": f"{rows[0]['content']}\n\n{tool_instructions}"}, *rows[1:]]
         return [{"role": "system", "content": tool_instructions}, *rows]
 
-    def _message(self, written: dict[str, Any]) -> Message:
+    def _message(self, written: dict[str, Any], tools: Sequence[dict[str, Any]]) -> Message:
         text = _text(written.get("content")) or _text(written.get("refusal"))
         if self._format is not None:
-            return Message("assistant", *self._format.parse(text))
+            return Message("assistant", *parse_message(self._format, text, tools))
         return Message("assistant", text, _calls(written.get("tool_calls")))
 
 
@@ -168,7 +169,10 @@ def _textual(message: Message, call_format: CallFormat) -> dict[str, Any]:
     if not message.calls:
         return {"role": message.role, "content": _content(message.content)}
     readable = tuple(call for call in message.calls if call.error is None)
-    written = call_format.render(readable) if readable else "[a call that could not be read]"
+    try:
+        written = call_format.render(readable) if readable else "[a call that could not be read]"
+    except ValueError:  # the syntax cannot say it, so the model wrote it in another
+        written = "[a call that cannot be written again]"
     return {"role": message.role, "content": "\n".join(text for text in (message.text, written) if text)}
 
 

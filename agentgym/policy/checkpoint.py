@@ -37,6 +37,16 @@ def load_checkpoint(source: str | Path, *, device: str, dtype: Any, sees: bool |
     return model.to(device), reader
 
 
+def load_tokenizer(source: str | Path) -> Any:
+    """The tokenizer alone, from a folder or by the name of a hub model. Raises: PolicyError if there is none."""
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"No tokenizer can be loaded from {str(source)!r}: {shorten(str(error), 400, placeholder=' ...')}"
+        ) from error
+
+
 def load_weights(source: str | Path, *, dtype: Any, sees: bool | None = None) -> Any:
     """The model alone, on the CPU. Raises: what transformers raises."""
     sees = _sees(source) if sees is None else sees

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,7 +18,8 @@ from tokenizers import Tokenizer
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, Message, TextPart
-from agentgym.policy.formats.contract import CallFormat
+from agentgym.policy.formats.coercion import parse_message
+from agentgym.policy.formats.contract import THOUGHTS, CallFormat, split_reasoning, thought_begun
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -77,7 +79,8 @@ class TemplateRenderer:
         added = tokenizer.added_tokens_decoder.values()
         self._specials = {token.content for token in added if token.special} | set(tokenizer.all_special_tokens)
         self._outside = _without(tokenizer, lambda token: bool(token["content"].strip()))
-        self._agent = _without(tokenizer, lambda token: token["special"])
+        control = getattr(call_format, "control", ())
+        self._agent = _without(tokenizer, lambda token: token["special"] and token["content"] not in control)
         self._glue: dict[Any, list[Segment]] = {}
         self.end_of_turn_id: int = tokenizer.convert_tokens_to_ids(self._end_of_turn)
         self._check_prefixes()
@@ -114,22 +117,41 @@ class TemplateRenderer:
         head = [] if ended else [self.end_of_turn_id]
         return head + self._fill(self._glue[key], messages)
 
-    def parse(self, token_ids: Sequence[int]) -> Message:
-        """The assistant message that the sampled ids spell, its calls parsed. Never raises on model output."""
+    def parse(self, token_ids: Sequence[int], tools: Sequence[dict[str, Any]] = ()) -> Message:
+        """The assistant message that the sampled ids spell, its calls parsed. Never raises on model output.
+
+        Args:
+            tools: schemas that say the types of arguments, for call formats whose syntax has none.
+        """
         ids = list(token_ids)
         while ids and ids[-1] in self._ends:
             ids.pop()
         text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        content, calls = self.call_format.parse(text)
+        content, calls = parse_message(self.call_format, self._begun_thought + text, tools)
+        if self._begun_thought:
+            thought, speech = split_reasoning(content)
+            is_empty = not thought.removeprefix(self._begun_thought).removesuffix(THOUGHTS[self._begun_thought]).strip()
+            content = speech.strip() if is_empty else content
         return Message("assistant", content, calls)
 
     def encode(self, message: Message) -> list[int]:
         """The ids that the agent would have sampled to write this message, its end-of-turn token included."""
-        return [*self._agent.encode(self.written(message), add_special_tokens=False).ids, self.end_of_turn_id]
+        text = self.written(message)
+        if self._begun_thought and text.startswith(self._begun_thought):
+            text = text.removeprefix(self._begun_thought)
+        elif self._begun_thought:
+            text = f"\n{THOUGHTS[self._begun_thought]}\n\n{text}"
+        return [*self._agent.encode(text, add_special_tokens=False).ids, self.end_of_turn_id]
 
     def written(self, message: Message) -> str:
-        """An assistant message as text: its content, then its calls in the call format."""
-        calls = self.call_format.render(message.calls) if message.calls else ""
+        """An assistant message as text: its content, then its calls in the call format.
+
+        Raises: PolicyError if the syntax of the call format cannot say one of the calls.
+        """
+        try:
+            calls = self.call_format.render(message.calls) if message.calls else ""
+        except ValueError as error:
+            raise PolicyError(str(error)) from error
         return "\n".join(text for text in (message.text, calls) if text)
 
     def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
@@ -244,6 +266,11 @@ class TemplateRenderer:
         return plain
 
     @cached_property
+    def _begun_thought(self) -> str:
+        """The opening of the thought that the prompt ends in, as some templates of thinking models have it; else ""."""
+        return thought_begun(self._render([_placeholders([Message("user")])[0]], [])) or ""
+
+    @cached_property
     def _end_of_turn(self) -> str:
         """The special token that the template writes after an assistant message."""
         text = self._render([*self._opening, *_placeholders([Message("user")], start=2)], [])
@@ -262,13 +289,13 @@ class TemplateRenderer:
     def _check_prefixes(self) -> None:
         """Check that earlier messages keep their ids when the conversation goes on. Raises: PolicyError.
 
-        What a template writes between the generation prompt and the agent's content, such as an empty thought, is
-        not compared: in its place stand the agent's own tokens, thoughts included.
+        What a template writes between the generation prompt and the agent's content, such as an empty thought or the
+        beginning of one, is not compared: in its place stand the agent's own tokens, thoughts included.
         """
         question, answer = self._opening
         result = _placeholders([Message("tool", name="t")], start=2)
-        prompt_text = self._render([question], [_TOOL])
-        first_exchange = self._render([question, answer, *result], [_TOOL])
+        prompt_text = self._before_thought([question])
+        first_exchange = self._before_thought([question, answer, *result])
         if not first_exchange.startswith(prompt_text) or _mark(1) not in first_exchange:
             raise self._unusable("rewrites the prompt once the agent has answered")
         second_answer = {**answer, "content": _mark(3)}
@@ -277,6 +304,12 @@ class TemplateRenderer:
             first_exchange
         ):
             raise self._unusable("rewrites earlier turns when a new one begins")
+
+    def _before_thought(self, conversation: list[dict[str, Any]]) -> str:
+        text = self._render(conversation, [_TOOL])
+        if (thought_begun(text) or "") != self._begun_thought:
+            raise self._unusable("has the agent begin in a thought in one place and not in another")
+        return text.rstrip().removesuffix(self._begun_thought) if self._begun_thought else text
 
     def _unusable(self, why: str) -> PolicyError:
         return PolicyError(
@@ -291,11 +324,29 @@ def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
 
     `split_special_tokens=True` would leave those that are not special, such as `<tool_call>`, and changes the
     shared tokenizer at every call, which is not safe between threads.
+
+    Ids of added tokens are not read from the state but counted on from the vocabulary. So a dropped one leaves a name
+    there that no text holds, or those after it would get the ids of others.
     """
     state = json.loads(tokenizer.backend_tokenizer.to_str())
-    state["added_tokens"] = [token for token in state["added_tokens"] if not dropped(token)]
+    vocabulary, nonce = tokenizer.backend_tokenizer.get_vocab(with_added_tokens=False), secrets.token_hex(16)
+    tokens = []
+    for token in state["added_tokens"]:
+        if not dropped(token):
+            tokens.append(token)
+        elif token["content"] not in vocabulary:
+            tokens.append({**token, "content": f"{nonce}-{token['id']}", "normalized": False})
+    state["added_tokens"] = tokens
     state["post_processor"] = state["truncation"] = state["padding"] = None
-    return Tokenizer.from_str(json.dumps(state))
+    copy = Tokenizer.from_str(json.dumps(state))
+    for token in tokens:
+        if copy.token_to_id(token["content"]) != token["id"]:
+            raise PolicyError(
+                f"The added token {token['content']!r} of {tokenizer.name_or_path or type(tokenizer).__name__} has the "
+                f"id {token['id']}, but {copy.token_to_id(token['content'])} in a copy. Save the tokenizer again with "
+                "save_pretrained, so that its added tokens are numbered without gaps."
+            )
+    return copy
 
 
 def _names_all(text: str, tools: Sequence[dict[str, Any]]) -> bool:

@@ -13,9 +13,9 @@ from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, score
 from agentgym.policy.device import device_of, dtype_of
+from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.registry import load as load_registered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ class TransformersPolicy(Policy):
         if row.left is not None and request.episode in self._live:
             self._remember(request.episode, row.left)
         return Reply(
-            message=self.renderer.parse(row.tokens),
+            message=self.renderer.parse(row.tokens, request.tools),
             token_ids=row.tokens,
             logprobs=row.logprobs,
             finish_reason=row.finish_reason,
@@ -176,19 +176,19 @@ class TransformersPolicy(Policy):
 
 
 def load(
-    path: str, *, call_format: str = "hermes", device: str = "auto", dtype: str = "auto", **options: Any
+    path: str, *, call_format: str = "auto", device: str = "auto", dtype: str = "auto", **options: Any
 ) -> TransformersPolicy:
     """A policy from a checkpoint: a folder, or the name of a hub model that is already on this machine or allowed.
 
     Args:
         path: holds the model, its tokenizer and chat template.
-        call_format: registered name of how it writes calls.
+        call_format: registered name of how it writes calls; "auto" is how its chat template does.
         device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see TransformersPolicy.
     """
     target_device = device_of(device)
     model, tokenizer = load_checkpoint(path, device=target_device, dtype=dtype_of(dtype, target_device), sees=False)
-    renderer = TemplateRenderer(tokenizer, load_registered("call_formats", call_format)())
+    renderer = TemplateRenderer(tokenizer, call_format_for(tokenizer, call_format))
     return TransformersPolicy(model.eval(), renderer, **options)
 
 

@@ -18,11 +18,11 @@ from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Reply, Request, Sampling
 from agentgym.policy.decoding import DecodeRequest
 from agentgym.policy.device import device_of, dtype_of
+from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import draw, uniforms
 from agentgym.policy.transformers import TransformersPolicy, evaluating
-from agentgym.registry import load as load_registered
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class VisionPolicy(TransformersPolicy):
         decode_request = VisionDecodeRequest(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
         row = await self._rows.submit(decode_request, request.episode)
         return Reply(
-            message=self.renderer.parse(row.tokens),
+            message=self.renderer.parse(row.tokens, request.tools),
             token_ids=row.tokens,
             logprobs=row.logprobs,
             finish_reason=row.finish_reason,
@@ -142,20 +142,20 @@ class VisionPolicy(TransformersPolicy):
 
 
 def load(
-    path: str, *, call_format: str = "hermes", device: str = "auto", dtype: str = "auto", **options: Any
+    path: str, *, call_format: str = "auto", device: str = "auto", dtype: str = "auto", **options: Any
 ) -> VisionPolicy:
     """A policy from a checkpoint of a vision model: a folder, or the name of a hub model that is on this machine.
 
     Args:
         path: holds the model and its processor (tokenizer, image processor, chat template).
-        call_format: registered name of how it writes calls.
+        call_format: registered name of how it writes calls; "auto" is how its chat template does.
         device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
         options: see VisionPolicy.
     """
     target_device = device_of(device)
     model, processor = load_checkpoint(path, device=target_device, dtype=dtype_of(dtype, target_device), sees=True)
-    call_format_made = load_registered("call_formats", call_format)()
-    renderer = TemplateRenderer(processor.tokenizer, call_format_made, images=ImageTokens(processor))
+    tokenizer = processor.tokenizer
+    renderer = TemplateRenderer(tokenizer, call_format_for(tokenizer, call_format), images=ImageTokens(processor))
     return VisionPolicy(model.eval(), renderer, **options)
 
 

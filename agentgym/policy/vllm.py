@@ -12,11 +12,12 @@ from typing import Any
 from agentgym.deprecation import renamed_keywords
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import images_of
+from agentgym.policy.checkpoint import load_tokenizer
 from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm_images import completion_choice, generate_request
-from agentgym.registry import load as load_registered
 
 
 @renamed_keywords(patience="retry_policy")
@@ -32,7 +33,7 @@ class VllmPolicy(Policy):
     Args:
         base_url: without /v1, for example http://127.0.0.1:8000. `model`: as the server names it.
         tokenizer: path or hub name of the tokenizer; or give `renderer` instead.
-        call_format: registered name of how the model writes calls.
+        call_format: registered name of how the model writes calls; "auto" is how its chat template does.
         context_tokens: by default what the server says at the first request.
         retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
     """
@@ -46,7 +47,7 @@ class VllmPolicy(Policy):
         *,
         tokenizer: str | None = None,
         renderer: TemplateRenderer | None = None,
-        call_format: str = "hermes",
+        call_format: str = "auto",
         context_tokens: int | None = None,
         retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 256,
@@ -85,7 +86,7 @@ class VllmPolicy(Policy):
             choice, version = await self._complete(prefix, body | {"return_token_ids": True})
         ids, logprobs = _sampled(choice)
         return Reply(
-            message=self.renderer.parse(ids),
+            message=self.renderer.parse(ids, request.tools),
             token_ids=ids,
             logprobs=logprobs,
             finish_reason="length" if choice.get("finish_reason") == "length" else "stop",
@@ -217,12 +218,8 @@ def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
 
 
 def _renderer(path: str, call_format: str) -> TemplateRenderer:
-    from transformers import AutoTokenizer
-
     try:
-        tokenizer = AutoTokenizer.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise PolicyError(
-            f"No tokenizer can be loaded from {path!r}: {error} Give tokenizer=, the folder that the server loads."
-        ) from error
-    return TemplateRenderer(tokenizer, load_registered("call_formats", call_format)())
+        tokenizer = load_tokenizer(path)
+    except PolicyError as error:
+        raise PolicyError(f"{error} Give tokenizer=, the folder that the server loads.") from error
+    return TemplateRenderer(tokenizer, call_format_for(tokenizer, call_format))

@@ -21,6 +21,9 @@ from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.trial_reset import check_environments
 
+_UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+"""Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""
+
 
 def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
     """Check everything that can be checked without a model and without playing an episode.
@@ -49,6 +52,7 @@ def _check_trainer(recipe: Recipe, config: GRPOConfig) -> None:
         default = GRPOConfig.__dataclass_fields__[key].default
         if isinstance(value, str) and isinstance(default, (bool, int, float)):
             raise RecipeError(f"[train.trl] {key} = {value!r} is text, where TRL expects a value such as {default!r}.")
+    _check_sampling(recipe, config)
     try:
         get_reporting_integration_callbacks(config.report_to)
     except ValueError as error:
@@ -61,6 +65,18 @@ def _check_trainer(recipe: Recipe, config: GRPOConfig) -> None:
         raise RecipeError("[train.trl] use_vllm = true is used only with train.generation = 'trl'.")
     if not is_vllm_available():
         raise RecipeError("[train.trl] use_vllm = true needs the package vllm, which is not installed.")
+
+
+def _check_sampling(recipe: Recipe, config: GRPOConfig) -> None:
+    """The importance ratio compares the model with what was sampled from: both must be the model."""
+    given = {name: getattr(config, name) for name in _UNTRUNCATED} | (config.generation_kwargs or {})
+    for name, neutral in _UNTRUNCATED.items():
+        if recipe.train.steps and given[name] not in (neutral, None):
+            key = "episode.top_p" if name == "top_p" and "top_p" not in recipe.train.trl else f"train.trl.{name}"
+            raise RecipeError(
+                f"{key} = {given[name]}: training samples from the whole distribution, because the probabilities that "
+                f"are trained are the model's own. Leave it out; episode.temperature is corrected for."
+            )
 
 
 def _check_model(recipe: Recipe) -> None:

@@ -7,7 +7,7 @@ import warnings
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field, ValidationError, model_validator
@@ -16,6 +16,7 @@ from agentgym import registry
 from agentgym.credit import CreditWarning
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.policy.formats.choice import AUTO, FALLBACK
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.task import TaskSet
@@ -71,12 +72,19 @@ class PolicySection(Section):
     """The model to train.
 
     `path`: a local checkpoint, a run folder or a hub model. `tiny`: make a model with random weights instead.
-    `call_format`: how the model writes calls, see `agentgym list call_formats`.
+    `call_format`: how the model writes calls, see `agentgym list call_formats`; "auto" is how its chat template writes
+    them, and hermes for `tiny`.
     """
 
     path: str | None = None
     tiny: TinySection | None = None
-    call_format: str = "hermes"
+    call_format: str = AUTO
+
+    @model_validator(mode="before")
+    @classmethod
+    def _call_format_of_tiny(cls, section: Any) -> Any:
+        is_tiny = isinstance(section, dict) and section.get("tiny") is not None
+        return {**section, "call_format": FALLBACK} if is_tiny and section.get("call_format", AUTO) == AUTO else section
 
     @model_validator(mode="after")
     def _one_source(self) -> PolicySection:
@@ -137,7 +145,8 @@ class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
     `demonstrations`: how many training tasks the scripted players play. `steps`: optimiser steps at most.
-    `batch_size`: demonstrations of a step. `learning_rate`: at its highest; it decays to a tenth.
+    `batch_size`: demonstrations of a step. `learning_rate`: at its highest; it decays to a tenth. `optimizer`: `muon`
+    teaches a small model from scratch in less than half of the steps that `adamw` needs, at twice its rate.
     `imperfect_oracle`: the share of demonstrations by the task set's imperfect oracle, which uses the tools well
     for the wrong goal (see agentgym.training.demonstrations).
     `until_success`: stop the imitation as soon as success on validation tasks reaches it, so that reinforcement has
@@ -150,6 +159,7 @@ class WarmStartSection(Section):
     steps: Annotated[int, Field(ge=0)] = 500
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
+    optimizer: Literal["adamw", "muon"] = "adamw"
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
@@ -262,9 +272,9 @@ class Recipe(Section):
 
     def _check_names(self, where: str) -> None:
         check_treatments(self.train.failures)
-        references: list[tuple[registry.Kind, str, str]] = [
-            ("call_formats", self.policy.call_format, "policy.call_format"),
-        ]
+        references: list[tuple[registry.Kind, str, str]] = []
+        if self.policy.call_format != AUTO:
+            references.append(("call_formats", self.policy.call_format, "policy.call_format"))
         for name in self.reward.names:
             references.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
         if self.episode.backend:

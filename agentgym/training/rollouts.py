@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from types import TracebackType
 
 from agentgym import registry
+from agentgym.errors import EpisodesFailed
+from agentgym.evaluation.text import format_causes
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork, RolloutConfig
@@ -28,6 +32,7 @@ class Rollouts:
         config: how episodes are played; a reward given by name is loaded once for the whole run.
         pool: keep so many sandboxes of each kind ready ahead of time; 0 creates each on demand.
         ledger: where every turn is recorded; a run label seen before is read back instead of played again.
+        on_failures: called with a line for each batch in which some episodes failed, and one for each cause.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class Rollouts:
         *,
         pool: int = 0,
         ledger: Ledger | None = None,
+        on_failures: Callable[[str], None] | None = None,
     ) -> None:
         if isinstance(config.reward, str):
             config = replace(config, reward=registry.load_reward(config.reward))
@@ -45,7 +51,7 @@ class Rollouts:
             backend = registry.load("backends", backend)() if isinstance(backend, str) else backend
             self._pool = Pool(backend, ready=pool)
             config = replace(config, backend=self._pool)
-        self.config, self.ledger = config, ledger
+        self.config, self.ledger, self._on_failures = config, ledger, on_failures
         self._manager: EpisodeManager | None = None
         self._runner = asyncio.Runner()
         self._backends = registry.BackendUser()
@@ -78,10 +84,11 @@ class Rollouts:
             on_trajectory: called with each trajectory when it ends, for a progress bar.
             checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
+        Raises: EpisodesFailed if no episode was played to its end; the ledger keeps them under another label.
         """
         if progress is not None and self.reward is not None:
             self.reward.set_progress(progress)
-        return self._runner.run(
+        trajectories = self._runner.run(
             self._manager_of(policy).collect(
                 tasks,
                 group_size,
@@ -92,6 +99,22 @@ class Rollouts:
                 on_trajectory=on_trajectory,
             )
         )
+        self._report_failures(label, trajectories, record)
+        return trajectories
+
+    def _report_failures(self, label: str, trajectories: Sequence[Trajectory], record: bool) -> None:
+        causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in trajectories if not t.valid)
+        if not causes:
+            return
+        lines = format_causes(causes)
+        if causes.total() == len(trajectories):
+            if record and self.ledger is not None:  # or else a resumed run would read these failures back
+                self.ledger.relabel(label, f"failed-{time.time_ns()}-{label}")
+            raise EpisodesFailed(f"Every one of the {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
+        if self._on_failures is not None:
+            self._on_failures(f"{label}: {causes.total()} of {len(trajectories)} episodes failed")
+            for line in lines:
+                self._on_failures(f"  {line}")
 
     def branch(
         self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False

@@ -13,7 +13,8 @@ from typing import Any
 from agentgym.errors import PolicyError
 from agentgym.messages import images_of
 from agentgym.policy.batching import Batcher
-from agentgym.policy.contract import Policy, Renderer, Reply, Request
+from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.policy.rendering import TemplateRenderer
 
 
 class TrlPolicy(Policy):
@@ -30,8 +31,9 @@ class TrlPolicy(Policy):
 
     name = "trl"
 
-    def __init__(self, trainer: Any, renderer: Renderer, *, max_wait_s: float = 0.05) -> None:
-        self._trainer, self.renderer = trainer, renderer
+    def __init__(self, trainer: Any, renderer: TemplateRenderer, *, max_wait_s: float = 0.05) -> None:
+        self._trainer = trainer
+        self.renderer: TemplateRenderer = renderer
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="trl-generate")
         self._batcher: Batcher[Request, Reply] = Batcher(
             self._generate, self._worker, max_batch=1024, max_wait_s=max_wait_s
@@ -58,8 +60,7 @@ class TrlPolicy(Policy):
         self._worker.shutdown()
 
     def _generate(self, requests: Sequence[Request]) -> list[Reply]:
-        trainer, renderer = self._trainer, self.renderer
-        assert renderer is not None
+        trainer = self._trainer
         prompts = [list(request.prefix_ids or ()) for request in requests]
         limit = max(request.sampling.max_tokens for request in requests)
         with _reply_limit(trainer, limit):
@@ -71,7 +72,7 @@ class TrlPolicy(Policy):
             token_ids = list(ids[index][:allowed])
             replies.append(
                 Reply(
-                    renderer.parse(token_ids),
+                    self.renderer.parse(token_ids, request.tools),
                     token_ids,
                     list(logprobs[index][:allowed]) if logprobs is not None else None,
                     finish_reason="stop" if token_ids and token_ids[-1] in ends else "length",

@@ -6,12 +6,11 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from specs import SMALL
 
 from agentgym import registry
 from agentgym.sandbox.contract import Backend
 from agentgym.sandbox.limits import SandboxSpec
-
-SMALL = SandboxSpec(memory_mib=64, disk_mib=8, inodes=500, processes=16, open_files=64, insecure_ok=True)
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import SMALL
 from counts import groups, guests_below, mounts, open_files, processes_below
+from specs import SMALL
 
 import agentgym
 from agentgym.errors import SandboxDied, SandboxUnavailable

@@ -6,9 +6,9 @@ import os
 import resource
 
 import pytest
-from conftest import SMALL
 from hypothesis import given
 from hypothesis import strategies as st
+from specs import SMALL
 
 from agentgym.sandbox.pool.fair_queue import FairQueue
 from agentgym.sandbox.pool.headroom import Headroom, measure_headroom

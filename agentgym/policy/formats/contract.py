@@ -10,13 +10,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from agentgym.messages import Call
 
 MAX_CALLS = 64  # read from one message; what follows is answered by a single error
 MAX_CALL_CHARS = 100_000
+THOUGHTS: Mapping[str, str] = {  # how models open and close a thought
+    "<think>": "</think>",
+    "[THINK]": "[/THINK]",
+    "<seed:think>": "</seed:think>",
+    "<|channel>thought": "<channel|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|channel|>analysis<|message|>": "<|end|>",
+}
 
 
 @runtime_checkable
@@ -26,6 +34,10 @@ class CallFormat(Protocol):
     Attributes:
         name: what it is registered under, in `agentgym.call_formats`.
         stop: texts after which the agent has nothing more to write; empty where its end-of-turn token says so.
+
+    A format may have two attributes more. `untyped = True` says that its syntax writes every argument as text, so
+    that the tool's schema must say which are numbers (see coercion.py). `control` lists the special tokens that its
+    calls are written with, such as Mistral's "[TOOL_CALLS]"; an agent's message is encoded with these alone.
     """
 
     name: str
@@ -76,25 +88,44 @@ def strict_object(text: str) -> dict[str, Any]:
 
     Raises: Malformed with a sentence for the model.
     """
+    value = strict_json(text)
+    if not isinstance(value, dict):
+        raise Malformed(f"The call must be a JSON object, not {kind_of(value)}.")
+    return value
+
+
+def strict_json(text: str) -> Any:
+    """Any JSON value, read as strictly as `strict_object` does. Raises: Malformed."""
+    text = text.strip()
     if len(text) > MAX_CALL_CHARS:
         raise Malformed(f"The call is {len(text)} characters long; at most {MAX_CALL_CHARS} are read.")
+    value, end = strict_json_at(text, 0)
+    rest = text[end:].lstrip()
+    if rest:
+        at = len(text) - len(rest)
+        near = excerpt(text[max(0, at - 15) : at + 15], 30)
+        raise Malformed(f"The call is not valid JSON: Extra data at character {at}, near {near}.")
+    return value
+
+
+def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
+    """The JSON value that begins at a place in the text, and where it ends. Raises: Malformed."""
+    window = text[begin : begin + MAX_CALL_CHARS]
     try:
-        value = _DECODER.decode(text.strip())
+        value, end = _DECODER.raw_decode(window)
     except json.JSONDecodeError as error:
-        near = excerpt(text.strip()[max(0, error.pos - 15) : error.pos + 15], 30)
+        near = excerpt(window[max(0, error.pos - 15) : error.pos + 15], 30)
         raise Malformed(f"The call is not valid JSON: {error.msg} at character {error.pos}, near {near}.") from error
     except RecursionError as error:
         raise Malformed("The call is not usable JSON: brackets are nested too deeply.") from error
     except ValueError as error:  # Python refuses integers of more than some thousand digits
         raise Malformed("The call is not usable JSON: a number in it is too long.") from error
-    if not isinstance(value, dict):
-        raise Malformed(f"The call must be a JSON object, not {_KIND.get(type(value), 'something else')}.")
-    if "\\u" in text and not encodable(text, value):
+    if "\\u" in window[:end] and not encodable(value):
         raise Malformed("The call holds half of a surrogate pair (\\ud800-\\udfff), which is no character.")
-    return value
+    return value, begin + end
 
 
-def encodable(text: str, value: dict[str, Any]) -> bool:
+def encodable(value: Any) -> bool:
     """Whether every string in the value can be written as UTF-8."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
@@ -103,12 +134,35 @@ def encodable(text: str, value: dict[str, Any]) -> bool:
     return True
 
 
+def kind_of(value: Any) -> str:
+    """What a JSON value is, for an error."""
+    return _KIND.get(type(value), "something else")
+
+
+def refuse_unless_read_back(call_format: CallFormat, call: Call, arguments: dict[str, Any], text: str) -> str:
+    """The text of a call, if the format reads it back. Raises: ValueError if its syntax cannot say this call."""
+    _, calls = call_format.parse(text)
+    if [(read.name, read.arguments, read.error) for read in calls] != [(call.name, arguments, None)]:
+        raise ValueError(
+            f"The call format {call_format.name!r} cannot write the call {excerpt(call.name)} with "
+            f"{excerpt(str(call.arguments), 200)}: its syntax has no escape for something in it. "
+            "Choose other texts, or a format of JSON such as 'hermes'."
+        )
+    return text
+
+
 def split_reasoning(text: str) -> tuple[str, str]:
-    """Split off a leading `<think>` block: nothing in it is a call. One never closed is all of the text."""
-    head, closed, tail = text.partition("</think>")
-    if text.lstrip().startswith("<think>"):
-        return (head + closed, tail) if closed else (text, "")
-    return "", text
+    """Split off a leading thought: nothing in it is a call. One never closed is all of the text."""
+    opening = next((mark for mark in THOUGHTS if text.lstrip().startswith(mark)), None)
+    if opening is None:
+        return "", text
+    head, closed, tail = text.partition(THOUGHTS[opening])
+    return (head + closed, tail) if closed else (text, "")
+
+
+def thought_begun(prompt: str) -> str | None:
+    """The opening of the thought that a prompt ends in; None if the agent begins outside of one."""
+    return next((mark for mark in THOUGHTS if prompt.rstrip().endswith(mark)), None)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -14,12 +14,12 @@ from agentgym.policy.formats.contract import (
     excerpt,
     malformed_call,
     split_reasoning,
-    strict_object,
+    strict_json,
 )
+from agentgym.policy.formats.json_calls import call_of
 
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 EXAMPLE = OPEN + '{"name": "tool_name", "arguments": {"argument": "value"}}' + CLOSE
-MAX_NAME_CHARS = 128
 MAX_REJOINED = 8  # calls per message whose arguments may hold the tags themselves; bounds the re-reading
 
 
@@ -50,7 +50,7 @@ class Hermes:
         text_parts, calls, at, rejoined = list[str](), list[Call](), 0, 0
         while (start := rest.find(OPEN, at)) >= 0:
             text_parts.append(rest[at:start])
-            if len(calls) == MAX_CALLS:
+            if len(calls) >= MAX_CALLS:
                 add_too_many_calls_error(calls, rest.count(OPEN, start), EXAMPLE)
                 at = len(rest)
                 break
@@ -59,7 +59,7 @@ class Hermes:
             if closed and rejoined < MAX_REJOINED and _inside_string(rest[begin:end]):
                 rejoined += 1
                 end, closed = _end_after_strings(rest, begin, end)
-            calls.append(_read(rest[begin:end], closed, len(calls)))
+            calls += _read(rest[begin:end], closed, len(calls))
             at = end + len(CLOSE) if closed else end
         text_parts.append(rest[at:])
         message_text = "".join(text_parts).strip()
@@ -98,30 +98,20 @@ def _end_after_strings(text: str, begin: int, first: int) -> tuple[int, bool]:
     return first, True
 
 
-def _read(body: str, closed: bool, index: int) -> Call:
+def _read(body: str, closed: bool, index: int) -> list[Call]:
+    """The call of one pair of tags; some models, such as SmolLM2, write a list of them."""
     try:
         if not closed:
             raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(body.strip())}.")
-        value = strict_object(body)
+        value = strict_json(body)
     except Malformed as malformed:
-        return malformed_call(index, str(malformed), EXAMPLE)
-    name, arguments = value.get("name"), value.get("arguments", {})
-    if not isinstance(name, str) or not name:
-        return malformed_call(index, 'The call has no "name", which must be a string naming the tool.', EXAMPLE)
-    if len(name) > MAX_NAME_CHARS:
-        return malformed_call(index, f"No tool has a name of {len(name)} characters, such as {excerpt(name)}.", EXAMPLE)
-    if "arguments" not in value and len(value) > 1:
-        others = ", ".join(excerpt(key, 30) for key in list(value)[:5] if key != "name")
-        return malformed_call(index, f'The call to {name} has no "arguments", but {others}.', EXAMPLE, name)
-    if isinstance(arguments, str):
-        problem = f'"arguments" of the call to {name} is a string; it must be a JSON object, not in quotes.'
-        return malformed_call(index, problem, EXAMPLE, name)
-    if not isinstance(arguments, dict):
-        arguments_excerpt = excerpt(json.dumps(arguments), 40)
-        return malformed_call(
-            index, f'"arguments" of the call to {name} must be a JSON object, not {arguments_excerpt}.', EXAMPLE, name
-        )
-    return Call(name, arguments, f"call_{index}")
+        return [malformed_call(index, str(malformed), EXAMPLE)]
+    is_list = isinstance(value, list) and any(isinstance(each, dict) for each in value)
+    values = value if is_list else [value]
+    calls = [call_of(each, at, EXAMPLE) for at, each in enumerate(values[: MAX_CALLS - index], index)]
+    if more := len(values) - len(calls):
+        add_too_many_calls_error(calls, more, EXAMPLE)
+    return calls
 
 
 def _looks_like_call(content: str) -> str | None:

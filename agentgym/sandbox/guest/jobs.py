@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -81,6 +82,17 @@ def two_captures() -> tuple[Capture, Capture]:
     except OSError:
         stdout.close()
         raise
+
+
+def check_some_left(newest: int, most: int) -> None:
+    """Called before what holds descriptors until it is ended: a quarter of all is kept for calls, files and usage.
+
+    Args:
+        newest: the descriptor opened last, whose number was the lowest that was free.
+    Raises: OSError if it is of that quarter.
+    """
+    if newest >= most * 3 // 4:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
 
 def _drop(pipe: int, null: int) -> int:

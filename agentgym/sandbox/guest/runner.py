@@ -237,37 +237,30 @@ class Runner:
             session.process.kill()
 
     def _open_session(self, name: str) -> Session:
-        stdout, stderr = jobs.two_captures()
-        try:
+        with contextlib.ExitStack() as cleanup:
+            stdout, stderr = jobs.two_captures()
+            cleanup.callback(stdout.close)
+            cleanup.callback(stderr.close)
             # messages, not a stream: what agent code writes to it cannot shift the messages that follow
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError:
-            stdout.close()
-            stderr.close()
-            raise
+            cleanup.callback(ours.close)
 
-        def start() -> int:
-            jobs.go_home()
-            pid = os.fork()
-            if pid == 0:
-                with jobs.never_returning():
-                    kernel.adopt_orphans()
-                    python.enter_child(
-                        (self.dev_null, stdout.write, stderr.write), self.max_descriptors, keep=theirs.detach()
-                    )
-                    python.run_session(socket.socket(fileno=3), python.MAX_INLINE_CODE)
-            return pid
+            def start() -> int:
+                jobs.go_home()
+                pid = os.fork()
+                if pid == 0:
+                    with jobs.never_returning():
+                        kernel.adopt_orphans()
+                        python.enter_child(
+                            (self.dev_null, stdout.write, stderr.write), self.max_descriptors, keep=theirs.detach()
+                        )
+                        python.run_session(socket.socket(fileno=3), python.MAX_INLINE_CODE)
+                return pid
 
-        try:
-            self._check_descriptors_left(theirs.fileno())
-            process = Process(self._start_process(start), self.exit_watcher)
-        except OSError:
-            stdout.close()
-            stderr.close()
-            ours.close()
-            raise
-        finally:
-            theirs.close()
+            with theirs:
+                jobs.check_some_left(theirs.fileno(), self.max_descriptors)
+                process = Process(self._start_process(start), self.exit_watcher)
+            cleanup.pop_all()
         ours.setblocking(False)
         session = self.sessions[name] = Session(name, process, ours, stdout, stderr)
         self.poller.add(ours.fileno(), lambda: self._session_replied(session))
@@ -326,7 +319,7 @@ class Runner:
         arguments = [os.fsencode(argument) for argument in argv]
         self.prefork.call_begins("channel")
 
-        self._check_descriptors_left(max(standard))
+        jobs.check_some_left(max(standard), self.max_descriptors)
 
         def start() -> int:
             jobs.go_home()
@@ -335,10 +328,7 @@ class Runner:
                 with jobs.never_returning():
                     kernel.adopt_orphans()
                     python.enter_child(standard, self.max_descriptors)
-                    for ignored in (
-                        signal.SIGPIPE,
-                        signal.SIGXFSZ,
-                    ):  # every Python ignores these two; the program should not inherit that
+                    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # as every Python does, but not every program
                         signal.signal(ignored, signal.SIG_DFL)
                     try:
                         os.execvpe(arguments[0], arguments, environment)
@@ -356,14 +346,6 @@ class Runner:
             self._kill_tree(process)
             process.wait()
             self._kill_orphans()
-
-    def _check_descriptors_left(self, newest: int) -> None:
-        """Sessions and channels hold descriptors until they end; a quarter of all is left to calls, files and usage.
-
-        Raises: OSError if the newest one, which has the lowest number that was free, is of that quarter.
-        """
-        if newest >= self.max_descriptors * 3 // 4:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     # Leftovers
 

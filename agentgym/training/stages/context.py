@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from rich.console import Console
 
-from agentgym import registry
 from agentgym.policy.contract import Renderer
 from agentgym.policy.device import device_of
+from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
@@ -67,7 +68,12 @@ class RunContext:
     @classmethod
     def open(cls, folder: RunFolder, recipe: Recipe, task_set: TaskSet, console: Console) -> RunContext:
         """Make the rollouts. `close` them in the end."""
-        rollouts = Rollouts(recipe.rollout_config(task_set), pool=recipe.episode.pool, ledger=Ledger(folder.ledger))
+        rollouts = Rollouts(
+            recipe.rollout_config(task_set),
+            pool=recipe.episode.pool,
+            ledger=Ledger(folder.ledger),
+            on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),
+        )
         return cls(
             folder, recipe, device_of(recipe.machine.device), task_set, rollouts, console, PhaseProgress(console)
         )
@@ -78,10 +84,9 @@ class RunContext:
         bar = self.progress.add_task(description, total=total)
         yield lambda: self.progress.advance(bar)
 
-    def call_format(self) -> CallFormat:
-        """Return the call format that the recipe names."""
-        call_format: CallFormat = registry.load("call_formats", self.recipe.policy.call_format)()
-        return call_format
+    def call_format(self, tokenizer: Any = None) -> CallFormat:
+        """Return the call format that the recipe names; with "auto" the one that the tokenizer's template writes."""
+        return call_format_for(tokenizer, self.recipe.policy.call_format)
 
     def learner(self, model: Any, processing_class: Any) -> Learner:
         """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it."""
@@ -92,7 +97,7 @@ class RunContext:
             from agentgym.policy.vision import VisionPolicy
 
             policy_class, images = VisionPolicy, ImageTokens(processing_class)
-        renderer = TemplateRenderer(tokenizer, self.call_format(), images=images)
+        renderer = TemplateRenderer(tokenizer, self.call_format(tokenizer), images=images)
         policy = policy_class(model, renderer, max_batch=hardware.max_batch, lockstep=hardware.lockstep)
         policy.name = f"{type(model).__name__} of {model.num_parameters() / 1e6:.1f} M parameters"
         return Learner(model, processing_class, policy, renderer)

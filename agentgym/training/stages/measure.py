@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import choose, from_trajectories, note_held_out_use
-from agentgym.evaluation.text import format_causes, format_gains
+from agentgym.evaluation.text import format_gains
 from agentgym.training.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 
@@ -31,8 +30,6 @@ def validate(context: RunContext, learner: Learner, step: int, count: int, phase
     context.folder.log(step, phase, **metrics)
     line = f"{phase.replace('_', ' ')} at step {step}: success {metrics.get('success', float('nan')):.3f}"
     context.console.print(f"{line} on {len(trajectories)} tasks", markup=False, highlight=False, soft_wrap=True)
-    for cause in format_causes(Counter(t.error or "" for t in trajectories if not t.valid)):
-        context.console.print(f"  failed: {cause}", markup=False, highlight=False, soft_wrap=True)
     return metrics
 
 

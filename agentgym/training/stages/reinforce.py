@@ -32,6 +32,7 @@ from agentgym.training.callbacks import (
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
+from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import load_state, save_atomically
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
@@ -55,7 +56,8 @@ def reinforce(context: RunContext, learner: Learner) -> None:
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console)
     curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
     trainer = _make_trainer(context, learner, curriculum, guard, checkpoint)
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    with out_of_memory_named("reinforcement", "Raise train.minibatches, or lower train.tasks_per_step."):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         learner.model.load_state_dict(load_state(healthy))
     save_atomically(learner.model, learner.processing_class, final)
@@ -178,7 +180,7 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     """A function that makes the policy which samples through the trainer's own backend."""
     from agentgym.training.trl_policy import TrlPolicy
 
-    renderer = TemplateRenderer(learner.tokenizer, context.call_format())
+    renderer = TemplateRenderer(learner.tokenizer, context.call_format(learner.tokenizer))
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 

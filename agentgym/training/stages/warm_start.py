@@ -6,7 +6,7 @@ import json
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -16,7 +16,9 @@ from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.callbacks import LoggingCallback, ValidationCallback
+from agentgym.training.model_failures import DivergenceCallback, out_of_memory_named
 from agentgym.training.models import load_model, save_atomically
+from agentgym.training.muon import Muon
 from agentgym.training.recipe import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.demonstrate import demonstrate
@@ -77,9 +79,11 @@ def warm_start(
             steps=section.steps,
             batch_size=section.batch_size,
             learning_rate=section.learning_rate,
+            optimizer=section.optimizer,
             seed=context.recipe.seed,
             callbacks=[
                 LoggingCallback(context.folder, "warm_start", context.progress, bar, shown_metrics),
+                DivergenceCallback("warm start", "warm_start.learning_rate"),
                 validation,
             ],
             use_cpu=context.device == "cpu",
@@ -129,6 +133,7 @@ def imitate(
     batch_size: int,
     learning_rate: float,
     seed: int,
+    optimizer: Literal["adamw", "muon"] = "adamw",
     callbacks: Sequence[Any] = (),
     use_cpu: bool = True,
     vision_inputs: VisionInputs | None = None,
@@ -138,6 +143,7 @@ def imitate(
     Args:
         examples: tokenised trajectories (see `tokenise`).
         steps: optimiser steps; the learning rate decays to a tenth after a short warm-up.
+        optimizer: see agentgym.training.muon.
         callbacks: transformers TrainerCallbacks; one may stop the training.
         vision_inputs: of a model that reads images; it is given those of the examples.
     """
@@ -175,10 +181,12 @@ def imitate(
         train_dataset=Dataset.from_list(_supervised_rows(examples)),
         processing_class=tokenizer,
         callbacks=list(callbacks),
+        optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
         data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, model, tokenizer, examples),
     )
     trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
-    trainer.train()
+    with out_of_memory_named("the warm start", "Lower warm_start.batch_size or episode.max_episode_tokens."):
+        trainer.train()
 
 
 def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:

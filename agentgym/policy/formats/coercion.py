@@ -1,0 +1,78 @@
+"""Types for arguments that were written without any: what the tool's schema asks for, where the text says it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.contract import CallFormat, Malformed, strict_json
+
+_WORDS = {"true": True, "false": False, "null": None, "none": None}
+_TYPES: dict[type, set[str]] = {
+    bool: {"boolean"},
+    int: {"integer", "number"},
+    float: {"number"},
+    type(None): {"null"},
+    list: {"array"},
+    dict: {"object"},
+}
+
+
+def parse_message(
+    call_format: CallFormat, text: str, tools: Sequence[dict[str, Any]] = ()
+) -> tuple[str, tuple[Call, ...]]:
+    """What an agent's text says: `CallFormat.parse`, with types where the format has none and a tool's schema has."""
+    content, calls = call_format.parse(text)
+    if not getattr(call_format, "untyped", False):
+        return content, calls
+    schemas = {
+        function.get("name"): function.get("parameters") or {}
+        for function in (tool.get("function", tool) for tool in tools)
+    }
+    return content, tuple(
+        dataclasses.replace(call, arguments=with_types(call.arguments, schemas[call.name]))
+        if call.name in schemas and not call.error
+        else call
+        for call in calls
+    )
+
+
+def with_types(arguments: dict[str, Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Arguments with the types of a tool's parameters. A text that says nothing of such a type stays a text."""
+    properties, definitions = parameters.get("properties") or {}, parameters.get("$defs") or {}
+    return {
+        key: _typed(value, set(_types(properties[key], definitions)))
+        if isinstance(value, str) and key in properties
+        else value
+        for key, value in arguments.items()
+    }
+
+
+def _typed(text: str, types: set[str]) -> Any:
+    if "string" in types:
+        return text
+    word = text.strip().lower()
+    if word in _WORDS:  # templates write Python's True and None where they mean JSON's
+        value: Any = _WORDS[word]
+    else:
+        try:
+            value = strict_json(text)
+        except Malformed:
+            return text
+    return value if not types or _TYPES.get(type(value), set()) & types else text
+
+
+def _types(schema: Any, definitions: dict[str, Any], depth: int = 0) -> Iterator[str]:
+    """The JSON types that a schema admits, none if it names none. A name of an enum's member counts as its type."""
+    if not isinstance(schema, dict) or depth > 8:
+        return
+    of_schema = schema.get("type", ())
+    yield from (of_schema,) if isinstance(of_schema, str) else of_schema
+    for member in [*schema.get("enum", ()), *([schema["const"]] if "const" in schema else ())]:
+        yield from ("string",) if isinstance(member, str) else _TYPES.get(type(member), ())
+    for inner in [*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]:
+        yield from _types(inner, definitions, depth + 1)
+    if "$ref" in schema:
+        yield from _types(definitions.get(str(schema["$ref"]).rpartition("/")[2]), definitions, depth + 1)

@@ -1,0 +1,75 @@
+"""Calls as DeepSeek writes them: between special tokens, the arguments as JSON, in V3 and R1 inside a code fence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.blocks import read_blocks
+from agentgym.policy.formats.contract import Malformed, excerpt, strict_object
+from agentgym.policy.formats.json_calls import named
+
+ALL_OPEN, ALL_CLOSE = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
+OPEN, SEPARATOR, CLOSE = "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>"
+FENCE, FENCE_END = "```json\n", "\n```"
+
+
+class DeepSeek:
+    """`function<sep>name` and a fence of JSON, as V3 and R1 write it; the way of V3.1 is read as well."""
+
+    name = "deepseek"
+    stop: tuple[str, ...] = ()
+    control: tuple[str, ...] = (ALL_OPEN, ALL_CLOSE, OPEN, SEPARATOR, CLOSE)
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return f"You may call these tools:\n{lines}\nWrite calls like this:\n{self._example()}"
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text, all within one pair of marks."""
+        return ALL_OPEN + "\n".join(self.write(call.name, _json(call.arguments)) for call in calls) + ALL_CLOSE
+
+    def write(self, name: str, arguments: str) -> str:
+        """One call as text, its arguments in JSON."""
+        return f"{OPEN}function{SEPARATOR}{name}\n{FENCE}{arguments}{FENCE_END}{CLOSE}"
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat."""
+        example = self._example()
+        content, calls = read_blocks(text, OPEN, _read, example=example, strays=(ALL_OPEN, SEPARATOR, CLOSE))
+        return content.replace(ALL_OPEN, "").replace(ALL_CLOSE, "").strip() if calls else content, calls
+
+    def _example(self) -> str:
+        return ALL_OPEN + self.write("tool_name", '{"argument": "value"}') + ALL_CLOSE
+
+
+class DeepSeekV31(DeepSeek):
+    """`name<sep>{...}`, as V3.1 and later write it; the way of V3 and R1 is read as well."""
+
+    name = "deepseek_v31"
+
+    def write(self, name: str, arguments: str) -> str:
+        """One call as text, its arguments in JSON."""
+        return f"{OPEN}{name}{SEPARATOR}{arguments}{CLOSE}"
+
+
+def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
+    end = text.find(CLOSE, begin)
+    if end < 0:
+        raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(text[begin:].strip())}.")
+    before, separator, after = text[begin:end].partition(SEPARATOR)
+    if not separator:
+        raise Malformed(f"{SEPARATOR} is missing in {excerpt(before)}.")
+    name, fence, arguments = after.partition(FENCE.strip())
+    if not fence or "{" in name:
+        name, arguments = before, after
+    body = arguments.strip().removesuffix("```")
+    return [Call(named(name), strict_object(body), f"call_{index}")], end + len(CLOSE)
+
+
+def _json(value: Any) -> str:
+    """JSON in which no special token and no code fence can stand."""
+    return json.dumps(value, ensure_ascii=False).replace("<｜", "\\u003c｜").replace("```", "\\u0060``")

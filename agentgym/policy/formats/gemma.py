@@ -1,0 +1,81 @@
+"""Calls as Gemma writes them: `call:query{sql:<|"|>SELECT 1<|"|>,limit:3}`, between the marks of its generation."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.blocks import read_blocks
+from agentgym.policy.formats.contract import MAX_CALL_CHARS, refuse_unless_read_back
+from agentgym.policy.formats.literals import LiteralReader
+
+NAME = re.compile(r"[\w.-]{1,128}")
+
+
+class Gemma4:
+    """One call between two special tokens; texts stand between special tokens too, without any escaping."""
+
+    name = "gemma4"
+    stop: tuple[str, ...] = ()
+    opening, closing, delimiter = "<|tool_call>", "<tool_call|>", '<|"|>'
+
+    @property
+    def control(self) -> tuple[str, ...]:
+        """The special tokens of a call."""
+        return self.opening, self.closing, self.delimiter
+
+    @property
+    def example(self) -> str:
+        """The shape of a call."""
+        quote = self.delimiter
+        return f"{self.opening}call:tool_name{{argument:{quote}value{quote},number:3}}{self.closing}"
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return f"You may call these tools:\n{lines}\nWrite each call like this: {self.example}"
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text. Raises: ValueError for a text that holds the mark of its own end."""
+        return "".join(map(self._render, calls))
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat."""
+        strays = (self.closing, self.delimiter)
+        return read_blocks(text, self.opening, self._read, example=self.example, strays=strays)
+
+    def _render(self, call: Call) -> str:
+        body = ",".join(f"{key}:{self._literal(value)}" for key, value in call.arguments.items())
+        text = f"{self.opening}call:{call.name}{{{body}}}{self.closing}"
+        return refuse_unless_read_back(self, call, call.arguments, text)
+
+    def _literal(self, value: Any) -> str:
+        if isinstance(value, str):
+            return self.delimiter + value + self.delimiter
+        if isinstance(value, dict):
+            return "{" + ",".join(f"{self._key(key)}:{self._literal(item)}" for key, item in value.items()) + "}"
+        if isinstance(value, list):
+            return "[" + ",".join(map(self._literal, value)) + "]"
+        return json.dumps(value)
+
+    def _key(self, key: str) -> str:
+        return key if NAME.fullmatch(key) else self._literal(key)
+
+    def _read(self, text: str, begin: int, index: int) -> tuple[list[Call], int]:
+        reader = LiteralReader(text[: begin + MAX_CALL_CHARS], begin, delimiter=self.delimiter)
+        reader.expect("call:")
+        name = reader.match(NAME, "the name of a tool")
+        reader.expect("{")
+        arguments = reader.mapping("}", ":")
+        reader.expect(self.closing)
+        return [Call(name, arguments, f"call_{index}")], reader.at
+
+
+class FunctionGemma(Gemma4):
+    """The same with the marks of FunctionGemma."""
+
+    name = "functiongemma"
+    opening, closing, delimiter = "<start_function_call>", "<end_function_call>", "<escape>"

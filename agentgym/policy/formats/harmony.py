@@ -1,0 +1,85 @@
+"""Calls in OpenAI's Harmony, which gpt-oss speaks: a message to `functions.query` in the channel `commentary`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.contract import (
+    MAX_CALLS,
+    Malformed,
+    add_too_many_calls_error,
+    excerpt,
+    malformed_call,
+    strict_object,
+)
+from agentgym.policy.formats.json_calls import named
+
+MESSAGE, END, CALL, RETURN, START = "<|message|>", "<|end|>", "<|call|>", "<|return|>", "<|start|>"
+EXAMPLE = '<|channel|>commentary to=functions.tool_name <|constrain|>json<|message|>{"argument": "value"}<|call|>'
+_END = re.compile("|".join(map(re.escape, (END, CALL, RETURN, START))))
+_TO = re.compile(r"to=(?:functions\.)?([^\s<]{1,300})")
+
+
+class Harmony:
+    """Messages with a channel each: thoughts in `analysis`, calls in `commentary`, speech in `final`.
+
+    A thought is given back between `<think>` and `</think>`, as other formats have it. Nothing in it is a call.
+    """
+
+    name = "harmony"
+    stop: tuple[str, ...] = ()
+    control = (MESSAGE, END, START, "<|channel|>", "<|constrain|>")
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return f"# Tools\n\nYou may call these functions:\n{lines}\nWrite each call like this: {EXAMPLE}"
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text. The mark of the last one's end is left to the end of the turn."""
+        bodies = [
+            f" to=functions.{call.name}<|channel|>commentary json{MESSAGE}{_json(call.arguments)}" for call in calls
+        ]
+        return f"{CALL}{START}assistant".join(bodies)
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat. A text without any channel is speech."""
+        speech, calls, at = list[str](), list[Call](), 0
+        while (begin := text.find(MESSAGE, at)) >= 0:
+            header, begin = text[at:begin], begin + len(MESSAGE)
+            end = _END.search(text, begin)
+            body = text[begin : end.start() if end else len(text)]
+            at = len(text) if end is None else end.start() if end.group() == START else end.end()
+            if "to=" in header and "to=user" not in header:
+                if len(calls) >= MAX_CALLS:
+                    add_too_many_calls_error(calls, 1 + text.count("to=functions", at), EXAMPLE)
+                    at = len(text)
+                    break
+                calls.append(_read(header, body, len(calls)))
+            else:
+                speech.append(f"<think>{body}</think>" if "analysis" in header else body)
+        rest = text[at:].strip()
+        if not speech and not calls and (to := _TO.search(rest)):
+            problem = f"{to.group()} is not followed by {MESSAGE} and the arguments."
+            calls.append(malformed_call(0, problem, EXAMPLE))
+        return "".join([*speech, rest]).strip(), tuple(calls)
+
+
+def _read(header: str, body: str, index: int) -> Call:
+    to, name = _TO.search(header), ""
+    try:
+        if to is None:
+            raise Malformed(f"The call has no recipient, but {excerpt(header.strip())}.")
+        name = named(to[1])
+        return Call(name, strict_object(body), f"call_{index}")
+    except Malformed as malformed:
+        return malformed_call(index, str(malformed), EXAMPLE, name)
+
+
+def _json(value: Any) -> str:
+    """JSON in which no special token can stand."""
+    return json.dumps(value, ensure_ascii=False).replace("<|", "\\u003c|")

@@ -1,0 +1,68 @@
+"""Calls as LFM2 writes them, like Python: `<|tool_call_start|>[query(sql='SELECT 1', limit=3)]<|tool_call_end|>`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.blocks import read_blocks
+from agentgym.policy.formats.contract import MAX_CALL_CHARS, MAX_CALLS, refuse_unless_read_back
+from agentgym.policy.formats.literals import LiteralReader
+
+OPEN, CLOSE = "<|tool_call_start|>", "<|tool_call_end|>"
+EXAMPLE = f"{OPEN}[tool_name(argument='value', number=3)]{CLOSE}"
+NAME = re.compile(r"[\w.-]{1,128}")
+_ESCAPES = str.maketrans({"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r"})
+
+
+class Lfm2:
+    """A list of calls between two special tokens, with keyword arguments alone."""
+
+    name = "lfm2"
+    stop: tuple[str, ...] = ()
+    control = (OPEN, CLOSE)
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """The list of tools as the model knows it, and the shape of a call."""
+        written = json.dumps([tool.get("function", tool) for tool in tools], ensure_ascii=False)
+        return f"List of tools: {written}\nWrite calls like this: {EXAMPLE}"
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text, all in one list. Raises: ValueError for a name that Python could not write."""
+        bodies = [python_call(call.name, call.arguments) for call in calls]
+        for call, body in zip(calls, bodies, strict=True):
+            refuse_unless_read_back(self, call, call.arguments, f"{OPEN}[{body}]{CLOSE}")
+        return f"{OPEN}[{', '.join(bodies)}]{CLOSE}"
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat."""
+        return read_blocks(text, OPEN, _read, example=EXAMPLE, strays=(CLOSE,))
+
+
+def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
+    reader = LiteralReader(text[: begin + MAX_CALL_CHARS], begin)
+    calls, in_list = list[Call](), reader.skip("[")
+    while len(calls) <= MAX_CALLS:
+        name = reader.match(NAME, "the name of a tool")
+        reader.expect("(")
+        calls.append(Call(name, reader.mapping(")", "="), f"call_{index + len(calls)}"))
+        if not reader.skip(","):
+            break
+    if in_list:
+        reader.expect("]")
+    reader.expect(CLOSE)
+    return calls, reader.at
+
+
+def python_call(name: str, arguments: dict[str, Any]) -> str:
+    """A call as Python writes it."""
+    return f"{name}({', '.join(f'{key}={_literal(value)}' for key, value in arguments.items())})"
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, str):
+        return f"'{value.translate(_ESCAPES)}'"
+    return str(value) if value is None or isinstance(value, bool) else json.dumps(value, ensure_ascii=False)

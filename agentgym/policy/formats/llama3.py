@@ -1,0 +1,115 @@
+"""Calls as Llama 3.1 and later write them: the message is `{"name": "query", "parameters": {...}}` and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.contract import (
+    MAX_CALLS,
+    Malformed,
+    add_too_many_calls_error,
+    malformed_call,
+    split_reasoning,
+    strict_json_at,
+)
+from agentgym.policy.formats.json_calls import call_of
+from agentgym.policy.formats.lfm2 import NAME
+from agentgym.policy.formats.literals import LiteralReader
+
+TAG = "<|python_tag|>"
+EXAMPLE = '{"name": "tool_name", "parameters": {"argument": "value"}}'
+_BETWEEN = re.compile(r"[\s;,]*")
+_MEANT = re.compile(r'"name"\s*:')
+_ARGUMENTS = re.compile(r'"(?:parameters|arguments)"\s*:')
+_BUILT_IN = re.compile(r"\s*[\w.-]{1,128}\.call\(")
+
+
+class Llama3:
+    """Bare JSON objects, several of them apart by `; `. After `<|python_tag|>` also `name.call(argument="value")`.
+
+    An object that has a name and no parameters is data, not a call: a message may well end in such JSON.
+    """
+
+    name = "llama3"
+    stop: tuple[str, ...] = ()
+    control = (TAG,)
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return f"You may call these tools:\n{lines}\nTo call one, write this and nothing else: {EXAMPLE}"
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text."""
+        bodies = [{"name": call.name, "parameters": call.arguments} for call in calls]
+        return "; ".join(json.dumps(body, ensure_ascii=False) for body in bodies)
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat. A call may also begin on a line of its own after some text."""
+        reasoning, rest = split_reasoning(text)
+        before, tag, after = rest.partition(TAG)
+        if tag:
+            speech, calls = before, _read_all(after, meant=True)
+        else:
+            begin = _beginning(rest)
+            speech, calls = rest[:begin], _read_all(rest[begin:], meant=False)
+        if not calls:
+            speech = rest
+        return (reasoning + speech.strip()).strip(), tuple(calls)
+
+
+def _beginning(text: str) -> int:
+    """Where the first line begins that opens an object with a name, or the end of the text."""
+    line = re.search(r'^[ \t]*\{(?=\s*"(?:name|type|parameters|arguments)")', text, re.MULTILINE)
+    return line.start() if line else len(text)
+
+
+def _read_all(text: str, *, meant: bool) -> list[Call]:
+    calls, at = list[Call](), _after_space(text, 0)
+    while at < len(text):
+        if len(calls) >= MAX_CALLS:
+            add_too_many_calls_error(calls, len(_MEANT.findall(text, at)), EXAMPLE)
+            break
+        try:
+            call, at = _read(text, at, len(calls), meant)
+        except Malformed as malformed:
+            calls.append(malformed_call(len(calls), str(malformed), EXAMPLE))
+            break
+        if call is None:
+            break
+        calls.append(call)
+        at = _after_space(text, at)
+    return calls
+
+
+def _read(text: str, at: int, index: int, meant: bool) -> tuple[Call | None, int]:
+    """The call that begins here, or None where the text is none. Raises: Malformed where it was meant as one."""
+    if meant and _BUILT_IN.match(text, at):
+        reader = LiteralReader(text, at)
+        name = reader.match(NAME, "the name of a tool").removesuffix(".call")
+        reader.expect("(")
+        return Call(name, reader.mapping(")", "="), f"call_{index}"), reader.at
+    if not text.startswith("{", at):
+        if meant and not index:
+            raise Malformed(f"{TAG} must be followed by a call.")
+        return None, at
+    try:
+        value, end = strict_json_at(text, at)
+    except Malformed:
+        if meant or (_MEANT.search(text, at) and _ARGUMENTS.search(text, at)):
+            raise
+        return None, at
+    key = "arguments" if "arguments" in value and "parameters" not in value else "parameters"
+    if "name" not in value or (key not in value and not meant):
+        return None, at
+    call = call_of({"name": value["name"], key: value.get(key, {})}, index, EXAMPLE, key)
+    return call, end
+
+
+def _after_space(text: str, at: int) -> int:
+    space = _BETWEEN.match(text, at)
+    return space.end() if space else at

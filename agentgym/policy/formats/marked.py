@@ -1,0 +1,84 @@
+"""Calls whose arguments stand between marks without any quoting, as Qwen's XML and GLM write them.
+
+The syntax has no types: every argument is read as text, and coercion.py makes numbers and lists of it by the tool's
+schema. A value ends at the closing mark that a further argument or the end of the call follows, so that a value may
+hold the mark itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.blocks import read_blocks
+from agentgym.policy.formats.contract import MAX_CALL_CHARS, Malformed, excerpt, refuse_unless_read_back
+from agentgym.policy.formats.json_calls import named
+
+
+class MarkedArguments:
+    """Base of the formats. A subclass sets the marks, each a regular expression that matches in linear time.
+
+    Attributes:
+        opening: the mark with which a call begins.
+        head: what follows it, with the group `name`.
+        key: an argument's beginning, with the group `key`.
+        value_end: an argument's end. It looks ahead for what must follow.
+        end: the end of the call.
+    """
+
+    name: str
+    stop: tuple[str, ...] = ()
+    untyped = True
+    opening: str
+    head: re.Pattern[str]
+    key: re.Pattern[str]
+    value_end: re.Pattern[str]
+    end: re.Pattern[str]
+    strays: tuple[str, ...]
+    example: str
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return f"You may call these tools:\n{lines}\nWrite each call like this, an argument as it is:\n{self.example}"
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text. Raises: ValueError for an argument that holds the marks of its own end."""
+        return "\n".join(map(self._render, calls))
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat. Every argument is a string."""
+        return read_blocks(text, self.opening, self._read, example=self.example, strays=self.strays)
+
+    def write(self, name: str, arguments: dict[str, str]) -> str:
+        """One call as text."""
+        raise NotImplementedError
+
+    def _render(self, call: Call) -> str:
+        as_text = {
+            key: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            for key, value in call.arguments.items()
+        }
+        return refuse_unless_read_back(self, call, as_text, self.write(call.name, as_text))
+
+    def _read(self, text: str, begin: int, index: int) -> tuple[list[Call], int]:
+        text = text if len(text) - begin <= MAX_CALL_CHARS else text[: begin + MAX_CALL_CHARS]
+        head = self.head.match(text, begin)
+        if head is None:
+            raise Malformed(f"The call does not begin as it must, but with {excerpt(text[begin:].strip())}.")
+        name, arguments, at = named(head["name"]), dict[str, Any](), head.end()
+        while key := self.key.match(text, at):
+            value_end = self.value_end.search(text, key.end())
+            if value_end is None:
+                raise Malformed(f"The argument {excerpt(key['key'], 30)} of the call to {name} is not closed.")
+            if key["key"] in arguments:
+                raise Malformed(f"The argument {excerpt(key['key'], 30)} of the call to {name} is given twice.")
+            arguments[key["key"]] = text[key.end() : value_end.start()]
+            at = value_end.end()
+        end = self.end.match(text, at)
+        if end is None:
+            raise Malformed(f"The call to {name} is not closed, but goes on with {excerpt(text[at:].strip())}.")
+        return [Call(name, arguments, f"call_{index}")], end.end()

@@ -1,0 +1,84 @@
+"""Calls in ReAct's way, for models that know none: `Action: query` and `Action Input: {...}` on lines of their own.
+
+Source: Yao et al. 2023, arXiv:2210.03629. Arguments as one JSON object: as agent libraries do it, not the paper.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.messages import Call
+from agentgym.policy.formats.contract import (
+    MAX_CALLS,
+    Malformed,
+    add_too_many_calls_error,
+    excerpt,
+    kind_of,
+    malformed_call,
+    split_reasoning,
+    strict_json_at,
+)
+from agentgym.policy.formats.json_calls import named
+
+EXAMPLE = 'Action: tool_name\nAction Input: {"argument": "value"}'
+OBSERVATION = "\nObservation:"
+_ACTION = re.compile(r"^[ \t]*Action:[ \t]*(?P<name>.*)$", re.MULTILINE)
+_INPUT = re.compile(r"\s*Action Input:[ \t]*\n?[ \t]*")
+
+
+class React:
+    """Thoughts as plain text, then an action and its input. What the agent writes after `Observation:` is ignored."""
+
+    name = "react"
+    stop: tuple[str, ...] = (OBSERVATION,)
+
+    def explain(self, tools: Sequence[dict[str, Any]]) -> str:
+        """One line of JSON Schema a tool, and the shape of a call."""
+        lines = "\n".join(json.dumps(tool.get("function", tool), ensure_ascii=False) for tool in tools)
+        return (
+            f"You may use these tools:\n{lines}\nThink first, then write this and wait for the observation:\n{EXAMPLE}"
+        )
+
+    def render(self, calls: tuple[Call, ...]) -> str:
+        """Calls as text, one after another."""
+        return "\n".join(
+            f"Action: {call.name}\nAction Input: {json.dumps(call.arguments, ensure_ascii=False)}" for call in calls
+        )
+
+    def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
+        """See CallFormat."""
+        reasoning, rest = split_reasoning(text)
+        rest = rest.partition(OBSERVATION)[0]
+        outside, calls, at = list[str](), list[Call](), 0
+        while action := _ACTION.search(rest, at):
+            outside.append(rest[at : action.start()])
+            if len(calls) >= MAX_CALLS:
+                add_too_many_calls_error(calls, sum(1 for _ in _ACTION.finditer(rest, action.start())), EXAMPLE)
+                at = len(rest)
+                break
+            call, at = _read(rest, action, len(calls))
+            calls.append(call)
+        outside.append(rest[at:])
+        speech = "".join(outside).strip()
+        if not calls and "Action Input:" in speech:
+            calls.append(malformed_call(0, "Action Input: stands without a line Action: before it.", EXAMPLE))
+        return (reasoning + speech).strip(), tuple(calls)
+
+
+def _read(text: str, action: re.Match[str], index: int) -> tuple[Call, int]:
+    at, name = action.end(), ""
+    try:
+        name = named(action["name"], "Action")
+        given = _INPUT.match(text, at)
+        if given is None:
+            raise Malformed(f"The line Action: {name} is not followed by Action Input, but by {excerpt(text[at:])}.")
+        at = given.end()
+        arguments, at = strict_json_at(text, at)
+        if not isinstance(arguments, dict):
+            raise Malformed(f"Action Input of {name} must be a JSON object, not {kind_of(arguments)}.")
+    except Malformed as malformed:
+        return malformed_call(index, str(malformed), EXAMPLE, name[:128]), at
+    return Call(name, arguments, f"call_{index}"), at

@@ -1,0 +1,110 @@
+"""Checks that a model's chat template and a call format fit each other, before anything is played or trained."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from agentgym.errors import PolicyError
+from agentgym.messages import Message
+from agentgym.policy.formats.choice import AUTO, PROBE_CALL, PROBE_TOOL, call_by_template, call_format_for, reads_back
+from agentgym.policy.formats.contract import THOUGHTS, excerpt
+from agentgym.policy.rendering import TemplateRenderer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+@dataclass(frozen=True)
+class TemplateFinding:
+    """One line of `agentgym model check`: what was checked, whether it is as it must be, and what was seen."""
+
+    check: str
+    ok: bool
+    detail: str
+
+
+def check_template(
+    tokenizer: PreTrainedTokenizerFast, call_format: str = AUTO, template_options: dict[str, Any] | None = None
+) -> list[TemplateFinding]:
+    """Check that tools reach the model, its calls are read, its thoughts are not, and earlier tokens stay as they are.
+
+    Args:
+        tokenizer: with its chat template.
+        call_format: registered name, or "auto".
+        template_options: further variables of the template.
+    Returns: the findings in order; after one that leaves nothing to check it ends.
+    Raises: UnknownNameError for a call format that is not registered.
+    """
+    try:
+        renderer = TemplateRenderer(
+            tokenizer, call_format_for(tokenizer, call_format, template_options), template_options=template_options
+        )
+        renderer.prompt([Message("user", "?")], [PROBE_TOOL])
+        renderer.observation([_result("words")])
+    except PolicyError as error:
+        return [TemplateFinding("usable", False, str(error))]
+    return [
+        TemplateFinding("usable", True, "earlier tokens stay as they are when the conversation goes on"),
+        _tools(renderer, template_options),
+        _calls(renderer, call_by_template(tokenizer, template_options)),
+        _thoughts(renderer),
+        _results(renderer),
+    ]
+
+
+def _tools(renderer: TemplateRenderer, template_options: dict[str, Any] | None) -> TemplateFinding:
+    question = Message("user", "?")
+    prompt = renderer.tokenizer.decode(renderer.prompt([question], [PROBE_TOOL]))
+    rows = [{"role": "user", "content": "?"}]
+    options = dict(template_options or {})
+    with_tools, without = (
+        renderer.tokenizer.apply_chat_template(rows, tools=tools, tokenize=False, **options)
+        for tools in ([PROBE_TOOL], None)
+    )
+    by_template = with_tools != without and PROBE_CALL.name in str(with_tools)
+    how = "by the template" if by_template else "by the call format, as the template drops them"
+    return TemplateFinding("tools are told", PROBE_CALL.name in prompt, how)
+
+
+def _calls(renderer: TemplateRenderer, written: str | None) -> TemplateFinding:
+    name = renderer.call_format.name
+    message = renderer.parse(renderer.encode(Message("assistant", "", (PROBE_CALL,))), [PROBE_TOOL])
+    if message.calls != (PROBE_CALL,):
+        return TemplateFinding("calls are read", False, f"{name} does not read back what it writes with this tokenizer")
+    if written is None:
+        return TemplateFinding("calls are read", True, f"{name}; the template itself writes none")
+    if reads_back(renderer.call_format, written):
+        return TemplateFinding("calls are read", True, f"{name}, as the template writes them")
+    detail = f"{name} does not read what the template writes: {excerpt(written, 120)}. Leave call_format at 'auto'."
+    return TemplateFinding("calls are read", False, detail)
+
+
+def _thoughts(renderer: TemplateRenderer) -> TemplateFinding:
+    call = renderer.call_format.render((PROBE_CALL,))
+    template = str(renderer.tokenizer.chat_template)
+    known = [opening for opening in THOUGHTS if opening in template] or ["<think>"]
+    executed = [
+        opening
+        for opening in known
+        if renderer.parse(
+            renderer.encode(Message("assistant", f"{opening}{call}{THOUGHTS[opening]}Done.")), [PROBE_TOOL]
+        ).calls
+    ]
+    detail = f"calls within {', '.join(executed)} are executed" if executed else "calls within a thought are not run"
+    return TemplateFinding("thoughts are safe", not executed, detail)
+
+
+def _results(renderer: TemplateRenderer) -> TemplateFinding:
+    """A tool result that holds the model's own control tokens must add none to the prompt."""
+    specials = set(renderer.tokenizer.all_special_ids) | {renderer.end_of_turn_id}
+    forged = "".join(renderer.tokenizer.decode([token]) for token in sorted(specials))
+    counts = [
+        sum(token in specials for token in renderer.observation([_result(content)])) for content in ("words", forged)
+    ]
+    detail = "a result cannot end a turn" if counts[0] == counts[1] else f"control tokens of a result count: {counts}"
+    return TemplateFinding("results are text", counts[0] == counts[1], detail)
+
+
+def _result(content: str) -> Message:
+    return Message("tool", content, name=PROBE_CALL.name)

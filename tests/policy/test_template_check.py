@@ -1,0 +1,129 @@
+"""Every chat template that TRL ships: its call format is chosen, and the template can be used or is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.cli.app import app
+from agentgym.errors import PolicyError
+from agentgym.messages import Message
+from agentgym.policy import TemplateRenderer, make_tokenizer
+from agentgym.policy.formats.choice import PROBE_CALL, PROBE_TOOL, call_format_for
+from agentgym.policy.template_check import check_template
+from agentgym.registry import load
+
+trl = pytest.importorskip("trl")
+TEMPLATES = Path(trl.__file__).parent / "chat_templates"
+MARK = re.compile(r"<\|[\w▁]+\|>|<\uff5c[\w▁]+\uff5c>|<(?:turn\|>|\|turn>|(?:start|end)_of_turn>)|</?s>")
+FORMATS = {  # by the beginning of the template's name; the longest one counts
+    "deepseekv3_training": "deepseek",
+    "gemma4": "gemma4",
+    "diffusion_gemma": "gemma4",
+    "glm4moe": "glm",
+    "gptoss": "harmony",
+    "lfm2_2": "lfm2",
+    "lfm2_v2": "lfm2",
+    "llama3_1": "llama3",
+    "llama3_2": "llama3",
+    "nemotron": "qwen_xml",
+    "qwen3_5": "qwen_xml",
+    "qwen3_6": "qwen_xml",
+    "qwen3_8": "qwen_xml",
+}
+REFUSED = {  # the beginning of the reason
+    "no tool results": ("cohere", "gemma_training", "gemma3", "gemma.", "idefics3", "llava", "phi3", "smolvlm"),
+    "thoughts in one place only": ("deepseek",),
+    "rewrites": ("gemma4.", "gemma4_v3", "gemma4_v4", "gemma4_v5", "diffusion_gemma", "glm4moe."),
+    "unknown format": ("muse",),
+}
+
+
+def tokenizer_of(template: str):
+    """A small tokenizer that knows the template's marks as special tokens."""
+    tokenizer = make_tokenizer(["some words"] * 3, 280)
+    tokenizer.chat_template = (TEMPLATES / f"{template}.jinja").read_text()
+    marks = {mark for mark in MARK.findall(tokenizer.chat_template) if "tool" not in mark}
+    tokenizer.add_special_tokens({"additional_special_tokens": sorted(marks | {"<|bos|>"}), "bos_token": "<|bos|>"})
+    return tokenizer
+
+
+def is_refused(template: str) -> bool:
+    return any(f"{template}.".startswith(beginning) for names in REFUSED.values() for beginning in names)
+
+
+@pytest.mark.parametrize("template", sorted(path.stem for path in TEMPLATES.glob("*.jinja")))
+def test_a_template_can_be_used_with_the_format_it_writes_or_is_refused(template):
+    findings = check_template(tokenizer_of(template))
+    problems = [(finding.check, finding.detail) for finding in findings if not finding.ok]
+    if is_refused(template):
+        assert [check for check, _ in problems] == ["usable"]
+        return
+    assert not problems
+    assert len(findings) == 5
+    known = [beginning for beginning in FORMATS if template.startswith(beginning)]
+    expected = FORMATS[max(known, key=len)] if known else "hermes"
+    assert call_format_for(tokenizer_of(template)).name == expected
+
+
+def test_a_template_whose_calls_nobody_reads_names_the_formats_there_are():
+    with pytest.raises(PolicyError, match=r"writes a call as .*atem:invoke.*hermes, .*react"):
+        call_format_for(tokenizer_of("muse_glimmer"))
+
+
+def test_a_format_that_the_template_does_not_write_is_found(tokenizer):
+    findings = {finding.check: finding for finding in check_template(tokenizer, "llama3")}
+    assert not findings["calls are read"].ok
+    assert "call_format at 'auto'" in findings["calls are read"].detail
+    assert all(finding.ok for finding in check_template(tokenizer))
+
+
+def test_a_call_within_a_thought_that_the_prompt_begins_is_none():
+    renderer = TemplateRenderer(tokenizer_of("qwen3_5_think"), load("call_formats", "qwen_xml")())
+    call = renderer.call_format.render((PROBE_CALL,))
+
+    def parse(text: str) -> Message:
+        return renderer.parse(renderer.tokenizer.encode(text), [PROBE_TOOL])
+
+    assert parse(f"perhaps {call} not\n</think>\n\nDone.").calls == ()
+    assert parse(f"perhaps {call}").calls == ()
+    assert parse(f"\n</think>\n\nNow. {call}") == Message("assistant", "Now.", (PROBE_CALL,))
+    for message in (Message("assistant", "Now.", (PROBE_CALL,)), Message("assistant", "<think>\nhm\n</think>Done.")):
+        assert renderer.parse(renderer.encode(message), [PROBE_TOOL]) == message
+
+
+def test_added_tokens_after_special_ones_keep_their_ids():
+    """Qwen's <tool_call> comes after fourteen special tokens; without them it had the id of <|endoftext|>."""
+    from tokenizers import AddedToken
+
+    tokenizer = make_tokenizer(["some words"] * 3, 280)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|one|>", "<|two|>"]})
+    tokenizer.add_tokens([AddedToken("<kept>", special=False)])
+    renderer = TemplateRenderer(tokenizer, load("call_formats", "hermes")())
+    ids = renderer.encode(Message("assistant", "some <kept> words <|one|>"))
+    assert tokenizer.convert_tokens_to_ids("<kept>") in ids
+    assert tokenizer.convert_tokens_to_ids("<|one|>") not in ids
+    assert tokenizer.decode(ids[:-1]) == "some <kept> words <|one|>"
+    observation = renderer.observation([Message("tool", "<kept> <|one|> <|two|>", name="t")])
+    assert not set(tokenizer.convert_tokens_to_ids(["<kept>", "<|one|>", "<|two|>"])) & set(observation)
+
+
+def test_model_check_says_what_a_user_has_to_know(tokenizer, tmp_path):
+    tokenizer.save_pretrained(tmp_path)
+
+    def run(*arguments: str):
+        return CliRunner().invoke(app, ["model", "check", str(tmp_path), *arguments])
+
+    good, bad = run("--json"), run("--call-format", "llama3")
+    assert good.exit_code == 0
+    assert json.loads(good.stdout)["ok"] is True
+    assert bad.exit_code == 1
+    assert "llama3 does not read" in " ".join(bad.stdout.split())
+    (tmp_path / "chat_template.jinja").unlink()
+    without = run()
+    assert without.exit_code == 1
+    assert "has no chat template" in " ".join(without.stdout.split())
