@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.console import out, write_text
+from agentgym.rounding import percent
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
@@ -90,15 +91,15 @@ def power(
     if record is not None:
         outcomes = Evaluation.load(record).outcomes()
         rate, spread = 100 * Evaluation.load(record).success().value, spread_of(outcomes, default=spread)
-        out().print(f"{record}: success {rate:.1f}%, spread {spread:.2f}", markup=False, soft_wrap=True)
+        out().print(f"{record}: success {percent(rate / 100, 1)}, spread {spread:.2f}", markup=False, soft_wrap=True)
     options: dict[str, Any] = {"rate": rate / 100, "samples": group_size, "agreement": agreement, "spread": spread}
     claim = f"tasks, played {format_count(group_size)} each, show a gain of {gain:g} points from {rate:.3g}%"
     if tasks is not None:
         chance = power_of(tasks, gain / 100, **options)
-        out().print(f"{tasks} {claim} with a chance of {chance:.0%}.", soft_wrap=True)
+        out().print(f"{tasks} {claim} with a chance of {percent(chance)}.", soft_wrap=True)
         return
     needed = tasks_needed(gain / 100, power=target_power, **options)
-    out().print(f"{needed:,} {claim} with a chance of {target_power:.0%}.", soft_wrap=True)
+    out().print(f"{needed:,} {claim} with a chance of {percent(target_power)}.", soft_wrap=True)
 
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.evaluation.text import format_count, format_usage
+from agentgym.rounding import hundredfold, percent, points
 from agentgym.visible import visible
 
 
@@ -40,8 +41,8 @@ def tournament_tables(result: Mapping[str, Any]) -> list[RenderableType]:
         gain = pair["gain"]
         pairs.add_row(
             Text(visible(f"{pair['first']} -> {pair['second']}")),
-            f"{100 * gain['value']:+.1f}",
-            f"{100 * gain['low']:+.1f} to {100 * gain['high']:+.1f}",
+            points(gain["value"], 1),
+            f"{points(gain['low'], 1)} to {points(gain['high'], 1)}",
             str(pair["better"]),
             str(pair["worse"]),
             str(pair["same"]),
@@ -61,7 +62,7 @@ def seeds_tables(result: Mapping[str, Any]) -> list[RenderableType]:
     arms = _table("Agent", "Seeds", "Mean", "IQM", "95 % interval")
     for name, arm in result["arms"].items():
         arms.add_row(
-            Text(visible(name)), str(arm["seeds"]), f"{arm['mean']:.1%}", _rate(arm["iqm"]), _range(arm["iqm"])
+            Text(visible(name)), str(arm["seeds"]), percent(arm["mean"], 1), _rate(arm["iqm"]), _range(arm["iqm"])
         )
     pairs = _table("Pair", "Chance that it improves", "95 % interval")
     for pair in result["pairs"]:
@@ -100,8 +101,8 @@ def _table(first: str, *names: str) -> Table:
 
 
 def _rate(estimate: Mapping[str, Any]) -> str:
-    return f"{estimate['value']:.1%}" if estimate["n"] else "no data"
+    return percent(estimate["value"], 1) if estimate["n"] else "no data"
 
 
 def _range(estimate: Mapping[str, Any]) -> str:
-    return f"{100 * estimate['low']:.1f} to {100 * estimate['high']:.1f}" if estimate["n"] else ""
+    return f"{hundredfold(estimate['low'], 1)} to {hundredfold(estimate['high'], 1)}" if estimate["n"] else ""

@@ -9,6 +9,7 @@ from pathlib import Path
 from agentgym.credit.bench import BenchmarkRow
 from agentgym.credit.exact import GradientBias
 from agentgym.errors import CreditError
+from agentgym.rounding import percent
 
 BIAS, BENCH = "bias", "bench"
 
@@ -62,7 +63,7 @@ def bench_block(rows: Sequence[BenchmarkRow]) -> str:
         own_rows = [by_name[name, count] for count in counts]
         errors = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in own_rows]
         last = own_rows[-1].measures
-        more = [f"{last.sign.value:.0%}", _noise(last.noise.value)] if last else ["-", "-"]
+        more = [percent(last.sign.value), _noise(last.noise.value)] if last else ["-", "-"]
         lines.append([f"`{name}`", *errors, *more, *map(updates, own_rows)])
     heads = [*(f"error, {k}" for k in counts), f"sign, {counts[-1]}", f"noise, {counts[-1]}"]
     return _table(["estimator", *heads, *(f"updates, {k}" for k in counts)], lines)

@@ -13,6 +13,7 @@ from agentgym.cli.credit_markdown import updates
 from agentgym.credit.bench import BenchmarkRow
 from agentgym.credit.exact import GradientBias
 from agentgym.evaluation.credit_audit import Audit
+from agentgym.rounding import percent
 
 BIAS_STYLE = {"unbiased": "green", "direction": "cyan", "biased": "yellow", "heuristic": "magenta"}
 
@@ -52,7 +53,7 @@ def bench_table(rows: Sequence[BenchmarkRow]) -> RenderableType:
         last = next(row.measures for row in reversed(line) if row.measures)
         cells = [f"{row.measures.error.value:.2f}" if row.measures else "-" for row in line]
         head = (name, Text(line[0].bias, style=BIAS_STYLE[line[0].bias]))
-        errors.add_row(*head, *cells, f"{last.sign.value:.0%}", f"{last.noise.value:.1f}")
+        errors.add_row(*head, *cells, percent(last.sign.value), f"{last.noise.value:.1f}")
         learning.add_row(*head, *map(updates, line))
     note = (
         f"Sign and noise at {counts[-1]} turns: share of right signs at the turn that decides; deviation of the "
@@ -102,7 +103,7 @@ def audit_table(audit: Audit) -> RenderableType:
 
 
 def _percent(value: float) -> str:
-    return "-" if math.isnan(value) else f"{value:.0%}"
+    return "-" if math.isnan(value) else percent(value)
 
 
 def _number(value: float) -> str:

@@ -13,6 +13,7 @@ from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable,
 from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
 from agentgym.cli.policies import Agent, ApiKeyEnv, CallFormat, Device, PolicyOption, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
+from agentgym.rounding import percent
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
@@ -116,7 +117,7 @@ def _measure(
         bar = progress.add_task("episodes", total=None, note="")
 
         def show(state: Progress) -> None:
-            note = f"solved {state.solved / max(1, state.done - state.failed):.0%}"
+            note = f"solved {percent(state.solved / max(1, state.done - state.failed))}"
             note += f", {state.failed} failed" if state.failed else ""
             progress.update(bar, completed=state.done, total=state.total, note=note)
 

@@ -13,6 +13,7 @@ from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable,
 from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOption, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
+from agentgym.rounding import percent
 
 if TYPE_CHECKING:
     from agentgym.rollout import EpisodeManager, RolloutConfig
@@ -83,5 +84,5 @@ async def _play(manager: EpisodeManager, tasks: list[Task]) -> list[Trajectory]:
         async for trajectory in manager.run(tasks):
             trajectories.append(trajectory)
             solved += (trajectory.success or 0.0) if trajectory.valid else 0.0
-            progress.update(bar, advance=1, note=f"solved {solved / len(trajectories):.0%}")
+            progress.update(bar, advance=1, note=f"solved {percent(solved / len(trajectories))}")
     return trajectories

@@ -20,6 +20,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.text import format_causes, format_count, format_usage
 from agentgym.messages import Call, Message, Result
+from agentgym.rounding import percent
 from agentgym.sandbox import combine_usage
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.trajectory import Trajectory
@@ -43,10 +44,10 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         if not estimate.n:
             table.add_row(tag or "all", "0", "no data", "", *[""] * (2 * len(ks)))
             continue
-        pass_rates = [f"{f(k, tag):.0%}" for k in ks for f in (evaluation.pass_at, evaluation.pass_hat)]
-        interval = f"{estimate.low:.1%} to {estimate.high:.1%}"
-        style = "bold" if tag is None else None
-        table.add_row(Text(tag or "all"), str(estimate.n), f"{estimate.value:.1%}", interval, *pass_rates, style=style)
+        pass_rates = [percent(f(k, tag)) for k in ks for f in (evaluation.pass_at, evaluation.pass_hat)]
+        interval = f"{percent(estimate.low, 1)} to {percent(estimate.high, 1)}"
+        row = [str(estimate.n), percent(estimate.value, 1), interval, *pass_rates]
+        table.add_row(Text(tag or "all"), *row, style="bold" if tag is None else None)
     lines = [
         Text(
             f"{evaluation.task_set}:{evaluation.split}, {evaluation.group_size} episode(s) of each task, "
@@ -89,7 +90,7 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
         table.add_row("reward", f"{np.mean(returns):.3f}")
         table.add_row("turns", f"{np.mean([len(t.turns) for t in valid]):.2f} an episode")
         calls, ran = map(sum, zip(*map(calls_of, valid), strict=True))
-        table.add_row("calls", f"{calls}, of which {ran / calls:.0%} ran" if calls else "none")
+        table.add_row("calls", f"{calls}, of which {percent(ran / calls)} ran" if calls else "none")
         tokens = sum(len(turn.token_ids) for t in valid for turn in t.turns)
         if tokens:
             table.add_row("tokens", f"{tokens:,} written by the agent")
@@ -154,7 +155,7 @@ def result_text(result: Result) -> Text:
 def _means(evaluation: Evaluation) -> str:
     """How many calls ran and how many turns an episode had; empty where there was no call or no valid episode."""
     calls, turns = evaluation.execution_rate(), evaluation.mean_turns()
-    ran = "" if math.isnan(calls) else f"calls that ran {calls:.0%}, "
+    ran = "" if math.isnan(calls) else f"calls that ran {percent(calls)}, "
     return ran + ("" if math.isnan(turns) else f"turns {turns:.1f} an episode, ")
 
 

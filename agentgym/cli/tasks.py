@@ -13,6 +13,7 @@ import typer
 from agentgym.cli.console import err, out
 from agentgym.cli.name_values import options_for
 from agentgym.cli.user_code import Import
+from agentgym.rounding import percent
 
 if TYPE_CHECKING:
     from agentgym.task import Task, TaskSet
@@ -158,7 +159,7 @@ def _compare(train_name: str, train: Sequence[Task], split: str, tasks: Sequence
     console.print(summary, style="red" if comparison.leaked else None, markup=False, soft_wrap=True)
     for overlap in comparison.overlaps[:MOST_SHOWN]:
         console.print(
-            f"  {overlap.similarity:.0%}  {overlap.held_out}  like  {overlap.train}", markup=False, soft_wrap=True
+            f"  {percent(overlap.similarity)}  {overlap.held_out}  like  {overlap.train}", markup=False, soft_wrap=True
         )
     if len(comparison.overlaps) > MOST_SHOWN:
         console.print(f"  and {len(comparison.overlaps) - MOST_SHOWN} more", markup=False)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
+from agentgym.rounding import percent, points
 from agentgym.visible import visible
 
 MOST_TAGS, MOST_CAUSES = 5, 3
@@ -32,11 +33,11 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
     width = max(len(tag or "all tasks") for tag in tags)
     for tag in tags:
         gain = compare(before, after, tag=tag)
-        change = gain.difference
+        rates = [percent(evaluation.success(tag).value) for evaluation in (before, after)]
+        change, p = gain.difference, gain.permutation_p
         lines.append(
-            f"  {tag or 'all tasks':<{width}}  {before.success(tag).value:4.0%} -> {after.success(tag).value:4.0%}"
-            f"   gain {100 * change.value:+.0f} points, 95 % interval {100 * change.low:+.0f} to "
-            f"{100 * change.high:+.0f}, p = {gain.permutation_p:.1g}"
+            f"  {tag or 'all tasks':<{width}}  {rates[0]:>4} -> {rates[1]:>4}   gain {points(change.value)} points, "
+            f"95 % interval {points(change.low)} to {points(change.high)}, p = {p:.1g}"
         )
     if failed := before.failed + after.failed:
         lines.append(f"  {failed} episodes failed and are left out")

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from agentgym.evaluation.report.html import STILL, Html, el, join
+from agentgym.rounding import hundredfold, percent, points
 
 
 def page(result: Mapping[str, Any]) -> str:
@@ -50,7 +51,7 @@ def _of_evaluations(result: Mapping[str, Any]) -> list[Html]:
             [
                 [
                     f"{p['first']} to {p['second']}",
-                    f"{100 * p['gain']['value']:+.1f}",
+                    points(p["gain"]["value"], 1),
                     _range(p["gain"]),
                     str(p["better"]),
                     str(p["worse"]),
@@ -76,13 +77,13 @@ def _of_evaluations(result: Mapping[str, Any]) -> list[Html]:
 
 def _of_seeds(result: Mapping[str, Any]) -> list[Html]:
     arms = [
-        [name, str(a["seeds"]), f"{a['mean']:.1%}", _rate(a["iqm"]), _range(a["iqm"])]
+        [name, str(a["seeds"]), percent(a["mean"], 1), _rate(a["iqm"]), _range(a["iqm"])]
         for name, a in result["arms"].items()
     ]
     pairs = [
         [f"{p['first']} to {p['second']}", _rate(p["probability"]), _range(p["probability"])] for p in result["pairs"]
     ]
-    profile = [[name, *(f"{share:.0%}" for share in a["profile"][::4])] for name, a in result["arms"].items()]
+    profile = [[name, *(percent(share) for share in a["profile"][::4])] for name, a in result["arms"].items()]
     decisions = [[decision["first"], decision["verdict"], decision["second"]] for decision in result["adastop"]]
     return [
         _table("Over seeds", ["Agent", "Seeds", "Mean", "Interquartile mean", "95 % interval"], arms),
@@ -104,8 +105,8 @@ def _table(title: str, head: list[str], rows: list[list[str]]) -> Html:
 
 
 def _rate(estimate: Mapping[str, Any]) -> str:
-    return f"{estimate['value']:.1%}" if estimate["n"] else "no data"
+    return percent(estimate["value"], 1) if estimate["n"] else "no data"
 
 
 def _range(estimate: Mapping[str, Any]) -> str:
-    return f"{100 * estimate['low']:.1f} to {100 * estimate['high']:.1f}" if estimate["n"] else ""
+    return f"{hundredfold(estimate['low'], 1)} to {hundredfold(estimate['high'], 1)}" if estimate["n"] else ""

@@ -73,7 +73,10 @@ class PhaseProgress(Progress):
 def line_of(task: Task) -> str:
     """For example "reinforcement 12/100, 0.4 a second, 0:03:39 left: success 0.594"."""
     parts = [f"{task.description} {task.completed:.0f}" + ("" if task.total is None else f"/{task.total:.0f}")]
-    speed = task.speed or (task.completed / task.elapsed if task.elapsed else None)
+    # rich measures between two reports of progress, far too fast where many episodes end at once; on the whole, what a
+    # resumed phase had done before counts as done now. The slower of the two is neither.
+    speeds = [task.speed, task.completed / task.elapsed if task.elapsed else None]
+    speed = min((speed for speed in speeds if speed), default=None)
     if speed:
         parts.append(f"{speed:,.1f} a second" if speed >= 1 else f"{1 / speed:,.1f} s each")
         if task.total is not None:

@@ -301,6 +301,27 @@ def test_an_image_that_changes_is_another_image(rootfs, tmp_path):
     assert not (first.root / "etc/new").exists(), "what was unpacked stays as it was"
 
 
+UNDER_NICE = """
+import asyncio, sys
+from agentgym.sandbox import NamespacesBackend, SandboxSpec
+
+async def main():
+    backend = NamespacesBackend()
+    sandbox = await backend.create(SandboxSpec(image=sys.argv[1]))
+    print((await sandbox.exec(["python3", "-c", "print(6 * 7)"])).text, (await sandbox.run_python("print(6)")).text)
+    await sandbox.close()
+    await backend.close()
+
+asyncio.run(main())
+"""
+
+
+def test_everything_runs_where_agentgym_was_started_by_nice(rootfs):
+    """A process whose niceness is above that of agent code may not lower it."""
+    command = ["nice", "-n", "19", sys.executable, "-c", UNDER_NICE, str(rootfs)]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() == ["42", "6"]
+
+
 UNPACK = "import sys; from agentgym.sandbox import rootfs; print(rootfs.prepare_rootfs(sys.argv[1]).digest)"
 
 

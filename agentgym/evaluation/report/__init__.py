@@ -16,6 +16,7 @@ from agentgym.evaluation.report.assets import assets, policy_hash, script
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.embedding import MOST_BYTES, data_element, embedded
 from agentgym.evaluation.report.html import Html, el, join, timestamp
+from agentgym.rounding import percent, points
 
 if TYPE_CHECKING:
     from agentgym.storage.run_folder import RunFolder
@@ -106,10 +107,10 @@ def _without_script(name: str, run: Mapping[str, Any]) -> Html:
 def _percent(estimate: Mapping[str, Any] | None) -> str:
     if estimate is None or estimate["value"] is None:
         return "no data"
-    return f"{estimate['value']:.0%} ({estimate['low']:.0%} to {estimate['high']:.0%})"
+    return f"{percent(estimate['value'])} ({percent(estimate['low'])} to {percent(estimate['high'])})"
 
 
 def _points(gain: Mapping[str, Any] | None) -> str:
     if gain is None or gain["value"] is None:
         return "no data"
-    return f"{100 * gain['value']:+.1f} ({100 * gain['low']:+.1f} to {100 * gain['high']:+.1f})"
+    return f"{points(gain['value'], 1)} ({points(gain['low'], 1)} to {points(gain['high'], 1)})"

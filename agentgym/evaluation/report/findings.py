@@ -163,7 +163,7 @@ def timings(contents: Contents) -> list[dict[str, Any]]:
 
 def usage(contents: Contents) -> list[dict[str, Any]]:
     """What the episodes of each evaluation used of sandboxes, tools and APIs, as phrases."""
-    phrases = {e.label: format_usage(e.usage()) for e in contents.evaluations}
+    phrases = {e.label: format_usage(e.usage() | {"wall_s": e.duration_s}) for e in contents.evaluations}
     return [{"label": visible(label), "phrases": words} for label, words in phrases.items() if words]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.errors import EvaluationError
+from agentgym.rounding import hundredfold
 
 Outcomes = Sequence[Sequence[float]]
 
@@ -36,7 +37,7 @@ class Estimate:
         """For people: `41 % [38, 45]`."""
         if not self.n:
             return "no data"
-        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+        return f"{hundredfold(self.value)} % [{hundredfold(self.low)}, {hundredfold(self.high)}]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 from . import frames, identity, kernel
 from .exit_watcher import ExitWatcher
-from .priority import AGENT_NICENESS
+from .priority import give_way
 
 _PIPE_READ = 65_536
 _ALL = -1
@@ -186,7 +186,7 @@ def spawn(argv: list[str], environment: dict[str, str], cwd: str | None, standar
                 with contextlib.suppress(OSError):  # an agent may have shut it: the next call will say so
                     os.chdir(_HOME)
         with contextlib.suppress(ProcessLookupError):
-            os.setpriority(os.PRIO_PROCESS, pid, AGENT_NICENESS)
+            give_way(pid)
     return pid
 
 

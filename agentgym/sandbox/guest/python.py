@@ -17,14 +17,14 @@ import sys
 import traceback
 from _signal import SIGINT, default_int_handler  # type: ignore[import-not-found]
 from _signal import signal as set_handler  # not its wrapper in signal.py, which creates enumerations
-from os import _exit, close, closerange, dup2, fork, read, setpriority, setsid
+from os import _exit, close, closerange, dup2, fork, read, setsid
 from sys import modules
 from types import ModuleType
 from typing import Any, NoReturn
 
 from .identity import become_agent
 from .kernel import set_dumpable
-from .priority import AGENT_NICENESS
+from .priority import give_way
 
 FILE_NAME = "<code>"
 MAX_INLINE_CODE = 1 << 16  # bytes of code in one message; longer code comes in a descriptor
@@ -44,7 +44,7 @@ WARM = (
     "typing",
 )
 
-_INTERRUPT, _A_PROCESS = int(SIGINT), os.PRIO_PROCESS
+_INTERRUPT = int(SIGINT)
 _run_exit_functions = getattr(atexit, "_run_exitfuncs")  # noqa: B009
 
 SESSION_REQUEST = struct.Struct(">I")  # number of the call; its code follows, unless it comes in a descriptor
@@ -90,7 +90,7 @@ def enter_child(standard: tuple[int, int, int], most: int, keep: int | None = No
         closerange(4, most)
     become_agent()
     set_dumpable(True)
-    setpriority(_A_PROCESS, 0, AGENT_NICENESS)
+    give_way(0)
 
 
 def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:

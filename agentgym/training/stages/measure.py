@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import choose, from_trajectories, note_held_out_use
 from agentgym.evaluation.text import format_gains
+from agentgym.rounding import percent
 from agentgym.training.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 
@@ -54,6 +56,7 @@ def measure(context: RunContext, when: str, learner: Learner, parameters: Mappin
         label=f"{context.folder.path.resolve()}/{when}",
         seed=recipe.seed,
     )
+    started = time.monotonic()
     with context.progress_bar(f"held-out {when}", len(tasks) * section.group_size) as advance:
         trajectories = context.rollouts.play(
             policy,
@@ -72,6 +75,7 @@ def measure(context: RunContext, when: str, learner: Learner, parameters: Mappin
         config=context.rollouts.config.at_temperature(section.temperature),
     )
     evaluation.held_out_uses = held_out_uses
+    evaluation.duration_s = max(evaluation.duration_s, round(time.monotonic() - started, 3))
     context.folder.write_json(f"evaluation/{when}.json", evaluation.to_json())
 
 
@@ -84,8 +88,8 @@ def conclude(context: RunContext, minutes: float) -> None:
     if before.is_file() and after.is_file():
         console.print(format_gains(Evaluation.load(before), Evaluation.load(after), first=stratum))
         if control.is_file():
-            guessed = Evaluation.load(control).success(stratum).value
-            console.print(f"  with tools that answer from another environment: {guessed:.0%} (what can be guessed)")
+            guessed = percent(Evaluation.load(control).success(stratum).value)
+            console.print(f"  with tools that answer from another environment: {guessed} (what can be guessed)")
     console.print(f"[bold]{context.recipe.name}[/] took {minutes:.1f} minutes. Report: [bold]{report}[/]")
 
 

@@ -24,13 +24,21 @@ export function twoDecimals(value) {
   return signed(value).replace("+", "");
 }
 
+/** A share of 1 in hundredths, rounded as agentgym/rounding.py does: 28.5 for 0.285, whose hundredfold is 28.499... */
+function hundredfold(share, digits) {
+  const [mantissa, exponent] = Math.abs(share).toExponential().split("e");
+  const units = Math.round(Number(`${mantissa}e${Number(exponent) + 2 + digits}`));
+  return (share < 0 && units ? MINUS : "") + (units / 10 ** digits).toFixed(digits);
+}
+
 /** Points of a hundred, with their sign. */
 export function pointsOf(value) {
-  return `${value < 0 ? MINUS : "+"}${Math.abs(100 * value).toFixed(1)}`;
+  const text = hundredfold(value, 1);
+  return text.startsWith(MINUS) ? text : `+${text}`;
 }
 
 export function percent(value, digits = 0) {
-  return value === null || value === undefined ? "\u2013" : `${(100 * value).toFixed(digits)} %`.replace("-", MINUS);
+  return value === null || value === undefined ? "\u2013" : `${hundredfold(value, digits)} %`;
 }
 
 /** `48 s`, `7 min 05 s`, `2 h 10 min`; below a second in milliseconds. */
