@@ -112,7 +112,7 @@ def available(name):
         program for program in LANGUAGES[name].needs if not shutil.which(program, path="/usr/local/bin:/usr/bin:/bin")
     ]
     if missing:
-        pytest.skip(f"{name}: {', '.join(missing)} is not installed here; see .ci/debian-packages")
+        pytest.skip(f"{name}: {', '.join(missing)} is not installed here; docs/environments/code.md lists the packages")
     return LANGUAGES[name]
 
 
