@@ -9,6 +9,7 @@ from .bash import CodeBash
 from .complete import CodeComplete
 from .environment import Code
 from .files import CodeFiles
+from .function import CodeFunction
 from .maths import CodeMaths
 from .notebook import CodeNotebook
 from .program import CodeProgram
@@ -20,6 +21,7 @@ __all__ = [
     "CodeBash",
     "CodeComplete",
     "CodeFiles",
+    "CodeFunction",
     "CodeMaths",
     "CodeNotebook",
     "CodeProgram",

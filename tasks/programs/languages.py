@@ -98,7 +98,7 @@ def _python(steps: Sequence[Chosen], ending: Chosen) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Language:
+class ProgramLanguage:
     """One language.
 
     Attributes:
@@ -117,22 +117,24 @@ class Language:
         return {"file": self.file, "build": list(self.build), "run": list(self.run)}
 
 
-LANGUAGES: Mapping[str, Language] = {
-    "shell": Language("a bash script", "main.sh", ("bash", "main.sh"), _bash),
-    "python": Language("Python", "main.py", ("python3", "-S", "main.py"), _python),  # -S: starts in half the time
-    "c": Language(
+LANGUAGES: Mapping[str, ProgramLanguage] = {
+    "shell": ProgramLanguage("a bash script", "main.sh", ("bash", "main.sh"), _bash),
+    "python": ProgramLanguage(
+        "Python", "main.py", ("python3", "-S", "main.py"), _python
+    ),  # -S: starts in half the time
+    "c": ProgramLanguage(
         "C",
         "main.c",
         ("./main",),
         _c_like("stdio.h"),
         ("gcc", "-O1", "-std=c11", "-o", "main", "main.c", "-lm"),
     ),
-    "cpp": Language(
+    "cpp": ProgramLanguage(
         "C++",
         "main.cpp",
         ("./main",),
         _c_like("cstdio"),
         ("g++", "-O1", "-std=c++17", "-o", "main", "main.cpp"),
     ),
-    "javascript": Language("JavaScript (node)", "main.js", ("node", "main.js"), _javascript),
+    "javascript": ProgramLanguage("JavaScript (node)", "main.js", ("node", "main.js"), _javascript),
 }

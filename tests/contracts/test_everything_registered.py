@@ -44,6 +44,7 @@ DEAR = {  # each shares its environment or its judge with another one, which is 
     "agentgym/sql-postgres-v1",
     "agentgym/code-verilog-v1",
     "agentgym/code-program-v1",
+    "agentgym/code-function-v1",
     "agentgym/code-verified-v1",
 }
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any

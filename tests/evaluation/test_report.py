@@ -17,10 +17,11 @@ from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.report.contents import read
-from agentgym.evaluation.report.findings import episodes_to_read
+from agentgym.evaluation.report.findings import episodes_to_read, usage
 from agentgym.evaluation.report.html import el, text
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.svg import Series, line_chart, show, tick_label, ticks
+from agentgym.rounding import percent
 from agentgym.storage.run_folder import RunFolder
 
 VOID = {"meta", "br", "circle", "line", "rect", "polyline", "polygon", "path", "hr", "link", "img", "input"}
@@ -89,10 +90,21 @@ def test_the_gains_are_those_of_the_records(folder, page):
 
 def test_a_reader_without_scripts_sees_success_before_and_after_by_kind_of_task(folder, page):
     before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
-    assert f"{before.success().value:.0%} (" in page.text
-    assert f"{after.success().value:.0%} (" in page.text
+    assert f"{percent(before.success().value)} (" in page.text
+    assert f"{percent(after.success().value)} (" in page.text
     for tag in ("unseen_entities", "unseen_templates", "customer_phone", "newest_order"):
         assert tag in page.text
+
+
+def test_the_wall_time_is_that_of_the_evaluation_and_no_sum_over_its_sandboxes(tmp_path):
+    folder = sample_run.make(tmp_path / "run", steps=2)
+    after = Evaluation.load(folder.path / "evaluation" / "after.json")
+    after.duration_s = 17.5
+    for row in after.rows:
+        row.usage = [{"wall_s": 500.0} for _ in row.usage]
+    folder.write_json("evaluation/after.json", after.to_json())
+    phrases = {row["label"]: row["phrases"] for row in usage(read(folder.path))}
+    assert phrases["after"] == ["wall 17.5 s"]
 
 
 def test_the_episodes_to_read_are_in_the_file(folder, page):

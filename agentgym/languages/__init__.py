@@ -1,0 +1,44 @@
+"""Functions in many languages: how one is declared, compiled and called, with plain values in and out.
+
+value_types.py   the types of arguments and results, and what values are equal
+wire.py          values as one line of text, which every driver reads and writes
+signature.py     a function's name, arguments and result
+language.py      what a language must say for itself; one module a language: c.py, cpp.py, java.py, ...
+drivers/         the code in each language that reads calls and writes results
+function_task.py     what a task says about its function
+called_function.py   builds a submission in a sandbox and calls its function
+"""
+
+from __future__ import annotations
+
+from agentgym.languages.called_function import (
+    FUNCTION_SPEC,
+    CalledFunction,
+    CallFailed,
+    ToolchainFault,
+    build,
+    check_language,
+    language_snapshot,
+)
+from agentgym.languages.catalogue import LANGUAGES
+from agentgym.languages.function_task import Case, FunctionTask
+from agentgym.languages.language import Language
+from agentgym.languages.signature import Signature
+from agentgym.languages.value_types import ValueType, same_value
+
+__all__ = [
+    "FUNCTION_SPEC",
+    "LANGUAGES",
+    "CallFailed",
+    "CalledFunction",
+    "Case",
+    "FunctionTask",
+    "Language",
+    "Signature",
+    "ToolchainFault",
+    "ValueType",
+    "build",
+    "check_language",
+    "language_snapshot",
+    "same_value",
+]

@@ -1,0 +1,78 @@
+"""What a task says about its function: the signature, the languages that may be used, and calls with their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.languages.catalogue import LANGUAGES
+from agentgym.languages.language import Language
+from agentgym.languages.signature import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call of the function, and what it must return."""
+
+    arguments: list[Any]
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTask:
+    """A function that may be written in one of several languages.
+
+    Attributes:
+        signature: what it takes and returns.
+        languages: names of `LANGUAGES`, the default first.
+    """
+
+    signature: Signature
+    languages: tuple[str, ...]
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> FunctionTask:
+        """From `parameters["function"]` and `parameters["languages"]`. Raises: ValueError saying what is wrong."""
+        try:
+            signature = Signature.of(parameters.get("function"))
+        except ValueError as error:
+            raise ValueError(f"parameters['function']: {error}") from None
+        names = parameters.get("languages", ())
+        if not isinstance(names, list | tuple) or not names or not all(name in LANGUAGES for name in names):
+            raise ValueError(f"parameters['languages'] is {names!r:.120}: give some of {', '.join(LANGUAGES)}")
+        return cls(signature, tuple(names))
+
+    def language(self, name: str = "") -> Language:
+        """One of the languages; without a name the first. Raises: ValueError naming those that may be used."""
+        if name and name not in self.languages:
+            raise ValueError(f"{name!r:.40} is no language of this task: use {' or '.join(self.languages)}")
+        return LANGUAGES[name or self.languages[0]]
+
+    def cases(self, data: Any) -> list[Case]:
+        """From a list of {"arguments", "value"}. Raises: ValueError for one that some language cannot hold."""
+        if not isinstance(data, list | tuple):
+            raise ValueError(f"{data!r:.120} is no list of calls")
+        cases = []
+        for number, case in enumerate(data):
+            if not isinstance(case, Mapping) or not {"arguments", "value"} <= case.keys():
+                raise ValueError(f"call {number} is {case!r:.120}: give arguments and value")
+            try:
+                self.signature.check_arguments(case["arguments"])
+                self.signature.returns.check(case["value"])
+                self._check_ints([case["arguments"], case["value"]])
+            except ValueError as error:
+                raise ValueError(f"call {number}: {error}") from None
+            cases.append(Case(list(case["arguments"]), case["value"]))
+        return cases
+
+    def _check_ints(self, value: Any) -> None:
+        if isinstance(value, Mapping):
+            value = [*value.keys(), *value.values()]
+        if isinstance(value, list | tuple):
+            for part in value:
+                self._check_ints(part)
+        elif isinstance(value, int):
+            for name in self.languages:
+                if abs(value) > LANGUAGES[name].max_int:
+                    raise ValueError(f"{value} is more than {LANGUAGES[name].title} can hold")

@@ -1,0 +1,67 @@
+"""What a language says for itself: how a function is declared, compiled and called in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from agentgym.languages.signature import Signature
+from agentgym.languages.value_types import ValueType
+
+MAX_EXACT = 2**53
+"""The largest whole number that a language with one kind of number holds exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """One language.
+
+    Attributes:
+        title: its name in a prompt.
+        file: the submission's file.
+        needs: programs that the image must have.
+        run: the command that serves calls, for `sh`. Calls come on descriptor 3, results go to 4; where the language
+            can use no other descriptors, `standard_streams` has it use 0 and 1.
+        stub: the declaration of a function, whose body is to be written, with the types that it needs.
+        harmless: a function that returns its one argument, an int.
+        driver: files that do not depend on the function. `prepare` compiles them, once.
+        files: files that depend on the function, such as a main program.
+        build: the command that compiles the submission; empty where nothing is compiled.
+        packaged: the submission as it is written to its file.
+        max_int: the largest int, in absolute value, that it can hold.
+        prepare_cpu_s: processor time that `prepare` may take.
+    """
+
+    title: str
+    file: str
+    needs: Sequence[str]
+    run: str
+    stub: Callable[[Signature], str]
+    harmless: str
+    driver: Sequence[str] = ()
+    prepare: Sequence[str] = ()
+    files: Callable[[Signature], Mapping[str, str]] = field(default=lambda signature: {})
+    build: Sequence[str] = ()
+    packaged: Callable[[str], str] = str
+    standard_streams: bool = False
+    max_int: int = 2**63
+
+    def driver_files(self) -> dict[str, bytes]:
+        """The driver's files by name."""
+        folder = files("agentgym.languages").joinpath("drivers")
+        return {name: folder.joinpath(name).read_bytes() for name in self.driver}
+
+
+def type_writer(
+    scalars: Mapping[str, str], list_of: str, map_of: str, optional_of: str, boxed: Mapping[str, str] | None = None
+) -> Callable[[ValueType], str]:
+    """Writes types in a language, from patterns such as "Vec<{0}>". `boxed`: scalars inside of another type."""
+
+    def write(kind: ValueType) -> str:
+        if kind.kind in scalars:
+            return scalars[kind.kind]
+        inner = [(boxed or {}).get(part.kind) or write(part) for part in kind.inner]
+        return {"list": list_of, "map": map_of, "optional": optional_of}[kind.kind].format(*inner)
+
+    return write

@@ -1,0 +1,46 @@
+"""One function to be written: what it does, a reference in Python that computes the values, and inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_MARKED = re.compile(r"@([^@]*)@([^@]*)@")
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionProblem:
+    """A function.
+
+    Attributes:
+        words: what it does. arguments, returns: its signature.
+        solve: computes the right value.
+        inputs: arguments of its calls; the first two are shown as examples.
+        solutions: by language. Where `@a@b@` stands, the right solution has a, and a wrong one b.
+    """
+
+    name: str
+    words: str
+    arguments: Sequence[tuple[str, str]]
+    returns: str
+    solve: Callable[..., Any]
+    inputs: Sequence[Sequence[Any]]
+    solutions: Mapping[str, str]
+
+    def signature(self) -> dict[str, Any]:
+        """`parameters["function"]` of a task."""
+        return {"name": self.name, "arguments": [list(pair) for pair in self.arguments], "returns": self.returns}
+
+    def cases(self) -> list[dict[str, Any]]:
+        """Each input with the right value."""
+        return [{"arguments": list(given), "value": self.solve(*given)} for given in self.inputs]
+
+    def right(self, language: str) -> str:
+        """A solution that passes every call."""
+        return _MARKED.sub(r"\1", self.solutions[language]).lstrip()
+
+    def wrong(self, language: str) -> str:
+        """A solution with one mistake, which some call shows."""
+        return _MARKED.sub(r"\2", self.solutions[language]).lstrip()

@@ -1,0 +1,67 @@
+"""The task set `code/polyglot-v1`: functions by hand, each in every language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from agentgym import Call, Message, Split, Task, TaskSet
+from agentgym.languages import LANGUAGES
+
+from .lists import RUN_LENGTHS, TRANSPOSE
+from .numbers import FIRST_BELOW, IS_MOUNTAIN, MEAN_GAP, NEXT_BUS
+from .problem import FunctionProblem
+from .texts import MASK, SHORTAGES, TALLY
+
+NAME = "code/polyglot-v1"
+PROBLEMS: Mapping[Split, Sequence[FunctionProblem]] = {
+    "train": [NEXT_BUS, MEAN_GAP, IS_MOUNTAIN, TRANSPOSE, TALLY],
+    "validation": [MASK],
+    "held_out": [RUN_LENGTHS, FIRST_BELOW, SHORTAGES],
+}
+EXAMPLES = 2
+
+
+@cache
+def task_set() -> TaskSet:
+    """Build the task set: one task for each function and language.
+
+    No function of one split is in another. Held-out tasks carry the tag `unseen_functions`; one tag is the language.
+    """
+    splits: dict[str, list[Task]] = {
+        split: [_task(problem, language, split) for problem in problems for language in LANGUAGES]
+        for split, problems in PROBLEMS.items()
+    }
+    return TaskSet(NAME, splits, oracle=oracle)
+
+
+def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
+    """Play two turns: `test` the reference, and `submit` it if every example passed."""
+    code = {"code": task.truth["reference"]}
+
+    def script(messages: Sequence[Message]) -> Message:
+        results = [message.text for message in messages if message.role == "tool"]
+        if not results:
+            return Message("assistant", "", (Call("test", code),))
+        if not results[-1].startswith("All"):
+            return Message("assistant", f"The reference solution fails: {results[-1]}")
+        return Message("assistant", "", (Call("submit", code),))
+
+    return script
+
+
+def _task(problem: FunctionProblem, language: str, split: Split) -> Task:
+    cases = problem.cases()
+    return Task(
+        id=f"{problem.name}/{language}",
+        environment="agentgym/code-function-v1",
+        prompt=f"Write the function {problem.name} in {LANGUAGES[language].title}. {problem.words}",
+        parameters={"function": problem.signature(), "languages": [language], "examples": cases[:EXAMPLES]},
+        truth={
+            "calls": cases[EXAMPLES:],
+            "reference": problem.right(language),
+            "wrong": problem.wrong(language),
+        },
+        split=split,
+        tags=(language, problem.name, *(("unseen_functions",) if split == "held_out" else ())),
+    )
