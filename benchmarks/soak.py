@@ -71,7 +71,7 @@ class Soak:
     def run(self, private: Path) -> tuple[Tally, list[str], dict[str, float]]:
         """Returns: what was told, what is wrong, and by how much the figures of the whole machine changed."""
         rng, tally = random.Random(self.seed), Tally()
-        host, before = host_memory(), census(private, ())
+        host, before = host_memory(), census(private)
         while tally.sandboxes < self.count and not tally.broken:
             self._one_host(rng, tally)
         tally.faults += [f"{count} x {outcome}" for outcome, count in tally.outcomes.items() if outcome not in TYPED]

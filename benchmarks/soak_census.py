@@ -54,13 +54,17 @@ def network_namespaces(pids: Collection[int]) -> set[str]:
     return namespaces
 
 
-def groups(spawners: Collection[int]) -> list[str]:
-    """Control groups that these spawners have made."""
-    names = {f"agentgym-{pid}" for pid in spawners}
-    return [str(Path(at, name)) for at, below, _ in os.walk("/sys/fs/cgroup") for name in below if name in names]
+def groups(spawners: Collection[int] | None) -> list[str]:
+    """Control groups that these spawners have made; None means any spawner."""
+    return [
+        str(Path(at, name))
+        for at, below, _ in os.walk("/sys/fs/cgroup")
+        for name in below
+        if re.fullmatch(r"agentgym-\d+", name) and ours(name, spawners)
+    ]
 
 
-def files(private: Path, pids: Collection[int]) -> set[str]:
+def files(private: Path, pids: Collection[int] | None) -> set[str]:
     """Everything in our own folder for temporary files, and what is named after a process of ours in the machine's."""
     paths = {str(path) for path in private.rglob("*")}
     for folder in FOLDERS:
@@ -71,14 +75,15 @@ def files(private: Path, pids: Collection[int]) -> set[str]:
     return paths
 
 
-def sockets(pids: Collection[int]) -> set[str]:
+def sockets(pids: Collection[int] | None) -> set[str]:
     """Unix sockets that are named after a process of ours."""
     names = [line.split()[-1] for line in Path("/proc/net/unix").read_text(errors="replace").splitlines()]
     return {name for name in names if ours(name, pids)}
 
 
-def ours(name: str, pids: Collection[int]) -> bool:
-    return "agentgym" in name and any(int(number) in pids for number in re.findall(r"\d+", name))
+def ours(name: str, pids: Collection[int] | None) -> bool:
+    """Whether something is named after one of these processes, or after any where None is given."""
+    return "agentgym" in name and any(pids is None or int(number) in pids for number in re.findall(r"\d+", name))
 
 
 def host_memory() -> dict[str, float]:
@@ -97,8 +102,13 @@ def host_memory() -> dict[str, float]:
     return sizes
 
 
-def census(private: Path, pids: Collection[int]) -> dict[str, Counter[str]]:
-    """What is there of ours now, by kind; this process and its own things included. `pids`: all that were ever ours."""
+def census(private: Path, pids: Collection[int] | None = None) -> dict[str, Counter[str]]:
+    """What is there of ours now, by kind; this process and its own things included.
+
+    Args:
+        pids: all that were ever ours. None counts what any process has named: give it before the first of ours, since
+            what a process of long ago has left may have the id of one to come.
+    """
     below = processes_below(os.getpid())
     mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
     return {

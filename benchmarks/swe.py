@@ -115,7 +115,7 @@ def main() -> int:
     kernel.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="swe-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
-        before = census(Path(folder), ())
+        before = census(Path(folder))
         ours, bare, took, memory, pids = asyncio.run(measure(options))
         left = left_behind(before, Path(folder), pids)
     above = median(ours) - median(bare)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -41,7 +42,7 @@ def counted():
 
 
 def test_the_census_sees_what_is_left_of_each_kind(counted, tmp_path):
-    before = counted.census(tmp_path, ())
+    before = counted.census(tmp_path)
     assert counted.grown(before, counted.census(tmp_path, ())) == []
     (tmp_path / "agentgym-forgotten").write_text("x")
     with subprocess.Popen(["sleep", "60"]) as left, open("/dev/null") as _:
@@ -49,6 +50,20 @@ def test_the_census_sees_what_is_left_of_each_kind(counted, tmp_path):
         left.kill()
     kinds = [line.split(" left: ")[0] for line in counted.grown(before, after)]
     assert kinds == ["1 processes", "1 files", "1 descriptors"]
+
+
+def test_what_a_former_process_left_is_not_ours_although_it_had_the_id_of_one(counted, tmp_path):
+    """Ids come round: a soak once blamed itself for a control group that was six hours old."""
+    with socket.socket(socket.AF_UNIX) as former:
+        former.bind("\0agentgym-4000000-former")
+        before = counted.census(tmp_path)
+        assert counted.grown(before, counted.census(tmp_path, {4000000})) == []
+        with socket.socket(socket.AF_UNIX) as ours:
+            ours.bind("\0agentgym-4000000-ours")
+            assert [line.split(": ")[1] for line in counted.grown(before, counted.census(tmp_path, {4000000}))] == [
+                "@agentgym-4000000-ours",
+                "open in this process",
+            ]
 
 
 def test_of_two_equal_things_one_more_is_seen(counted):
