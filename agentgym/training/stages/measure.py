@@ -90,8 +90,8 @@ def conclude(context: RunContext, minutes: float) -> None:
     if before.is_file() and after.is_file():
         console.print(format_gains(Evaluation.load(before), Evaluation.load(after), first=stratum))
         if zero_shot.is_file():
-            untrained = Evaluation.load(zero_shot).success(stratum).value
-            console.print(f"  before the warm start: {untrained:.0%} (zero-shot)")
+            untrained = percent(Evaluation.load(zero_shot).success(stratum).value)
+            console.print(f"  before the warm start: {untrained} (zero-shot)")
         if control.is_file():
             guessed = percent(Evaluation.load(control).success(stratum).value)
             console.print(f"  with tools that answer from another environment: {guessed} (what can be guessed)")

@@ -58,14 +58,14 @@ function claim(run) {
       h("span", { class: `badge ${kind}` }, `${pointsOf(row.gain.value)} points, 95 % interval ${pointsOf(low)} to ${pointsOf(high)}`)),
     h("p", { class: "facts" }, row.gain.significant ? "Chance does not explain the difference" : "Chance could explain the difference",
       ` (sign test p ${row.gain.p < 1e-4 ? "< 0.0001" : `= ${row.gain.p.toPrecision(1)}`}). `,
-      row.tag === null ? "" : allTasks(run.gains[0]),
-      `Of ${number(row.tasks)} tasks, ${number(row.gain.better)} are solved more often than before, ${number(row.gain.worse)} less often, ${number(row.gain.same)} equally often.`),
+      `Of ${number(row.tasks)} tasks, ${number(row.gain.better)} are solved more often than before, ${number(row.gain.worse)} less often, ${number(row.gain.same)} equally often.`,
+      row.tag === null || !run.gains[0].gain ? "" : allTasks(run.gains[0])),
   ];
 }
 
 /** The whole set, beside a headline that is about one kind of its tasks. */
 function allTasks(row) {
-  return [h("b", {}, `On all ${number(row.tasks)} tasks: ${percent(row.before.value)} to ${percent(row.after.value)}`), ` (${pointsOf(row.gain.value)} points, ${pointsOf(row.gain.low)} to ${pointsOf(row.gain.high)}). `];
+  return [" ", h("b", {}, `On all ${number(row.tasks)} tasks: ${percent(row.before.value)} to ${percent(row.after.value)}`), ` (${pointsOf(row.gain.value)} points, ${pointsOf(row.gain.low)} to ${pointsOf(row.gain.high)}).`];
 }
 
 /** Success by kind of task, before and after, with the paired gain of each. */
