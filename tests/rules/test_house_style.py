@@ -68,3 +68,10 @@ def test_no_file_names_a_machine_of_ours_or_the_host_of_a_package_index():
         for number, line in enumerate((ROOT / path).read_bytes().splitlines(), 1):
             matches += [f"{path}:{number}: {match.group().decode()}" for match in MACHINE.finditer(line)]
     assert matches == []
+
+
+def test_no_test_changes_the_clock_or_the_event_loop_for_everybody():
+    """A server in another thread of the worker once slept until the machine's uptime had passed a second time."""
+    patched = re.compile(r"setattr\((\w+\.)?(time|asyncio), ")
+    found_in = [str(path) for path in SCRIPTS if path.parts[0] == "tests" and patched.search((ROOT / path).read_text())]
+    assert found_in == [], "replace the module in the namespace that is tested: setattr(module, 'time', ...)"

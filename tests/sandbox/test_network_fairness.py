@@ -7,6 +7,8 @@ import contextlib
 import itertools
 import socket
 import threading
+import time
+from types import SimpleNamespace
 
 import pytest
 from local_network import NAMES, Client, LocalNetwork, get, status
@@ -99,21 +101,17 @@ def test_an_answer_in_crumbs_is_passed_on_in_few_pieces(clients, forwarded, serv
 async def test_processor_time_has_to_be_waited_for(monkeypatch):
     """0.05 s of work at a tenth of a core: half a second of waiting, less the 0.2 s that were saved up."""
     readings, waits = itertools.count(), []
-    monkeypatch.setattr(account_module.time, "thread_time", lambda: next(readings) * 0.05)
+    clock = {**vars(time), "thread_time": lambda: next(readings) * 0.05}
+    monkeypatch.setattr(account_module, "time", SimpleNamespace(**clock))
 
     async def sleep(seconds):
         waits.append(seconds)
 
     account = Account(NetworkLimits(processor_share=0.1))
-    work = asyncio.sleep
-    monkeypatch.setattr(account_module.asyncio, "sleep", sleep)
-    await account.metered(lambda: _wait_once(work))
+    monkeypatch.setattr(account_module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": sleep}))
+    await account.metered(lambda: asyncio.sleep(0))
     await account.pace()
     assert waits[-1] == pytest.approx(2 * 0.5 - 0.2, abs=0.1), "two steps: before its wait, and after it"
-
-
-async def _wait_once(sleep):
-    await sleep(0)
 
 
 def test_those_who_use_the_proxy_at_a_time_get_equal_parts():

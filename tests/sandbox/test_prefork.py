@@ -95,7 +95,7 @@ async def test_it_is_there_while_a_model_thinks_after_any_kind_of_call(sandbox, 
 )
 def test_what_followed_a_call_last_time_tells_whether_to_fork_and_when(ahead, monkeypatch, calls, delay_s):
     now = 0.0
-    monkeypatch.setattr(prefork.time, "monotonic", lambda: now)
+    monkeypatch.setattr(prefork, "time", SimpleNamespace(monotonic=lambda: now))
     for word in calls.split():
         if word.isdecimal():
             now += float(word)
