@@ -84,7 +84,8 @@ async def test_a_sandbox_that_lies_ready_is_handed_out_once():
             assert await sandbox.list() == []
             await sandbox.close()
         assert pool.stats().hits >= 2
-        await until(lambda: pool.stats().ready == 2, "the shelf to be filled again")
+        # A caller who finds none ready doubles how many are wanted, so there may be more than two.
+        await until(lambda: pool.stats().ready >= 2, "the shelf to be filled again")
         assert pool.stats().leased == 0
 
 
