@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import tomllib
 from collections.abc import Callable, Sequence
@@ -52,6 +51,8 @@ Device = Annotated[
     str,
     typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
 ]
+_RECORDED = ("call_format", "template_options", "quantization")
+"""Keys of a recipe's [policy] that its checkpoints do not hold."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
 Agent: TypeAlias = "Policy | Callable[[Task], Policy]"
 
@@ -80,16 +81,17 @@ def load_policy(
             raise PolicyArgumentError(f"--policy-option {pairs[0]}: --policy oracle has no options.")
         return _oracle(task_set), "oracle"
     if Path(text).exists():
-        path, recorded_format = _checkpoint(Path(text))
-        kind = "vision" if _reads_images(path) else "transformers"
-        return _local_model(kind, str(path), call_format or recorded_format, device, pairs), name_in_records
+        path, recorded = _checkpoint(Path(text))
+        options = recorded | ({"call_format": call_format} if call_format else {}) | {"device": device}
+        return _local_model(str(path), options, pairs), name_in_records
     name, colon, rest = text.partition(":")
     if name in registry.names("policies"):
         address, _, model = rest.partition("#")
-        options = {"call_format": call_format, "api_key_env": api_key_env}
-        return _make(name, address if colon else "", model, options, pairs), name_in_records
+        named = {"call_format": call_format, "api_key_env": api_key_env}
+        return _make(name, address if colon else "", model, named, pairs), name_in_records
     if _HUB_NAME.fullmatch(text):
-        return _local_model("transformers", text, call_format or "auto", device, pairs), name_in_records
+        options = {"call_format": call_format or "auto", "device": device}
+        return _local_model(text, options, pairs), name_in_records
     try:
         registry.load("policies", name)
     except UnknownNameError as error:
@@ -106,19 +108,20 @@ def _pairs_that_matter(pairs: Sequence[str]) -> list[str]:
     return sorted(pair for pair in pairs if re.split(r"[.=]", pair)[0] not in ("retry_policy", "connections"))
 
 
-def _local_model(kind: str, source: str, call_format: str, device: str, pairs: Sequence[str]) -> Agent:
+def _local_model(source: str, given: dict[str, Any], pairs: Sequence[str]) -> Agent:
+    """A model of transformers, which reads images where its configuration says so."""
     from agentgym import registry
     from agentgym.training.silence import silence_libraries
 
-    factory = registry.load("policies", kind)
-    options = options_for(factory, pairs, "--policy-option", f"the policy {kind}", positional=1)
+    factory = registry.load("policies", "transformers")
+    options = options_for(factory, pairs, "--policy-option", "a local policy", positional=1)
     try:
         with silence_libraries():  # the bar of its weights is none of the user's business
-            model: Agent = factory(source, **({"call_format": call_format, "device": device} | options))
+            model: Agent = factory(source, **({"sees": None} | given | options))
     except TypeError as error:
         if not pairs:
             raise
-        raise PolicyArgumentError(f"--policy-option {' '.join(pairs)}: {kind} refuses it: {error}") from error
+        raise PolicyArgumentError(f"--policy-option {' '.join(pairs)}: a local policy refuses it: {error}") from error
     return model
 
 
@@ -134,33 +137,25 @@ def _oracle(task_set: TaskSet) -> Agent:
     return lambda task: ScriptedPolicy(oracle(task), name="oracle")
 
 
-def _checkpoint(path: Path) -> tuple[Path, str]:
-    """The checkpoint in a folder and the call format its recipe names; for a run folder, its last checkpoint."""
+def _checkpoint(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The checkpoint in a folder, for a run folder its last one, and what its recipe says of how it is used."""
     folder = next((p for p in (path, path.parent.parent) if (p / "recipe.toml").is_file()), None)
-    call_format = "auto"
+    recorded: dict[str, Any] = {}
     if folder is not None:
         try:
-            recipe = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))
-            call_format = str(recipe.get("policy", {}).get("call_format", call_format))
-        except (tomllib.TOMLDecodeError, OSError):
-            pass  # the checkpoint is what was asked for; an unreadable recipe only loses the default
+            section = tomllib.loads((folder / "recipe.toml").read_text(encoding="utf-8"))["policy"]
+            recorded = {name: section[name] for name in _RECORDED if name in section}
+        except (tomllib.TOMLDecodeError, OSError, KeyError):
+            pass  # the checkpoint is what was asked for; an unreadable recipe only loses the defaults
     from agentgym.storage import checkpoint_in
 
     checkpoint = checkpoint_in(path)
     if checkpoint is None:
         raise PolicyArgumentError(
-            f"{path} holds no checkpoint: neither a config.json nor checkpoints/final. Give the folder that "
-            "save_pretrained wrote, or a run folder whose training has got that far."
+            f"{path} holds no checkpoint: no config.json, no adapter_config.json and no checkpoints/final. Give "
+            "the folder that save_pretrained wrote, or a run folder whose training has got that far."
         )
-    return checkpoint, call_format
-
-
-def _reads_images(checkpoint: Path) -> bool:
-    try:
-        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
-    except (ValueError, OSError):
-        return False  # whoever loads it says what is wrong with it
-    return isinstance(config, dict) and "vision_config" in config
+    return checkpoint, recorded
 
 
 def _make(name: str, address: str, model: str, given_options: dict[str, str | None], pairs: Sequence[str]) -> Agent:

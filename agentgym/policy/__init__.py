@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from agentgym.policy.formats.tags import Tags
     from agentgym.policy.http import JsonEndpoint, RetryPolicy
     from agentgym.policy.image_tokens import ImageTokens
+    from agentgym.policy.local import load as load_transformers_policy
+    from agentgym.policy.local import load_vision as load_vision_policy
     from agentgym.policy.rendering import TemplateRenderer
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.policy.tiny import make_model, make_tokenizer
     from agentgym.policy.tiny_vision import make_processor, make_vision_model
     from agentgym.policy.transformers import TransformersPolicy
-    from agentgym.policy.transformers import load as load_transformers_policy
     from agentgym.policy.vision import VisionPolicy
-    from agentgym.policy.vision import load as load_vision_policy
     from agentgym.policy.vllm import VllmPolicy, save_untied
 
 _HOME = {
@@ -40,8 +40,8 @@ _HOME = {
     "TransformersPolicy": "transformers",
     "VisionPolicy": "vision",
     "VllmPolicy": "vllm",
-    "load_transformers_policy": "transformers:load",
-    "load_vision_policy": "vision:load",
+    "load_transformers_policy": "local:load",
+    "load_vision_policy": "local:load_vision",
     "make_model": "tiny",
     "make_processor": "tiny_vision",
     "make_tokenizer": "tiny",

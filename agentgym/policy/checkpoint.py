@@ -7,27 +7,125 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, AutoTokenizer
 
 from agentgym.errors import PolicyError
+from agentgym.policy.adapters import adapter_folder, base_of, merged, open_adapter, target_layers
+from agentgym.policy.device import dtype_of
+from agentgym.policy.load_options import LoadOptions
+from agentgym.policy.lora_options import LoraOptions
+from agentgym.policy.quantization import quantization_config
 
 
-def load_checkpoint(source: str | Path, *, device: str, dtype: Any, sees: bool | None = None) -> tuple[Any, Any]:
+def load_checkpoint(
+    source: str | Path, *, device: str, options: LoadOptions | None = None, sees: bool | None = None
+) -> tuple[Any, Any]:
     """Load a model from a folder, or by the name of a hub model that is cached here or may be downloaded.
 
+    A LoRA adapter is loaded with the model that it belongs to, and merged into it unless that is quantised.
+
     Args:
-        device, dtype: as `device_of` and `dtype_of` give them.
+        device: as `device_of` gives it.
         sees: whether to read it as a model of images and text; by default what its configuration says.
 
     Returns: the model on its device, and its tokenizer, or its processor if it reads images.
-    Raises: PolicyError if a part of the checkpoint is missing or cannot be read.
+    Raises: PolicyError if a part of the checkpoint is missing, cannot be read or does not fit the others;
+        MissingExtraError.
     """
+    options = options or LoadOptions()
+    adapter = adapter_folder(source, options.revision)
+    if adapter is None:
+        return _load(source, device, options, sees)
+    base = options.base or base_of(adapter)
+    # The revision is the adapter's, and one more base cannot be meant.
+    model, reader = load_checkpoint(
+        base, device=device, options=options.model_copy(update={"revision": None, "base": None}), sees=sees
+    )
+    if options.tokenizer is None and (adapter / "tokenizer_config.json").is_file():
+        reader = _load_reader(adapter, options, hasattr(reader, "tokenizer"))
+    model = open_adapter(model, adapter)
+    return (model if options.quantization else merged(model)), reader
+
+
+def load_tokenizer(source: str | Path, options: LoadOptions | None = None) -> Any:
+    """The tokenizer alone, from a folder or by the name of a hub model. Raises: PolicyError if there is none."""
+    options = options or LoadOptions()
+    adapter = adapter_folder(source, options.revision)
+    if adapter is not None and not (adapter / "tokenizer_config.json").is_file():
+        source, options = options.base or base_of(adapter), options.model_copy(update={"revision": None})
     try:
-        sees = _sees(source) if sees is None else sees
-        reader = (AutoProcessor if sees else AutoTokenizer).from_pretrained(source)
-        if sees:  # older checkpoints have the template where only the processor looks
-            reader.tokenizer.chat_template = getattr(reader, "chat_template", None) or reader.tokenizer.chat_template
-        model = load_weights(source, dtype=dtype, sees=sees)
+        return _load_reader(source, options, sees=False)
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"No tokenizer can be loaded from {str(source)!r}: {shorten(str(error), 400, placeholder=' ...')}"
+        ) from error
+
+
+def load_configuration(source: str | Path, options: LoadOptions | None = None) -> Any:
+    """The configuration of the model in a checkpoint, or of the one that an adapter belongs to.
+
+    Raises: PolicyError if there is none.
+    """
+    options = options or LoadOptions()
+    adapter = adapter_folder(source, options.revision)
+    if adapter is not None:
+        return load_configuration(options.base or base_of(adapter))
+    try:
+        return AutoConfig.from_pretrained(source, revision=options.revision)
+    except (OSError, ValueError) as error:
+        raise PolicyError(
+            f"No model can be loaded from {str(source)!r}: {shorten(str(error), 400, placeholder=' ...')}"
+        ) from error
+
+
+def check_adapters(source: str | Path, options: LoadOptions, lora: LoraOptions | None) -> None:
+    """Check that a saved adapter is that of its model, and that LoRA's targets are there, without loading weights.
+
+    Args:
+        lora: the adapter that is to be made.
+    Raises: PolicyError; MissingExtraError for a quantisation that cannot be had.
+    """
+    if options.quantization:
+        quantization_config(options.quantization)
+    adapter = adapter_folder(source, options.revision)
+    if adapter is None and lora is None:
+        return
+    configuration = load_configuration(source, options)
+    model_class = AutoModelForImageTextToText if hasattr(configuration, "vision_config") else AutoModelForCausalLM
+    with torch.device("meta"):
+        model = model_class.from_config(configuration)
+    if adapter is not None:
+        open_adapter(model, adapter)
+    if lora is not None:
+        target_layers(model, lora.targets)
+
+
+def load_state(source: Path) -> dict[str, Any]:
+    """The weights of a checkpoint that training wrote, in float32, on the CPU. Raises: as transformers."""
+    state: dict[str, Any] = _load_weights(source, LoadOptions(dtype="float32"), "cpu", None).state_dict()
+    return state
+
+
+def save_atomically(model: Any, processing_class: Any, folder: Path, **options: Any) -> None:
+    """Save a model and its processing class; the folder appears, or is replaced, once everything in it is written.
+
+    Args:
+        options: of `save_pretrained`.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    model.save_pretrained(partial, **options)
+    processing_class.save_pretrained(partial)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+
+
+def _load(source: str | Path, device: str, options: LoadOptions, sees: bool | None) -> tuple[Any, Any]:
+    try:
+        sees = _sees(source, options) if sees is None else sees
+        reader = _load_reader(source, options, sees)
+        model = _load_weights(source, options, device, sees)
     except (OSError, ValueError, ImportError, AttributeError) as error:
         raise PolicyError(
             f"No {'vision ' if sees else ''}model can be loaded from {str(source)!r}: "
@@ -35,33 +133,38 @@ def load_checkpoint(source: str | Path, *, device: str, dtype: Any, sees: bool |
             f"weights, {'processor' if sees else 'tokenizer'}), or a hub name."
             + (" Processors that also read videos, as Qwen-VL's, need the package torchvision." if sees else "")
         ) from error
-    return model.to(device), reader
+    return (model if options.quantization else model.to(device)), reader
 
 
-def load_tokenizer(source: str | Path) -> Any:
-    """The tokenizer alone, from a folder or by the name of a hub model. Raises: PolicyError if there is none."""
-    try:
-        return AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError) as error:
-        raise PolicyError(
-            f"No tokenizer can be loaded from {str(source)!r}: {shorten(str(error), 400, placeholder=' ...')}"
-        ) from error
+def _load_reader(source: str | Path, options: LoadOptions, sees: bool) -> Any:
+    """The tokenizer or processor, with the template that it shall have."""
+    revision = options.revision if options.tokenizer is None else None
+    reader = (AutoProcessor if sees else AutoTokenizer).from_pretrained(options.tokenizer or source, revision=revision)
+    tokenizer = reader.tokenizer if sees else reader
+    if sees:  # older checkpoints have the template where only the processor looks
+        tokenizer.chat_template = getattr(reader, "chat_template", None) or tokenizer.chat_template
+    if options.chat_template is not None:
+        tokenizer.chat_template = Path(options.chat_template).read_text(encoding="utf-8")
+    return reader
 
 
-def load_weights(source: str | Path, *, dtype: Any, sees: bool | None = None) -> Any:
-    """The model alone, on the CPU. Raises: what transformers raises."""
-    sees = _sees(source) if sees is None else sees
-    return (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(source, dtype=dtype)
+def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: bool | None) -> Any:
+    """The model alone: on the CPU or, if it is quantised, on its device."""
+    sees = _sees(source, options) if sees is None else sees
+    model_class = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+    given = {"attn_implementation": options.attention, "revision": options.revision}
+    if options.quantization:
+        given |= {"quantization_config": quantization_config(options.quantization), "device_map": {"": device}}
+    model, report = model_class.from_pretrained(
+        source,
+        dtype=dtype_of(options.dtype, device),
+        output_loading_info=True,
+        **{name: value for name, value in given.items() if value is not None},
+    )
+    if missing := sorted(report["missing_keys"]):  # transformers would leave them random
+        raise ValueError(f"its files lack {len(missing)} weights of the model, for example {missing[0]}.")
+    return model
 
 
-def save_atomically(model: Any, processing_class: Any, folder: Path) -> None:
-    """Save a model and its processing class; the folder appears only once everything in it is written."""
-    partial = folder.with_name(folder.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    model.save_pretrained(partial)
-    processing_class.save_pretrained(partial)
-    partial.rename(folder)
-
-
-def _sees(source: str | Path) -> bool:
-    return hasattr(AutoConfig.from_pretrained(source), "vision_config")
+def _sees(source: str | Path, options: LoadOptions) -> bool:
+    return hasattr(AutoConfig.from_pretrained(source, revision=options.revision), "vision_config")

@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
-from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, score
-from agentgym.policy.device import device_of, dtype_of
-from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.rendering import TemplateRenderer
 
@@ -173,23 +170,6 @@ class TransformersPolicy(Policy):
         size = past.block.element_size() * past.block.numel()
         while len(self._pasts) * size > self.reuse_mib * 2**20:  # they are of similar size; the oldest goes
             self._pasts.pop(next(iter(self._pasts)))
-
-
-def load(
-    path: str, *, call_format: str = "auto", device: str = "auto", dtype: str = "auto", **options: Any
-) -> TransformersPolicy:
-    """A policy from a checkpoint: a folder, or the name of a hub model that is already on this machine or allowed.
-
-    Args:
-        path: holds the model, its tokenizer and chat template.
-        call_format: registered name of how it writes calls; "auto" is how its chat template does.
-        device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
-        options: see TransformersPolicy.
-    """
-    target_device = device_of(device)
-    model, tokenizer = load_checkpoint(path, device=target_device, dtype=dtype_of(dtype, target_device), sees=False)
-    renderer = TemplateRenderer(tokenizer, call_format_for(tokenizer, call_format))
-    return TransformersPolicy(model.eval(), renderer, **options)
 
 
 @contextmanager

@@ -14,11 +14,8 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
-from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.contract import Reply, Request, Sampling
 from agentgym.policy.decoding import DecodeRequest
-from agentgym.policy.device import device_of, dtype_of
-from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.sampling import draw, uniforms
@@ -139,24 +136,6 @@ class VisionPolicy(TransformersPolicy):
         for name, tensor in self.images.features(images_of_rows).items():
             inputs[name] = tensor.to(self.model.dtype) if tensor.is_floating_point() else tensor
         return {name: tensor.to(self.model.device) for name, tensor in inputs.items()}
-
-
-def load(
-    path: str, *, call_format: str = "auto", device: str = "auto", dtype: str = "auto", **options: Any
-) -> VisionPolicy:
-    """A policy from a checkpoint of a vision model: a folder, or the name of a hub model that is on this machine.
-
-    Args:
-        path: holds the model and its processor (tokenizer, image processor, chat template).
-        call_format: registered name of how it writes calls; "auto" is how its chat template does.
-        device, dtype: as torch names them; `auto` as in `device_of` and `dtype_of`.
-        options: see VisionPolicy.
-    """
-    target_device = device_of(device)
-    model, processor = load_checkpoint(path, device=target_device, dtype=dtype_of(dtype, target_device), sees=True)
-    tokenizer = processor.tokenizer
-    renderer = TemplateRenderer(tokenizer, call_format_for(tokenizer, call_format), images=ImageTokens(processor))
-    return VisionPolicy(model.eval(), renderer, **options)
 
 
 class _Chooser(LogitsProcessor):

@@ -134,13 +134,16 @@ class RunFolder:
         return path
 
 
+_OF_CHECKPOINTS = ("config.json", "adapter_config.json")
+
+
 def checkpoint_in(path: Path) -> Path | None:
     """The checkpoint that a folder is or, for a run folder, its last one: of the training, else of its warm start.
 
     Returns: None for a folder that is neither, or a run that has not got so far.
     """
     checkpoints = (path, path / "checkpoints" / "final", path / "checkpoints" / "warm_start")
-    return next((folder for folder in checkpoints if (folder / "config.json").is_file()), None)
+    return next((folder for folder in checkpoints if any((folder / name).is_file() for name in _OF_CHECKPOINTS)), None)
 
 
 def _ends_with_newline(path: Path) -> bool:

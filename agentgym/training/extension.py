@@ -12,6 +12,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.callbacks import latest_checkpoint
+from agentgym.training.models import FINAL, FINAL_ADAPTER
 from agentgym.training.recipe import Recipe
 
 _MEASURED_AT_THE_END = ("after", "control")
@@ -32,7 +33,8 @@ def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
         return
     _check_extensible(run, recorded, recipe)
     _rename_measured(run, f"step-{recorded.train.steps:06d}")
-    shutil.rmtree(run.checkpoints / "final", ignore_errors=True)
+    for name in (FINAL, FINAL_ADAPTER):
+        shutil.rmtree(run.checkpoints / name, ignore_errors=True)
     partial = run.recipe.with_suffix(".partial")
     partial.write_text(recipe.to_toml(), encoding="utf-8")
     partial.replace(run.recipe)
@@ -61,7 +63,7 @@ def _check_extensible(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
     guard = run.path / "guard.json"
     if guard.is_file() and run.read_json("guard.json").get("stopped"):
         raise RecipeError(f"The collapse guard stopped {run.path}, so it cannot be extended. {new_run}")
-    if (run.checkpoints / "final").is_dir() and before and latest_checkpoint(run.checkpoints) is None:
+    if (run.checkpoints / FINAL).is_dir() and before and latest_checkpoint(run.checkpoints) is None:
         raise RecipeError(f"{run.checkpoints} holds no checkpoint-* with the state of the optimiser. {new_run}")
 
 

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.training.callbacks import CheckpointCompleteCallback, latest_checkpoint
 from agentgym.training.model_failures import out_of_memory_named
+from agentgym.training.models import train_from
 from agentgym.training.muon import Muon
 from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
@@ -91,7 +92,7 @@ def imitate(
     trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
     checkpoint = latest_checkpoint(folder)
     with out_of_memory_named("the warm start", "Raise warm_start.minibatches, or set machine.gradient_checkpointing."):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        train_from(trainer, checkpoint)
 
 
 def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:

@@ -1,36 +1,104 @@
-"""Load the models that training starts from."""
+"""Load, save and finish the model that is trained: all of its weights, or a LoRA adapter on it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from agentgym.errors import PolicyError, RecipeError
-from agentgym.policy.checkpoint import load_checkpoint, load_weights
+from agentgym.policy.adapters import ADAPTER, has_adapter, load_into, merged, new_adapter, open_adapter
+from agentgym.policy.checkpoint import load_checkpoint, load_state, save_atomically
 from agentgym.storage import checkpoint_in
+from agentgym.training.callbacks import step_of
+from agentgym.training.policy_section import PolicySection
+
+FINAL = "final"
+"""Name of the checkpoint at the end of a run."""
+FINAL_ADAPTER = "adapter"
+"""Name of the trained adapter beside the final model, into which it is merged."""
 
 
-def load_model(source: str | Path, device: str) -> tuple[Any, Any]:
-    """Load the checkpoint to train, in float32, and its processing class (a tokenizer or processor).
+def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any]:
+    """Load the model of policy.path, with a fresh adapter where [policy.lora] asks for one.
 
     Args:
-        source: its folder, a run folder for the last checkpoint of that run, or the name of a hub model.
+        seed: of the adapter.
+    Returns: the model and its processing class (a tokenizer or processor).
     Raises: RecipeError if it cannot be loaded.
     """
+    source = _source(section)
     try:
-        return load_checkpoint(checkpoint_in(Path(source)) or source, device=device, dtype=torch.float32)
+        model, processing_class = load_checkpoint(source, device=device, options=section.load_options())
+        if section.lora is not None:
+            model = new_adapter(model, section.lora, base=source, seed=seed)
     except PolicyError as error:
         raise RecipeError(f"policy.path cannot be loaded. {error}") from error
+    return model, processing_class
 
 
-def load_state(source: Path) -> dict[str, Any]:
-    """Load the weights of a checkpoint that training wrote."""
-    state: dict[str, Any] = load_weights(source, dtype=torch.float32).state_dict()
-    return state
+def load_saved(section: PolicySection, folder: Path, device: str) -> tuple[Any, Any]:
+    """Load a checkpoint that `save_model` wrote, to go on with it. Returns: as `load_model`.
+
+    Raises: PolicyError if it cannot be loaded.
+    """
+    options = section.load_options()
+    if (folder / "config.json").is_file():
+        # Its tokenizer and template are saved with it.
+        own = {"revision": None, "base": None, "tokenizer": None, "chat_template": None}
+        return load_checkpoint(folder, device=device, options=options.model_copy(update=own))
+    own = {"tokenizer": str(folder), "chat_template": None}
+    model, processing_class = load_checkpoint(_source(section), device=device, options=options.model_copy(update=own))
+    return open_adapter(model, folder, trainable=True), processing_class
+
+
+def restore(model: Any, folder: Path) -> None:
+    """Give the model the weights of a checkpoint of its own training."""
+    if has_adapter(model):
+        load_into(model, folder)
+    else:
+        model.load_state_dict(load_state(folder))
+
+
+def train_from(trainer: Any, checkpoint: Path | None) -> None:
+    """Train from the start or a checkpoint. One at the last step is loaded only: transformers would take another step.
+
+    Args:
+        trainer: of transformers.
+    """
+    if step_of(checkpoint) >= trainer.args.max_steps:
+        assert checkpoint is not None
+        restore(trainer.model, checkpoint)
+    else:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+
+def save_model(model: Any, processing_class: Any, folder: Path) -> None:
+    """Save the model, or its adapter alone; the folder appears once it is complete."""
+    only_adapter = {"selected_adapters": [ADAPTER], "save_embedding_layers": False} if has_adapter(model) else {}
+    save_atomically(model, processing_class, folder, **only_adapter)
+
+
+def save_final(model: Any, processing_class: Any, checkpoints: Path) -> Any:
+    """Save the trained model as it is to be used, and its adapter beside it.
+
+    An adapter is merged into the model, unless that is quantised: then the final checkpoint is the adapter.
+
+    Returns: the model that was saved.
+    """
+    if has_adapter(model) and not getattr(model, "is_quantized", False):
+        save_model(model, processing_class, checkpoints / FINAL_ADAPTER)
+        model = merged(model)
+    save_model(model, processing_class, checkpoints / FINAL)
+    return model
 
 
 def tokenizer_of(processing_class: Any) -> Any:
     """Return the tokenizer: the processing class itself, or that of a processor."""
     return getattr(processing_class, "tokenizer", processing_class)
+
+
+def _source(section: PolicySection) -> str:
+    """The checkpoint of policy.path: its absolute folder, which an adapter names from anywhere, or a hub name."""
+    assert section.path is not None
+    folder = checkpoint_in(Path(section.path))
+    return section.path if folder is None else str(folder.resolve())

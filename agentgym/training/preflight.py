@@ -10,7 +10,8 @@ from transformers.integrations import get_available_reporting_integrations, get_
 from trl import GRPOConfig
 from trl.import_utils import is_vllm_available
 
-from agentgym.errors import RecipeError
+from agentgym.errors import MissingExtraError, PolicyError, RecipeError
+from agentgym.policy.checkpoint import check_adapters
 from agentgym.policy.device import device_of
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
@@ -84,11 +85,15 @@ def _check_model(recipe: Recipe) -> None:
     source = recipe.policy.path
     if source is None or (not Path(source).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", source)):
         return
-    if checkpoint_in(Path(source)) is None:
+    if (checkpoint := checkpoint_in(Path(source))) is None:
         raise RecipeError(
             f"policy.path = {source!r} holds no checkpoint. Give a folder written by save_pretrained (it has a "
             "config.json), a run folder whose training or warm start has ended, or the name of a hub model."
         )
+    try:
+        check_adapters(checkpoint, recipe.policy.load_options(), recipe.policy.lora)
+    except (PolicyError, MissingExtraError) as error:
+        raise RecipeError(f"policy.path cannot be loaded. {error}") from error
 
 
 def _check_splits(recipe: Recipe, task_set: TaskSet) -> None:

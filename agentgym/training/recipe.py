@@ -16,15 +16,16 @@ from agentgym import registry
 from agentgym.credit import CreditWarning
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.policy.formats.choice import AUTO, FALLBACK
+from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
 from agentgym.training.failure_masks import check_treatments
+from agentgym.training.policy_section import PolicySection
 from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
-from agentgym.training.section import Count, Rate, Seconds, Section, Share
 from agentgym.training.train_section import TrainSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
@@ -45,52 +46,6 @@ class TasksSection(Section):
         """Load the set and select the tasks with the tags. Raises: UnknownNameError, TaskError."""
         task_set = registry.load_task_set(self.set)
         return task_set.tagged(*self.tags) if self.tags else task_set
-
-
-class TinySection(Section):
-    """A small Qwen3 model, and a byte-level BPE tokenizer trained on the text of the demonstrations.
-
-    `vocabulary`: tokens of the tokenizer. `hidden`: width. `layers`: how many. `heads`: of attention, a multiple of
-    `kv_heads`. `kv_heads`: for keys and values. `head_dim`: width of a head, even.
-    """
-
-    vocabulary: Annotated[int, Field(ge=300)] = 1024
-    hidden: Count = 128
-    layers: Count = 4
-    heads: Count = 4
-    kv_heads: Count = 2
-    head_dim: Annotated[int, Field(gt=0, multiple_of=2)] = 32
-
-    @model_validator(mode="after")
-    def _shared_heads(self) -> TinySection:
-        if self.heads % self.kv_heads:
-            raise ValueError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
-        return self
-
-
-class PolicySection(Section):
-    """The model to train.
-
-    `path`: a local checkpoint, a run folder or a hub model. `tiny`: make a model with random weights instead.
-    `call_format`: how the model writes calls, see `agentgym list call_formats`; "auto" is how its chat template writes
-    them, and hermes for `tiny`.
-    """
-
-    path: str | None = None
-    tiny: TinySection | None = None
-    call_format: str = AUTO
-
-    @model_validator(mode="before")
-    @classmethod
-    def _call_format_of_tiny(cls, section: Any) -> Any:
-        is_tiny = isinstance(section, dict) and section.get("tiny") is not None
-        return {**section, "call_format": FALLBACK} if is_tiny and section.get("call_format", AUTO) == AUTO else section
-
-    @model_validator(mode="after")
-    def _one_source(self) -> PolicySection:
-        if (self.path is None) == (self.tiny is None):
-            raise ValueError("give either policy.path or a [policy.tiny] section, not both and not neither")
-        return self
 
 
 class EpisodeSection(Section):
@@ -234,7 +189,9 @@ class Recipe(Section):
     machine: HardwareSection = HardwareSection()
 
     @model_validator(mode="after")
-    def _zero_shot_of_a_pretrained_model(self) -> Recipe:
+    def _sections_that_fit(self) -> Recipe:
+        if self.policy.lora and self.train.reference.reset_every:
+            raise ValueError("train.reference.reset_every: the reference of a LoRA adapter stays; leave it out")
         if self.evaluate.zero_shot and not (self.policy.path and self.warm_start):
             raise ValueError("evaluate.zero_shot measures the model of policy.path before its [warm_start]: give both")
         return self

@@ -10,7 +10,7 @@ from pydantic import Field
 from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.reward import Combined, Gate, Reward, Schedule
-from agentgym.training.section import Section, Share
+from agentgym.section import Section, Share
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 

@@ -72,7 +72,7 @@ def _run_stages(context: RunContext) -> None:
         learner = starting_learner(context)
         measure(context, "before", learner)
         if recipe.train.steps:
-            reinforce(context, learner)
+            learner = reinforce(context, learner)
         measure(context, "after", learner)
         if recipe.evaluate.control:
             measure(context, "control", learner, recipe.evaluate.control)

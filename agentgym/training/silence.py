@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 # trl 1.16 still uses the names that transformers 5.23 renamed; a user cannot change that.
 _RENAMED = r"`?(is_)?gradient_checkpointing"
+# peft looks for a model's configuration where a model is itself an adapter on another; whether its vocabulary grew.
+_NO_CONFIGURATION = "Could not find a config file in"
 _EXPERIMENTAL = r"You are using 'rollout_func'"
 
 
@@ -23,6 +25,7 @@ def silence_libraries() -> Iterator[None]:
     disable_datasets_bars()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=_RENAMED, category=FutureWarning)
+        warnings.filterwarnings("ignore", message=_NO_CONFIGURATION, category=UserWarning)
         try:
             yield
         finally:

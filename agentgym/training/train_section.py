@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from agentgym.credit import Estimator, estimator
 from agentgym.evaluation.failures import Treatment
-from agentgym.training.section import Count, Rate, Section, Share
+from agentgym.section import Count, Rate, Section, Share
 
 
 class SignalsSection(Section):

@@ -26,7 +26,7 @@ def saved(request, tmp_path, tokenizer, model):
 
 def test_the_configuration_tells_the_kind_of_model_and_reader(saved):
     folder, weights, sees = saved
-    model, reader = load_checkpoint(folder, device="cpu", dtype=torch.float32)
+    model, reader = load_checkpoint(folder, device="cpu")
     assert hasattr(reader, "tokenizer") is sees
     assert getattr(reader, "tokenizer", reader).chat_template
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
@@ -36,14 +36,14 @@ def test_a_checkpoint_without_weights_is_named_with_what_belongs_there(saved):
     folder, _, sees = saved
     (folder / "model.safetensors").unlink()
     with pytest.raises(PolicyError, match=f"No {'vision ' if sees else ''}model .*{folder}.*save_pretrained"):
-        load_checkpoint(folder, device="cpu", dtype=torch.float32)
+        load_checkpoint(folder, device="cpu")
 
 
 def test_a_model_that_only_reads_is_refused_where_one_that_sees_was_asked_for(tmp_path, tokenizer, model):
     tokenizer.save_pretrained(tmp_path)
     model.save_pretrained(tmp_path)
     with pytest.raises(PolicyError, match="No vision model"):
-        load_checkpoint(tmp_path, device="cpu", dtype=torch.float32, sees=True)
+        load_checkpoint(tmp_path, device="cpu", sees=True)
 
 
 def test_a_template_that_only_the_processor_reads_is_its_tokenizers_too(tmp_path):
@@ -56,5 +56,5 @@ def test_a_template_that_only_the_processor_reads_is_its_tokenizers_too(tmp_path
     template = (tmp_path / "chat_template.jinja").read_text()
     (tmp_path / "chat_template.jinja").unlink()
     (tmp_path / "chat_template.json").write_text(json.dumps({"chat_template": template}))
-    _, reader = load_checkpoint(tmp_path, device="cpu", dtype=torch.float32)
+    _, reader = load_checkpoint(tmp_path, device="cpu")
     assert reader.tokenizer.chat_template == template

@@ -11,7 +11,7 @@ import torch
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
 from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy
-from agentgym.policy.transformers import load
+from agentgym.policy import load_transformers_policy as load
 
 
 @pytest.fixture

@@ -15,7 +15,10 @@ from source_tree import ROOT, project
 HEAVY_MODULES = {
     "agentgym.interop.gymnasium": "gymnasium",
     "agentgym.interop.text_env": "gymnasium",
+    "agentgym.policy.adapters": "train",
     "agentgym.policy.checkpoint": "train",
+    "agentgym.policy.local": "train",
+    "agentgym.policy.quantization": "train",
     "agentgym.policy.decoding": "train",
     "agentgym.policy.key_values": "train",
     "agentgym.policy.rendering": "train",

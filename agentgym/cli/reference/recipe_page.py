@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from agentgym.cli.reference.entries import entries_of, one_line, table
+from agentgym.section import Section
 from agentgym.training.recipe import Recipe
-from agentgym.training.section import Section
 
 INTRODUCTION = """\
 A recipe is a TOML file; [train](../train.md) explains it. Only `name`, `tasks.set` and `policy` are required.
@@ -20,7 +20,7 @@ def lines() -> list[str]:
     """The page, without its title."""
     page = [INTRODUCTION]
     for path, section in _sections(Recipe, ""):
-        introduction, texts = entries_of(section.__doc__ or "", section.model_fields)
+        introduction, texts = _explained(section)
         properties = section.model_json_schema()
         rows = [
             [f"`{key}`", _type_of(schema, properties), _default_of(key, section), texts.get(key, "")]
@@ -35,9 +35,18 @@ def undescribed() -> list[str]:
     """The keys that no docstring explains, for example "train.steps"."""
     keys = []
     for path, section in _sections(Recipe, ""):
-        _, texts = entries_of(section.__doc__ or "", section.model_fields)
+        _, texts = _explained(section)
         keys += [f"{path}.{key}" for key in section.model_fields if key not in texts]
     return keys
+
+
+def _explained(section: type[Section]) -> tuple[str, dict[str, str]]:
+    """The introduction of a section, and the text of each key, also of those that it inherits."""
+    introduction, texts = entries_of(section.__doc__ or "", section.model_fields)
+    for base in section.__mro__[1:]:
+        if issubclass(base, Section):
+            texts = entries_of(base.__doc__ or "", section.model_fields)[1] | texts
+    return introduction, texts
 
 
 def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:

@@ -10,10 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from agentgym.policy.contract import Renderer
+from agentgym.policy.adapters import has_adapter
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.formats.contract import CallFormat
+from agentgym.policy.local import policy_of
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.storage.ledger import Ledger
@@ -33,13 +34,16 @@ class Learner:
         model: of transformers.
         processing_class: its tokenizer, or its processor if it reads images.
         policy: samples from `model`, whose weights are trained in place.
-        renderer: of the policy.
     """
 
     model: Any
     processing_class: Any
     policy: TransformersPolicy
-    renderer: Renderer
+
+    @property
+    def renderer(self) -> TemplateRenderer:
+        """Of the policy."""
+        return self.policy.renderer
 
     @property
     def tokenizer(self) -> Any:
@@ -86,18 +90,20 @@ class RunContext:
 
     def call_format(self, tokenizer: Any = None) -> CallFormat:
         """Return the call format that the recipe names; with "auto" the one that the tokenizer's template writes."""
-        return call_format_for(tokenizer, self.recipe.policy.call_format)
+        section = self.recipe.policy
+        return call_format_for(tokenizer, section.call_format, section.template_options)
 
     def learner(self, model: Any, processing_class: Any) -> Learner:
         """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it."""
-        tokenizer, hardware = tokenizer_of(processing_class), self.recipe.machine
-        policy_class, images = TransformersPolicy, None
-        if tokenizer is not processing_class:
-            from agentgym.policy.image_tokens import ImageTokens
-            from agentgym.policy.vision import VisionPolicy
-
-            policy_class, images = VisionPolicy, ImageTokens(processing_class)
-        renderer = TemplateRenderer(tokenizer, self.call_format(tokenizer), images=images)
-        policy = policy_class(model, renderer, max_batch=hardware.max_batch, lockstep=hardware.lockstep)
-        policy.name = f"{type(model).__name__} of {model.num_parameters() / 1e6:.1f} M parameters"
-        return Learner(model, processing_class, policy, renderer)
+        hardware, section = self.recipe.machine, self.recipe.policy
+        policy = policy_of(
+            model,
+            processing_class,
+            section.call_format,
+            section.template_options,
+            max_batch=hardware.max_batch,
+            lockstep=hardware.lockstep,
+        )
+        own_model = model.get_base_model() if has_adapter(model) else model
+        policy.name = f"{type(own_model).__name__} of {own_model.num_parameters() / 1e6:.1f} M parameters"
+        return Learner(model, processing_class, policy)

@@ -18,7 +18,7 @@ from trl import GRPOConfig
 
 from agentgym.credit import Estimator
 from agentgym.errors import RecipeError
-from agentgym.policy.checkpoint import save_atomically
+from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.training.branching import Branching
@@ -35,7 +35,7 @@ from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
 from agentgym.training.model_failures import out_of_memory_named
-from agentgym.training.models import load_state
+from agentgym.training.models import FINAL, load_saved, restore, save_final, train_from
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.signals.selection import providers_for
@@ -46,23 +46,25 @@ from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 
 
-def reinforce(context: RunContext, learner: Learner) -> None:
-    """Train the learner's weights in place and save them, from the last complete checkpoint if there is one."""
+def reinforce(context: RunContext, learner: Learner) -> Learner:
+    """Train the learner's weights in place and save them, from the last complete checkpoint if there is one.
+
+    Returns: the trained model, as it was saved.
+    """
     section, checkpoints = context.recipe.train, context.folder.checkpoints
-    final = checkpoints / "final"
-    if final.is_dir():
-        learner.model.load_state_dict(load_state(final))
-        return
+    if (checkpoints / FINAL).is_dir():
+        return context.learner(*load_saved(context.recipe.policy, checkpoints / FINAL, context.device))
     checkpoint = latest_checkpoint(checkpoints)
     context.folder.forget(("train", "validation"), step_of(checkpoint))
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console)
     curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
     trainer = _make_trainer(context, learner, curriculum, guard, checkpoint)
     with out_of_memory_named("reinforcement", "Raise train.minibatches, or lower train.tasks_per_step."):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        train_from(trainer, checkpoint)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
-        learner.model.load_state_dict(load_state(healthy))
-    save_atomically(learner.model, learner.processing_class, final)
+        restore(learner.model, healthy)
+    model = save_final(learner.model, learner.processing_class, checkpoints)
+    return context.learner(model, learner.processing_class)
 
 
 def _make_trainer(
@@ -114,7 +116,8 @@ def _make_trainer(
         ],
     )
     starting_point = (learner.model, learner.processing_class, context.folder.checkpoints, checkpoint)
-    with reference_of(*starting_point) if config.beta else nullcontext():
+    needs_reference = config.beta and not has_adapter(learner.model)
+    with reference_of(*starting_point) if needs_reference else nullcontext():
         trainer = make_trainer()
     moved_reference.reference = trainer.ref_model
     trainer.remove_callback(PrinterCallback)
@@ -152,6 +155,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str) -> GRPOConfig:
         top_p=recipe.episode.top_p,
         max_completion_length=recipe.episode.max_episode_tokens,
         max_grad_norm=section.max_grad_norm,
+        disable_dropout=True,  # episodes are sampled without
         logging_steps=1,
         save_strategy="steps",
         save_steps=section.save_every,

@@ -7,14 +7,13 @@ import shutil
 from collections.abc import Iterable, Sequence
 
 from agentgym import registry
-from agentgym.policy.checkpoint import save_atomically
 from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.callbacks import LoggingCallback, ValidationCallback, latest_checkpoint, step_of
 from agentgym.training.imitation import imitate
 from agentgym.training.model_failures import DivergenceCallback
-from agentgym.training.models import load_model
+from agentgym.training.models import load_model, load_saved, save_model
 from agentgym.training.recipe import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.demonstrate import demonstrate
@@ -33,9 +32,9 @@ def starting_learner(context: RunContext) -> Learner:
     recipe = context.recipe
     finished = context.folder.checkpoints / WARM_START
     if finished.is_dir():
-        return context.learner(*load_model(finished, context.device))
+        return context.learner(*load_saved(recipe.policy, finished, context.device))
     if recipe.policy.path is not None:
-        learner = context.learner(*load_model(recipe.policy.path, context.device))
+        learner = context.learner(*load_model(recipe.policy, context.device, recipe.seed))
         if recipe.warm_start:
             if recipe.evaluate.zero_shot:
                 measure(context, "zero_shot", learner)
@@ -93,7 +92,7 @@ def warm_start(
             use_cpu=context.device == "cpu",
             vision_inputs=VisionInputs.of(learner.policy, learner.model),
         )
-    save_atomically(learner.model, learner.processing_class, context.folder.checkpoints / WARM_START)
+    save_model(learner.model, learner.processing_class, context.folder.checkpoints / WARM_START)
     shutil.rmtree(steps_folder, ignore_errors=True)
 
 

@@ -1,0 +1,171 @@
+"""LoRA adapters by peft: made, saved, and loaded only onto the model that they belong to.
+
+peft itself fills an adapter into a model with other layers without a word, and skips targets that the model does not
+have. Source: Hu et al., "LoRA", arXiv 2106.09685.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
+
+from agentgym.errors import PolicyError
+from agentgym.policy.lora_options import ALL_LINEAR, LoraOptions
+
+CONFIGURATION, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+ADAPTER = "default"
+"""peft's name for the adapter that is trained. TRL keeps a frozen copy beside it, for the KL term."""
+
+
+def adapter_folder(source: str | Path, revision: str | None = None) -> Path | None:
+    """The folder of an adapter, which has no config.json of a model; None for anything else."""
+    folder = Path(source)
+    if folder.is_dir():
+        return folder if (folder / CONFIGURATION).is_file() and not (folder / "config.json").is_file() else None
+    from transformers.utils.hub import cached_file
+
+    quietly = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
+    try:
+        file = cached_file(str(source), CONFIGURATION, revision=revision, **quietly)
+    except (OSError, ValueError):  # no such model: whoever loads it says so
+        return None
+    return Path(file).parent if file else None
+
+
+def base_of(folder: Path) -> str:
+    """The model that an adapter names as its own. Raises: PolicyError if it names none."""
+    try:
+        base = json.loads((folder / CONFIGURATION).read_text(encoding="utf-8"))["base_model_name_or_path"]
+    except (OSError, ValueError, KeyError) as error:
+        raise PolicyError(f"{folder / CONFIGURATION} cannot be read as the configuration of an adapter.") from error
+    if not base:
+        raise PolicyError(f"The adapter in {folder} names no model that it belongs to. Name it as base.")
+    return str(base)
+
+
+def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> Any:
+    """The model with a fresh adapter, which changes nothing yet; the adapter alone is trained.
+
+    Args:
+        base: name or folder of the model, which the saved adapter names.
+        seed: of its random half.
+    Raises: PolicyError if the model has no layer of one of the target names.
+    """
+    from peft import LoraConfig
+
+    configuration = LoraConfig(
+        r=options.rank,
+        lora_alpha=options.alpha,
+        lora_dropout=options.dropout,
+        target_modules=target_layers(model, options.targets),
+        base_model_name_or_path=base,
+        task_type="CAUSAL_LM",
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return _adapted(_prepared(model), configuration)
+
+
+def open_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
+    """The model with a saved adapter.
+
+    Raises: PolicyError if the adapter is not a LoRA adapter, cannot be read, or is that of another model.
+    """
+    from peft import PeftConfig, get_peft_model_state_dict
+
+    shapes = _shapes(folder)
+    try:
+        configuration = PeftConfig.from_pretrained(str(folder))
+        configuration.inference_mode = not trainable
+        adapted = _adapted(_prepared(model) if trainable else model, configuration)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise PolicyError(f"The adapter in {folder} does not fit the model: {error}") from error
+    expected = {
+        name: tuple(tensor.shape)
+        for name, tensor in get_peft_model_state_dict(adapted, save_embedding_layers=False).items()
+    }
+    if shapes != expected:
+        raise PolicyError(f"The adapter in {folder} is that of another model: {_difference(shapes, expected)}.")
+    if next(adapted.parameters()).device.type != "meta":
+        load_into(adapted, folder)
+    return adapted
+
+
+def load_into(adapted: Any, folder: Path) -> None:
+    """Give a model's adapter the weights of a saved one that fits."""
+    from peft import set_peft_model_state_dict
+
+    set_peft_model_state_dict(adapted, load_file(folder / WEIGHTS))
+
+
+def has_adapter(model: Any) -> bool:
+    """Whether the model has an adapter that is not merged into its weights."""
+    return hasattr(model, "peft_config") and hasattr(model, "merge_and_unload")
+
+
+def merged(model: Any) -> Any:
+    """The model with its adapter added into its own weights, in place; a model without one as it is."""
+    return model.merge_and_unload(safe_merge=True, adapter_names=[ADAPTER]) if has_adapter(model) else model
+
+
+def _adapted(model: Any, configuration: Any) -> Any:
+    from peft import get_peft_model
+
+    base, configuration.base_model_name_or_path = configuration.base_model_name_or_path, None
+    with warnings.catch_warnings():  # peft reads a name that transformers has given up
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        adapted = get_peft_model(model, configuration)
+    adapted.peft_config[ADAPTER].base_model_name_or_path = base  # peft would write what the model's configuration says
+    return adapted
+
+
+def _prepared(model: Any) -> Any:
+    """A quantised model needs its norms in float32 to be trained."""
+    if not getattr(model, "is_quantized", False):
+        return model
+    from peft import prepare_model_for_kbit_training
+
+    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+
+
+def target_layers(model: Any, targets: str | list[str]) -> list[str]:
+    """The names of layers that LoRA's targets stand for.
+
+    peft would name each layer of the model by itself, so that the adapter would seem to fit a deeper one.
+
+    Raises: PolicyError if the model has no linear layer of one of these names.
+    """
+    output = model.get_output_embeddings()
+    layers = [name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)]
+    inner = [name.rpartition(".")[2] for name in layers if model.get_submodule(name) is not output]
+    if targets == ALL_LINEAR:
+        return sorted(set(inner))
+    names = [targets] if isinstance(targets, str) else targets
+    for target in names:
+        if not any(name == target or name.endswith(f".{target}") for name in layers):
+            known = ", ".join(dict.fromkeys(inner))
+            raise PolicyError(f"The model has no linear layer {target!r} for LoRA. It has: {known}.")
+    return names
+
+
+def _shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    """Of each tensor of a saved adapter, without reading the tensors."""
+    try:
+        with safe_open(folder / WEIGHTS, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except Exception as error:  # safetensors' own errors derive from Exception alone
+        raise PolicyError(f"{folder / WEIGHTS} cannot be read: {error}") from error
+
+
+def _difference(shapes: dict[str, tuple[int, ...]], expected: dict[str, tuple[int, ...]]) -> str:
+    for name in [*expected, *shapes]:
+        if shapes.get(name) != expected.get(name):
+            there, here = (str(list(of[name])) if name in of else "missing" for of in (shapes, expected))
+            return f"{name} is {there} in the adapter and {here} in the model"
+    raise AssertionError("unreachable: they differ")

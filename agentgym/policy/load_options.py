@@ -1,0 +1,46 @@
+"""How a local model is loaded: the same options in a recipe's [policy] and as --policy-option."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import field_validator
+
+from agentgym.section import Section
+
+
+class LoadOptions(Section):
+    """How the weights, the tokenizer and the chat template of a local model are loaded.
+
+    `dtype`: of the weights. "auto" is float32 on a CPU and that of the checkpoint elsewhere; where training changes all
+    weights it is float32 everywhere.
+    `attention`: its implementation, for example sdpa, eager or flash_attention_2; by default transformers chooses.
+    `revision`: branch, tag or commit of a hub model.
+    `base`: the model that a LoRA adapter belongs to; by default the one that the adapter names.
+    `tokenizer`: a folder or hub model with another tokenizer than the model's own.
+    `chat_template`: a Jinja file in place of the tokenizer's own template.
+    `template_options`: variables of the template, for example `{enable_thinking = false}`.
+    `quantization`: keep the weights in 4 or 8 bits (needs the extra `quantized`); in training together with a LoRA
+    adapter only.
+    """
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    attention: str | None = None
+    revision: str | None = None
+    base: str | None = None
+    tokenizer: str | None = None
+    chat_template: str | None = None
+    template_options: dict[str, Any] = {}
+    quantization: Literal["nf4", "int8"] | None = None
+
+    @field_validator("chat_template")
+    @classmethod
+    def _existing_file(cls, path: str | None) -> str | None:
+        if path is not None and not Path(path).is_file():
+            raise ValueError(f"{path!r} is no file here")
+        return path
+
+    def load_options(self) -> LoadOptions:
+        """Only these options, of a section that has more."""
+        return LoadOptions(**{name: getattr(self, name) for name in LoadOptions.model_fields})

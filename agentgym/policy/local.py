@@ -1,0 +1,88 @@
+"""A policy from a checkpoint on this machine: of a model that reads text, or one that also reads images."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from pydantic import ValidationError
+
+from agentgym.errors import PolicyError
+from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.policy.device import device_of
+from agentgym.policy.formats.choice import AUTO, call_format_for
+from agentgym.policy.image_tokens import ImageTokens
+from agentgym.policy.load_options import LoadOptions
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.transformers import TransformersPolicy
+from agentgym.policy.vision import VisionPolicy
+
+
+def load(
+    path: str,
+    *,
+    call_format: str = AUTO,
+    device: str = "auto",
+    dtype: str = "auto",
+    attention: str | None = None,
+    revision: str | None = None,
+    base: str | None = None,
+    tokenizer: str | None = None,
+    chat_template: str | None = None,
+    template_options: dict[str, Any] | None = None,
+    quantization: str | None = None,
+    sees: bool | None = False,
+    **options: Any,
+) -> TransformersPolicy:
+    """A policy from a checkpoint: a folder, or the name of a hub model that is already on this machine or allowed.
+
+    Args:
+        path: holds the model, its tokenizer or processor, and chat template; or a LoRA adapter.
+        call_format: registered name of how it writes calls; "auto" is how its chat template does.
+        device: as torch names it; `auto` as in `device_of`.
+        dtype, attention, revision, base, tokenizer, chat_template, template_options, quantization: see LoadOptions.
+        sees: whether it reads images; None for what its configuration says.
+        options: see TransformersPolicy and VisionPolicy.
+    Raises: PolicyError if it cannot be loaded.
+    """
+    loading = _checked(
+        dtype=dtype,
+        attention=attention,
+        revision=revision,
+        base=base,
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        template_options=template_options or {},
+        quantization=quantization,
+    )
+    model, reader = load_checkpoint(path, device=device_of(device), options=loading, sees=sees)
+    return policy_of(model.eval(), reader, call_format, loading.template_options, **options)
+
+
+load_vision = partial(load, sees=True)
+
+
+def policy_of(
+    model: Any, reader: Any, call_format: str, template_options: dict[str, Any], **options: Any
+) -> TransformersPolicy:
+    """A policy that samples from the model.
+
+    Args:
+        reader: its tokenizer, or its processor if it reads images.
+    """
+    tokenizer = getattr(reader, "tokenizer", reader)
+    chosen_format = call_format_for(tokenizer, call_format, template_options)
+    if tokenizer is reader:
+        renderer = TemplateRenderer(tokenizer, chosen_format, template_options=template_options)
+        return TransformersPolicy(model, renderer, **options)
+    images = ImageTokens(reader)
+    renderer = TemplateRenderer(tokenizer, chosen_format, template_options=template_options, images=images)
+    return VisionPolicy(model, renderer, **options)
+
+
+def _checked(**options: Any) -> LoadOptions:
+    try:
+        return LoadOptions(**options)
+    except ValidationError as error:
+        problems = [f"{item['loc'][0]} = {item['input']!r}: {item['msg']}" for item in error.errors(include_url=False)]
+        raise PolicyError("; ".join(problems)) from error

@@ -1,0 +1,25 @@
+"""The shape of a LoRA adapter, in a recipe's [policy.lora]."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from agentgym.section import Count, Rate, Section
+
+ALL_LINEAR = "all-linear"
+
+
+class LoraOptions(Section):
+    """Train a LoRA adapter: two thin matrices beside each of the model's chosen layers, whose own weights stay.
+
+    `rank`: their inner width. `alpha`: their product is scaled by alpha / rank. `dropout`: of their input while
+    imitating; reinforcement has none, because its episodes are sampled without. `targets`: names of the layers, or
+    "all-linear" for all but the output layer.
+    """
+
+    rank: Count = 16
+    alpha: Rate = 32.0
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    targets: str | list[str] = ALL_LINEAR

@@ -1,0 +1,78 @@
+"""The recipe's [policy]: the model to train, how it is loaded, and whether all of it is trained or a LoRA adapter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, model_validator
+
+from agentgym.policy.formats.choice import AUTO, FALLBACK
+from agentgym.policy.load_options import LoadOptions
+from agentgym.policy.lora_options import LoraOptions
+from agentgym.section import Count, Section
+
+
+class TinySection(Section):
+    """A small Qwen3 model, and a byte-level BPE tokenizer trained on the text of the demonstrations.
+
+    `vocabulary`: tokens of the tokenizer. `hidden`: width. `layers`: how many. `heads`: of attention, a multiple of
+    `kv_heads`. `kv_heads`: for keys and values. `head_dim`: width of a head, even.
+    """
+
+    vocabulary: Annotated[int, Field(ge=300)] = 1024
+    hidden: Count = 128
+    layers: Count = 4
+    heads: Count = 4
+    kv_heads: Count = 2
+    head_dim: Annotated[int, Field(gt=0, multiple_of=2)] = 32
+
+    @model_validator(mode="after")
+    def _shared_heads(self) -> TinySection:
+        if self.heads % self.kv_heads:
+            raise ValueError(f"heads = {self.heads} is no multiple of kv_heads = {self.kv_heads}")
+        return self
+
+
+class PolicySection(LoadOptions):
+    """The model to train.
+
+    `path`: a local checkpoint, a run folder or a hub model; a LoRA adapter is merged into its model first. `tiny`: make
+    a model with random weights instead. `lora`: train an adapter on the model, not the model itself.
+    `call_format`: how the model writes calls, see `agentgym list call_formats`; "auto" is how its chat template writes
+    them, and hermes for `tiny`.
+    """
+
+    path: str | None = None
+    tiny: TinySection | None = None
+    lora: LoraOptions | None = None
+    call_format: str = AUTO
+
+    @model_validator(mode="before")
+    @classmethod
+    def _call_format_of_tiny(cls, section: Any) -> Any:
+        is_tiny = isinstance(section, dict) and section.get("tiny") is not None
+        return {**section, "call_format": FALLBACK} if is_tiny and section.get("call_format", AUTO) == AUTO else section
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PolicySection:
+        if (self.path is None) == (self.tiny is None):
+            raise ValueError("give either policy.path or a [policy.tiny] section, not both and not neither")
+        if self.tiny:
+            of_files = [name for name in ("lora", *LoadOptions.model_fields) if getattr(self, name) != _default(name)]
+            if of_files:
+                raise ValueError(f"policy.{of_files[0]} is for a model of policy.path, not for [policy.tiny]")
+        if self.quantization and not self.lora:
+            raise ValueError(
+                f"policy.quantization = {self.quantization!r} needs [policy.lora]: such weights stay fixed"
+            )
+        return self
+
+    def load_options(self) -> LoadOptions:
+        """How the model is loaded for training: in float32 where all of its weights change."""
+        options = super().load_options()
+        in_full = self.lora is None and self.dtype == "auto"
+        return options.model_copy(update={"dtype": "float32"}) if in_full else options
+
+
+def _default(name: str) -> Any:
+    return PolicySection.model_fields[name].get_default()
