@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agentgym.cli.console import out
+from agentgym.cli.name_values import options_for
+from agentgym.cli.policies import PolicyOptions
 from agentgym.visible import visible
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ def check(
     call_format: Annotated[
         str, typer.Option(metavar="NAME", help="How it writes calls; auto is how its chat template does.")
     ] = "auto",
+    policy_options: PolicyOptions = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Check that a model's chat template and call format fit. Reads its tokenizer, not its weights.
@@ -61,13 +64,16 @@ def check(
     Example: [b]agentgym model check runs/quickstart[/b]
     """
     from agentgym.policy.checkpoint import load_tokenizer
+    from agentgym.policy.load_options import LoadOptions
     from agentgym.policy.template_check import check_template
     from agentgym.storage import checkpoint_in
     from agentgym.training.silence import silence_libraries
 
+    given = options_for(LoadOptions, policy_options or (), "--policy-option", "a local model")
+    options = LoadOptions.checked(**given)
     with silence_libraries():
-        tokenizer = load_tokenizer(checkpoint_in(Path(path)) or path)
-        findings = check_template(tokenizer, call_format)
+        tokenizer = load_tokenizer(checkpoint_in(Path(path)) or path, options)
+        findings = check_template(tokenizer, call_format, options.template_options)
     ok = all(finding.ok for finding in findings)
     if as_json:
         text = json.dumps({"ok": ok, "findings": [asdict(finding) for finding in findings]}, indent=1)

@@ -131,7 +131,9 @@ def _prepared(model: Any) -> Any:
         return model
     from peft import prepare_model_for_kbit_training
 
-    return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+    return prepare_model_for_kbit_training(  # type: ignore[no-untyped-call]
+        model, use_gradient_checkpointing=False
+    )
 
 
 def target_layers(model: Any, targets: str | list[str]) -> list[str]:

@@ -87,7 +87,7 @@ def check_adapters(source: str | Path, options: LoadOptions, lora: LoraOptions |
     Raises: PolicyError; MissingExtraError for a quantisation that cannot be had.
     """
     if options.quantization:
-        quantization_config(options.quantization)
+        quantization_config()
     adapter = adapter_folder(source, options.revision)
     if adapter is None and lora is None:
         return
@@ -127,8 +127,9 @@ def _load(source: str | Path, device: str, options: LoadOptions, sees: bool | No
         reader = _load_reader(source, options, sees)
         model = _load_weights(source, options, device, sees)
     except (OSError, ValueError, ImportError, AttributeError) as error:
+        tokenizer = f" with the tokenizer {options.tokenizer!r}" if options.tokenizer else ""
         raise PolicyError(
-            f"No {'vision ' if sees else ''}model can be loaded from {str(source)!r}: "
+            f"No {'vision ' if sees else ''}model can be loaded from {str(source)!r}{tokenizer}: "
             f"{shorten(str(error), 400, placeholder=' ...')} Give a folder written by save_pretrained (config.json, "
             f"weights, {'processor' if sees else 'tokenizer'}), or a hub name."
             + (" Processors that also read videos, as Qwen-VL's, need the package torchvision." if sees else "")
@@ -152,9 +153,9 @@ def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: b
     """The model alone: on the CPU or, if it is quantised, on its device."""
     sees = _sees(source, options) if sees is None else sees
     model_class = AutoModelForImageTextToText if sees else AutoModelForCausalLM
-    given = {"attn_implementation": options.attention, "revision": options.revision}
+    given: dict[str, Any] = {"attn_implementation": options.attention, "revision": options.revision}
     if options.quantization:
-        given |= {"quantization_config": quantization_config(options.quantization), "device_map": {"": device}}
+        given |= {"quantization_config": quantization_config(), "device_map": {"": device}}
     model, report = model_class.from_pretrained(
         source,
         dtype=dtype_of(options.dtype, device),

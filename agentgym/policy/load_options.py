@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import field_validator
+from pydantic import ValidationError, field_validator
 
+from agentgym.errors import PolicyError
 from agentgym.section import Section
 
 
@@ -21,7 +22,7 @@ class LoadOptions(Section):
     `tokenizer`: a folder or hub model with another tokenizer than the model's own.
     `chat_template`: a Jinja file in place of the tokenizer's own template.
     `template_options`: variables of the template, for example `{enable_thinking = false}`.
-    `quantization`: keep the weights in 4 or 8 bits (needs the extra `quantized`); in training together with a LoRA
+    `quantization`: `nf4` keeps the weights in 4 bits (needs the extra `quantized`); in training together with a LoRA
     adapter only.
     """
 
@@ -32,15 +33,29 @@ class LoadOptions(Section):
     tokenizer: str | None = None
     chat_template: str | None = None
     template_options: dict[str, Any] = {}
-    quantization: Literal["nf4", "int8"] | None = None
+    quantization: Literal["nf4"] | None = None
 
     @field_validator("chat_template")
     @classmethod
     def _existing_file(cls, path: str | None) -> str | None:
         if path is not None and not Path(path).is_file():
-            raise ValueError(f"{path!r} is no file here")
+            raise ValueError("there is no such file here")
         return path
 
     def load_options(self) -> LoadOptions:
         """Only these options, of a section that has more."""
         return LoadOptions(**{name: getattr(self, name) for name in LoadOptions.model_fields})
+
+    @classmethod
+    def checked(cls, **options: Any) -> LoadOptions:
+        """Make the options. Raises: PolicyError naming those that are wrong, in one line."""
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            items = error.errors(include_url=False)
+            problems = [f"{item['loc'][0]} = {item['input']!r}: {_reason(item)}" for item in items]
+            raise PolicyError("; ".join(problems)) from error
+
+
+def _reason(item: Any) -> str:
+    return str(item["ctx"]["error"] if item["type"] == "value_error" else item["msg"])

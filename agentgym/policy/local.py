@@ -5,9 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
-
-from agentgym.errors import PolicyError
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.choice import AUTO, call_format_for
@@ -45,7 +42,7 @@ def load(
         options: see TransformersPolicy and VisionPolicy.
     Raises: PolicyError if it cannot be loaded.
     """
-    loading = _checked(
+    loading = LoadOptions.checked(
         dtype=dtype,
         attention=attention,
         revision=revision,
@@ -78,11 +75,3 @@ def policy_of(
     images = ImageTokens(reader)
     renderer = TemplateRenderer(tokenizer, chosen_format, template_options=template_options, images=images)
     return VisionPolicy(model, renderer, **options)
-
-
-def _checked(**options: Any) -> LoadOptions:
-    try:
-        return LoadOptions(**options)
-    except ValidationError as error:
-        problems = [f"{item['loc'][0]} = {item['input']!r}: {item['msg']}" for item in error.errors(include_url=False)]
-        raise PolicyError("; ".join(problems)) from error

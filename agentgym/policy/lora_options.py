@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from agentgym.section import Count, Rate, Section
+from agentgym.section import Count, Section
 
 ALL_LINEAR = "all-linear"
 
@@ -20,6 +20,6 @@ class LoraOptions(Section):
     """
 
     rank: Count = 16
-    alpha: Rate = 32.0
+    alpha: Count = 32
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
     targets: str | list[str] = ALL_LINEAR

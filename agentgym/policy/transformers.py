@@ -7,6 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
 from agentgym.policy.contract import Policy, Reply, Request
@@ -33,6 +35,7 @@ class TransformersPolicy(Policy):
         lockstep: batches start only when every live episode waits; one that never asks holds up all the others.
         context_tokens: how many tokens fit; by default what the model's configuration says.
         pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
+        autocast: torch dtype that a trainer with mixed precision computes in, so that both compute alike.
         reuse_mib: memory for keys and values of earlier turns of live episodes; 0 computes them again each turn.
 
     `version` names the weights: count it up when they change.
@@ -51,11 +54,13 @@ class TransformersPolicy(Policy):
         context_tokens: int | None = None,
         pad_token_id: int | None = None,
         eos_token_ids: Sequence[int] | None = None,
+        autocast: Any = None,
         reuse_mib: int = 1024,
     ) -> None:
         self.model = model
         self.renderer: TemplateRenderer = renderer
         self.reuse_mib = reuse_mib
+        self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
         self.pad_token_id = _pad(renderer, self.eos_token_ids) if pad_token_id is None else pad_token_id
         self.context_tokens = context_tokens or getattr(model.config, "max_position_embeddings", None)
@@ -128,12 +133,12 @@ class TransformersPolicy(Policy):
 
     def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
         self._weights = self._weights_now()
-        with evaluating(self.model):
+        with evaluating(self.model, self.autocast):
             Decoder(self.model, self.pad_token_id, self.eos_token_ids).run(rows)
         return rows
 
     def _score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        with evaluating(self.model):
+        with evaluating(self.model, self.autocast):
             scores: list[list[float]] = score(self.model, self.pad_token_id, pairs)
         return scores
 
@@ -173,12 +178,17 @@ class TransformersPolicy(Policy):
 
 
 @contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Put the model into eval mode: with dropout the log-probabilities would be those of another model."""
+def evaluating(model: Any, autocast: Any = None) -> Iterator[None]:
+    """Put the model into eval mode: with dropout the log-probabilities would be those of another model.
+
+    Args:
+        autocast: torch dtype to compute in.
+    """
     training = model.training
     model.eval()
     try:
-        yield
+        with torch.autocast(model.device.type, dtype=autocast, enabled=autocast is not None):
+            yield
     finally:
         model.train(training)
 

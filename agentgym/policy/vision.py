@@ -98,7 +98,7 @@ class VisionPolicy(TransformersPolicy):
             )
 
     def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
-        with evaluating(self.model), _plain_generation(self.model), torch.no_grad():
+        with evaluating(self.model, self.autocast), _plain_generation(self.model), torch.no_grad():
             chooser = _Chooser(rows, self.images.reserved_ids, self.eos_token_ids, self.pad_token_id)
             self.model.generate(
                 **self._inputs(rows, [row.prefix for row in rows]),
@@ -114,7 +114,7 @@ class VisionPolicy(TransformersPolicy):
         rows = [row for row, _ in pairs]
         texts = [[*row.prefix, *rest] for row, rest in pairs]
         longest = max(len(rest) for _, rest in pairs)
-        with evaluating(self.model), torch.no_grad():
+        with evaluating(self.model, self.autocast), torch.no_grad():
             inputs = self._inputs(rows, texts)
             logits = self.model(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1].to(torch.float64)
         logits[..., list(self.images.reserved_ids)] = -torch.inf

@@ -44,10 +44,10 @@ def load_saved(section: PolicySection, folder: Path, device: str) -> tuple[Any, 
     options = section.load_options()
     if (folder / "config.json").is_file():
         # Its tokenizer and template are saved with it.
-        own = {"revision": None, "base": None, "tokenizer": None, "chat_template": None}
-        return load_checkpoint(folder, device=device, options=options.model_copy(update=own))
-    own = {"tokenizer": str(folder), "chat_template": None}
-    model, processing_class = load_checkpoint(_source(section), device=device, options=options.model_copy(update=own))
+        saved: dict[str, str | None] = {"revision": None, "base": None, "tokenizer": None, "chat_template": None}
+        return load_checkpoint(folder, device=device, options=options.model_copy(update=saved))
+    saved = {"tokenizer": str(folder), "chat_template": None}
+    model, processing_class = load_checkpoint(_source(section), device=device, options=options.model_copy(update=saved))
     return open_adapter(model, folder, trainable=True), processing_class
 
 

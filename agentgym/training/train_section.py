@@ -127,6 +127,12 @@ class TrainSection(Section):
             raise ValueError("a reference that moves (reference.reset_every, trl.sync_ref_model) needs kl > 0")
         return self
 
+    def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
+        """The dtype that training computes in, and so sampling and measuring too; None for that of the weights."""
+        if self.trl.get("fp16"):
+            return "float16"
+        return "bfloat16" if self.trl.get("bf16", device != "cpu") else None
+
     def make_estimator(self) -> Estimator:
         """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
         return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)

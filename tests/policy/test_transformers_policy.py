@@ -12,6 +12,7 @@ from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
 from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy
 from agentgym.policy import load_transformers_policy as load
+from agentgym.training.train_section import TrainSection
 
 
 @pytest.fixture
@@ -295,3 +296,23 @@ async def test_a_model_whose_layers_forget_is_sampled_without_sharing(tokenizer,
         assert reply.logprobs == pytest.approx(expected, abs=1e-4)
     assert policy._pasts == {}
     await policy.close()
+
+
+async def test_autocast_is_the_arithmetic_of_a_trainer_with_mixed_precision(model, renderer):
+    """On a GPU training computes in bfloat16; a sampler in float32 would be another model."""
+    ids = list(range(20, 40))
+    created = TransformersPolicy(model, renderer, autocast=torch.bfloat16)
+    scores = await created.score(ids[:12], ids[12:])
+    await created.close()
+    with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = model(input_ids=torch.tensor([ids])).logits
+    expected = torch.log_softmax(logits[0, 11:-1].float(), -1).gather(1, torch.tensor(ids[12:])[:, None])[:, 0]
+    torch.testing.assert_close(torch.tensor(scores), expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("trl", "device", "dtype"),
+    [({}, "cpu", None), ({}, "cuda", "bfloat16"), ({"bf16": False}, "cuda", None), ({"fp16": True}, "cuda", "float16")],
+)
+def test_a_recipe_samples_in_the_arithmetic_that_it_trains_in(trl, device, dtype):
+    assert TrainSection(trl=trl).autocast(device) == dtype

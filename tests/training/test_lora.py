@@ -12,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from agentgym.cli.policies import load_policy
 from agentgym.errors import RecipeError
 from agentgym.policy import load_transformers_policy, make_model, make_tokenizer
 from agentgym.policy.adapters import ADAPTER
@@ -39,7 +40,7 @@ def base(tmp_path_factory) -> Path:
 def recipe(path: Path, policy: dict | None = None, **train) -> Recipe:
     data = json.loads(json.dumps(RECIPE | SMALL))
     data["train"] |= train
-    data["policy"] = {"path": str(path), "lora": {"rank": 4, "alpha": 8.0}} | (policy or {})
+    data["policy"] = {"path": str(path), "lora": {"rank": 4, "alpha": 8}} | (policy or {})
     return Recipe.parse(data)
 
 
@@ -112,6 +113,22 @@ def test_dropout_is_for_the_imitation_alone(base, tmp_path):
     assert RunFolder(tmp_path / "run").metrics("train")[0]["guard/drift"] < 1e-5
 
 
+def test_a_quantised_model_is_trained_by_its_adapter_and_resumed(base, tmp_path):
+    pytest.importorskip("bitsandbytes")
+    chosen = recipe(base, {"quantization": "nf4"}, **STEPS | {"steps": 2})
+    execute(chosen, tmp_path / "run")
+    rows = RunFolder(tmp_path / "run").metrics("train")
+    assert rows[0]["kl"] == 0
+    assert max(row["guard/drift"] for row in rows) < 1e-4
+    final = tmp_path / "run" / "checkpoints" / "final"
+    assert (final / "adapter_config.json").is_file()
+    agent, _ = load_policy(str(tmp_path / "run"), chosen.tasks.load(), device="cpu")
+    assert agent.model.is_quantized
+    asyncio.run(agent.close())
+    (tmp_path / "run" / "evaluation" / "after.json").unlink()
+    execute(chosen, tmp_path / "run", resume=True)
+
+
 def test_gradient_checkpointing_and_minibatches_give_the_same_adapter(base, run, tmp_path):
     data = recipe(base, **STEPS, minibatches=2).model_dump(exclude_none=True)
     data["machine"]["gradient_checkpointing"] = True
@@ -132,7 +149,7 @@ def test_gradient_checkpointing_and_minibatches_give_the_same_adapter(base, run,
         ({"lora": {"dropout": 1.0}}, "policy.lora.dropout = 1.0"),
         ({"lora": {"rnk": 4}}, "Did you mean 'rank'"),
         ({"lora": None, "quantization": "nf4"}, r"quantization = 'nf4' needs \[policy.lora\]"),
-        ({"chat_template": "nowhere.jinja"}, "nowhere.jinja' is no file"),
+        ({"chat_template": "nowhere.jinja"}, "no such file"),
         ({"dtype": "float7"}, "policy.dtype = 'float7'"),
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from rich.console import Console
 
 from agentgym.policy.adapters import has_adapter
@@ -103,6 +104,7 @@ class RunContext:
             section.template_options,
             max_batch=hardware.max_batch,
             lockstep=hardware.lockstep,
+            autocast=getattr(torch, precision) if (precision := self.recipe.train.autocast(self.device)) else None,
         )
         own_model = model.get_base_model() if has_adapter(model) else model
         policy.name = f"{type(own_model).__name__} of {own_model.num_parameters() / 1e6:.1f} M parameters"

@@ -165,7 +165,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str) -> GRPOConfig:
         seed=recipe.seed,
         data_seed=recipe.seed,
         gradient_checkpointing=recipe.machine.gradient_checkpointing,
-        bf16=device != "cpu",
+        bf16=section.autocast(device) == "bfloat16",
         use_cpu=device == "cpu",
         weight_decay=0.0,
         dataloader_pin_memory=False,
