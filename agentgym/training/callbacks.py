@@ -17,6 +17,7 @@ from transformers import TrainerCallback
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.curriculum import Curriculum
+from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 
 COMPLETE = "complete"
@@ -69,12 +70,18 @@ class ValidationCallback(TrainerCallback):
 
 
 class CheckpointCompleteCallback(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is written, including the curriculum's state."""
+    """Marks a checkpoint as complete once everything in it is written, including the curriculum's state.
 
-    def __init__(self, curriculum: Curriculum | None = None) -> None:
-        self._curriculum = curriculum
+    Args:
+        is_first: of the processes that train; the first one marks.
+    """
+
+    def __init__(self, curriculum: Curriculum | None = None, *, is_first: bool = True) -> None:
+        self._curriculum, self._is_first = curriculum, is_first
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if not self._is_first:
+            return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._curriculum is not None:
             self._curriculum.save_in(folder)
@@ -89,10 +96,17 @@ class CollapseGuardCallback(TrainerCallback):
 
     Args:
         console: where each alarm is printed.
+        processes: that train together; the guard of the first decides.
     """
 
-    def __init__(self, guard: CollapseGuard, folder: RunFolder, console: Console) -> None:
-        self._guard, self._folder, self._console = guard, folder, console
+    def __init__(
+        self,
+        guard: CollapseGuard,
+        folder: RunFolder,
+        console: Console,
+        processes: Processes = ALONE,
+    ) -> None:
+        self._guard, self._folder, self._console, self._processes = guard, folder, console, processes
         self._healthy = folder.checkpoints / HEALTHY
         self.stopped = False
         for row in folder.metrics("train"):
@@ -101,11 +115,17 @@ class CollapseGuardCallback(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> Any:
         if "train_runtime" in (logs or {}):
             return control
-        raised = self._guard.observe(state.global_step, logs or {})
+        if self._processes.share(lambda: self._observe(state.global_step, logs or {})):
+            self.stopped = control.should_training_stop = True
+        return control
+
+    def _observe(self, step: int, logs: dict[str, Any]) -> bool:
+        """Say and record what is alarming about a step. Returns: whether the training shall stop."""
+        raised = self._guard.observe(step, logs)
         stop = bool(raised) and self._guard.settings.on_alarm == "stop"
         for alarm in raised:
-            step = healthy_step(self._healthy)
-            healthy = f"that of step {step}" if step else "none"
+            last_healthy = healthy_step(self._healthy)
+            healthy = f"that of step {last_healthy}" if last_healthy else "none"
             text = f"Collapse guard, step {alarm.step}: {alarm.reason}. Last healthy checkpoint: {healthy}."
             self._console.print(text, style="yellow", markup=False)
         if raised:
@@ -113,12 +133,10 @@ class CollapseGuardCallback(TrainerCallback):
                 asdict(alarm) | {"value": str(alarm.value), "limit": str(alarm.limit)} for alarm in self._guard.alarms
             ]
             self._folder.write_json("guard.json", {"stopped": stop, "alarms": alarms})
-        if stop:
-            self.stopped = control.should_training_stop = True
-        return control
+        return stop
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._guard.healthy and not self.stopped:
+        if self._processes.is_first and self._guard.healthy and not self.stopped:
             keep_healthy(Path(args.output_dir) / f"checkpoint-{state.global_step}", self._healthy)
 
 

@@ -13,6 +13,7 @@ from agentgym.training.callbacks import CheckpointCompleteCallback, latest_check
 from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import train_from
 from agentgym.training.muon import Muon
+from agentgym.training.processes import ALONE, Processes
 from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
@@ -34,6 +35,7 @@ def imitate(
     callbacks: Sequence[Any] = (),
     use_cpu: bool = True,
     vision_inputs: VisionInputs | None = None,
+    processes: Processes = ALONE,
 ) -> None:
     """Train `model` in place, from the last complete checkpoint in `folder` if there is one.
 
@@ -47,6 +49,7 @@ def imitate(
         gradient_checkpointing: compute activations a second time instead of keeping them.
         callbacks: transformers TrainerCallbacks; one may stop the training.
         vision_inputs: of a model that reads images; it is given those of the examples.
+        processes: that imitate together; each takes its part of every batch.
     Raises: PolicyError where the memory runs out.
     """
     from datasets import Dataset
@@ -56,7 +59,7 @@ def imitate(
     config = SFTConfig(
         output_dir=str(folder),
         max_steps=steps,
-        per_device_train_batch_size=batch_size // minibatches,
+        per_device_train_batch_size=processes.part_of(batch_size // minibatches, "warm_start.batch_size"),
         gradient_accumulation_steps=minibatches,
         learning_rate=learning_rate,
         lr_scheduler_type="cosine_with_min_lr",
@@ -79,13 +82,14 @@ def imitate(
         max_grad_norm=1.0,
         adam_beta2=0.98,
         remove_unused_columns=vision_inputs is None,
+        ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
     )
     trainer = SFTTrainer(
         model,
         args=config,
         train_dataset=Dataset.from_list(_supervised_rows(examples)),
         processing_class=tokenizer,
-        callbacks=[*callbacks, CheckpointCompleteCallback()],
+        callbacks=[*callbacks, CheckpointCompleteCallback(is_first=processes.is_first)],
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
         data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, model, tokenizer, examples),
     )

@@ -11,6 +11,7 @@ from agentgym.policy.checkpoint import load_checkpoint, load_state, save_atomica
 from agentgym.storage import checkpoint_in
 from agentgym.training.callbacks import step_of
 from agentgym.training.policy_section import PolicySection
+from agentgym.training.processes import Processes
 
 FINAL = "final"
 """Name of the checkpoint at the end of a run."""
@@ -78,7 +79,7 @@ def save_model(model: Any, processing_class: Any, folder: Path) -> None:
     save_atomically(model, processing_class, folder, **only_adapter)
 
 
-def save_final(model: Any, processing_class: Any, checkpoints: Path) -> Any:
+def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: Processes) -> Any:
     """Save the trained model as it is to be used, and its adapter beside it.
 
     An adapter is merged into the model, unless that is quantised: then the final checkpoint is the adapter.
@@ -86,9 +87,9 @@ def save_final(model: Any, processing_class: Any, checkpoints: Path) -> Any:
     Returns: the model that was saved.
     """
     if has_adapter(model) and not getattr(model, "is_quantized", False):
-        save_model(model, processing_class, checkpoints / FINAL_ADAPTER)
+        processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL_ADAPTER))
         model = merged(model)
-    save_model(model, processing_class, checkpoints / FINAL)
+    processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL))
     return model
 
 

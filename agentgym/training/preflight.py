@@ -15,6 +15,7 @@ from agentgym.policy.checkpoint import check_adapters
 from agentgym.policy.device import device_of
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
+from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.signals.selection import check_signals_available
 from agentgym.training.silence import silence_libraries
@@ -26,7 +27,7 @@ _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1
 """Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""
 
 
-def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
+def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE) -> None:
     """Check everything that can be checked without a model and without playing an episode.
 
     Raises: RecipeError naming key and value; TaskError for a task set without a scripted player; CreditError for an
@@ -43,7 +44,8 @@ def check_before_start(recipe: Recipe, task_set: TaskSet) -> None:
         check_signals_available(recipe.train.make_estimator(), task_set)
     recipe.make_reward(task_set)
     with silence_libraries():
-        _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device)))
+        _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device), processes))
+    _check_processes(recipe, processes)
     check_environments(recipe, task_set)
 
 
@@ -66,6 +68,15 @@ def _check_trainer(recipe: Recipe, config: GRPOConfig) -> None:
         raise RecipeError("[train.trl] use_vllm = true is used only with train.generation = 'trl'.")
     if not is_vllm_available():
         raise RecipeError("[train.trl] use_vllm = true needs the package vllm, which is not installed.")
+
+
+def _check_processes(recipe: Recipe, processes: Processes) -> None:
+    if (section := recipe.warm_start) is not None:
+        processes.part_of(section.batch_size // section.minibatches, "warm_start.batch_size / warm_start.minibatches")
+    if processes.count > 1 and recipe.train.generation == "trl":
+        raise RecipeError(
+            "train.generation = 'trl' makes every process sample, where only the first of several plays. Leave it out."
+        )
 
 
 def _check_sampling(recipe: Recipe, config: GRPOConfig) -> None:

@@ -15,13 +15,16 @@ from typing import Any
 from transformers import TrainerCallback
 
 from agentgym.policy.checkpoint import save_atomically
+from agentgym.training.processes import Processes
 
 REFERENCE = "reference"
 """Name of the folder that holds it: in the run's checkpoints, and in each checkpoint of a run whose reference moves."""
 
 
 @contextmanager
-def reference_of(model: Any, processing_class: Any, checkpoints: Path, checkpoint: Path | None) -> Iterator[None]:
+def reference_of(
+    model: Any, processing_class: Any, checkpoints: Path, checkpoint: Path | None, processes: Processes
+) -> Iterator[None]:
     """A trainer of `model` that is made inside takes the saved reference; it is saved first where it is not yet.
 
     Args:
@@ -32,8 +35,8 @@ def reference_of(model: Any, processing_class: Any, checkpoints: Path, checkpoin
     folder = checkpoints / REFERENCE
     if checkpoint is not None and (checkpoint / REFERENCE).is_dir():
         folder = checkpoint / REFERENCE
-    elif not folder.is_dir():
-        save_atomically(model, processing_class, folder)
+    elif not processes.share(folder.is_dir):
+        processes.share(lambda: save_atomically(model, processing_class, folder))
     loaded_from = model.config._name_or_path
     model.config._name_or_path = str(folder)
     try:
@@ -52,5 +55,5 @@ class MovedReferenceCallback(TrainerCallback):
     reference: Any = None
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if args.sync_ref_model and self.reference is not None:
+        if state.is_world_process_zero and args.sync_ref_model and self.reference is not None:
             self.reference.save_pretrained(Path(args.output_dir) / f"checkpoint-{state.global_step}" / REFERENCE)

@@ -16,10 +16,12 @@ import torch
 from rich.console import Console
 
 from agentgym.errors import RecipeError
+from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.extension import depends_on_steps
 from agentgym.training.extension import extend as extend_run
 from agentgym.training.preflight import check_before_start
+from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.context import RunContext
@@ -36,7 +38,7 @@ def train(
     extend: bool = False,
     console: Console | None = None,
 ) -> RunFolder:
-    """Run a whole recipe and return its folder.
+    """Run a whole recipe and return its folder. Several processes, started by torchrun, call it together.
 
     Args:
         folder: where to write, by default runs/<name>.
@@ -46,19 +48,27 @@ def train(
         console: where progress is shown.
     Raises: RecipeError if the folder holds another run; any typed error of the packages that it uses.
     """
-    run, console = RunFolder(folder or Path("runs") / recipe.name), console or Console()
+    run = RunFolder(folder or Path("runs") / recipe.name)
+    processes = Processes.joined(device_of(recipe.machine.device))
+    console = (console or Console()) if processes.is_first else Console(quiet=True)
     task_set = recipe.tasks.load()
-    if not run.recipe.is_file():  # what began has been checked
-        check_before_start(recipe, task_set)
-    _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
-    if extend:
-        extend_run(run, Recipe.load_recorded(run.recipe), recipe)
-        for dependency in depends_on_steps(recipe, task_set):
-            text = f"{dependency} follows the number of steps: a run of {recipe.train.steps} from the start differs."
-            console.print(text, style="yellow", markup=False, soft_wrap=True)
+
+    def prepare() -> None:
+        if not run.recipe.is_file():  # what began has been checked
+            check_before_start(recipe, task_set, processes)
+        _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
+        if extend:
+            extend_run(run, Recipe.load_recorded(run.recipe), recipe)
+            for dependency in depends_on_steps(recipe, task_set):
+                note = (
+                    f"{dependency} follows the number of steps: a run of {recipe.train.steps} from the start differs."
+                )
+                console.print(note, style="yellow", markup=False, soft_wrap=True)
+
+    processes.share(prepare)
     if recipe.machine.threads:
         torch.set_num_threads(recipe.machine.threads)
-    context = RunContext.open(run, recipe, task_set, console)
+    context = RunContext.open(run, recipe, task_set, console, processes)
     try:
         _run_stages(context)
     finally:
@@ -76,7 +86,7 @@ def _run_stages(context: RunContext) -> None:
         measure(context, "after", learner)
         if recipe.evaluate.control:
             measure(context, "control", learner, recipe.evaluate.control)
-    conclude(context, minutes=(time.monotonic() - started) / 60)
+    context.processes.share(lambda: conclude(context, minutes=(time.monotonic() - started) / 60))
 
 
 def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, steps_may_differ: bool = False) -> None:

@@ -29,6 +29,7 @@ from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
+from agentgym.training.processes import ALONE, Processes
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
@@ -57,6 +58,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         branching: grows groups as trees; None plays every episode from the start.
         curriculum: chooses the tasks of each step by their difficulty; None lets TRL shuffle them.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
+        processes: that train together. The first plays all episodes and gives all credit; each trains on its rows.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """
 
@@ -74,6 +76,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         branching: Branching | None = None,
         curriculum: Curriculum | None = None,
         credit_callback: CreditCallback | None = None,
+        processes: Processes = ALONE,
         **options: Any,
     ) -> None:
         check_trl()
@@ -81,7 +84,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._signal_providers, self._failures = signal_providers, failures
         self._branching, self._curriculum, self._credit_callback = branching, curriculum, credit_callback
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
-        self._trajectories: list[Trajectory] = []  # one per row, in the same order
+        self._processes = processes
+        self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
         self._forward_logps: torch.Tensor | None = None  # of the last forward pass, read by `_compute_loss`
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
@@ -106,35 +110,41 @@ class TurnGRPOTrainer(GRPOTrainer):
         """TRL's batch with its scalar advantages replaced by ours, shape (B, T)."""
         self._prompt_rows = inputs
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        trajectories = self._trajectories
         if any(self._images):
             batch["row_images"] = list(self._images)  # TRL shuffles and splits it with the rows
+        own_trajectories = self._processes.own_part(self._trajectories)
         second_pass = self._second_pass(batch)
+        own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
+        signals = _concatenated(self._processes.gather(own_signals))
+        credit = self._processes.share(lambda: self._give_credit(signals))
+        batch["advantages"] = _token_advantages(batch, own_trajectories, self._processes.own_part(credit))
+        self._set_behaviour_policy(batch, second_pass)
+        return batch
+
+    def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> list[np.ndarray]:
+        """The advantages of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
+        trajectories = self._trajectories
         credit = credit_of(
             trajectories,
             self._estimator,
             group_size=self._group_size(),
-            signals=self._signals(batch, second_pass),
+            signals={**self._provided_signals(), **second_pass_signals},
             train_version=self.state.global_step,
         )
         credit = apply_failure_masks(trajectories, credit, self._failures)
-        batch["advantages"] = _token_advantages(batch, trajectories, credit)
-        self._set_behaviour_policy(batch, second_pass)
         self._log(summarise(trajectories) | diagnose(trajectories, credit, self._group_size()))
         self._log(_credit_statistics(trajectories, credit))
         if self.model.training:
             self._update_learners()
         if self._credit_callback is not None:
             self._log(self._credit_callback(self.state.global_step, trajectories, credit))
-        return batch
+        return credit
 
-    def _signals(self, batch: dict[str, Any], second_pass: PolicyPass | None) -> dict[str, Rows]:
-        """Every signal that the records do not hold: those of the providers, then those of the second pass."""
+    def _provided_signals(self) -> dict[str, Rows]:
+        """The signals that neither the records hold nor a second pass gives."""
         signals: dict[str, Rows] = {}
         for provider in self._signal_providers:
             signals.update(provider.signals(self._trajectories, self.state.global_step))
-        if second_pass is not None:
-            signals.update(second_pass.signals(batch, self._trajectories))
         return signals
 
     def _second_pass(self, batch: dict[str, Any]) -> PolicyPass | None:
@@ -222,8 +232,9 @@ class TurnGRPOTrainer(GRPOTrainer):
         ):
             gap = (recomputed - sampled).abs()[(inputs["completion_mask"] * inputs.get("tool_mask", 1)).bool()]
             gap = gap[~torch.isnan(gap)]
-            if gap.numel():
-                self._metrics["train" if model.training else "eval"]["guard/drift"].append(float(gap.mean()))
+            total, count = map(sum, zip(*self._processes.gather((float(gap.sum()), gap.numel())), strict=True))
+            if count:
+                self._metrics["train" if model.training else "eval"]["guard/drift"].append(total / count)
         return loss
 
     @property
@@ -233,19 +244,21 @@ class TurnGRPOTrainer(GRPOTrainer):
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)
 
-    def _play(self) -> list[Trajectory]:
-        """Play the episodes of the rows that TRL asked for; groups are consecutive rows of one task."""
+    def _play(self, indices: Sequence[int]) -> list[Trajectory]:
+        """Play the episodes of the rows that TRL asked for; groups are consecutive rows of one task.
+
+        Args:
+            indices: of the task of each row, of all processes.
+        """
         size = self._group_size()
-        indices = [row["task"] for row in self._prompt_rows]
         if len(indices) % size or any(len(set(indices[i : i + size])) > 1 for i in range(0, len(indices), size)):
             raise AgentGymError(
-                f"A device's batch of {len(indices)} rows does not hold whole groups of {size}. Make "
-                "per_device_train_batch_size x steps_per_generation a multiple of num_generations."
+                f"A batch of {len(indices)} rows does not hold whole groups of {size}. Make "
+                "per_device_train_batch_size x steps_per_generation x processes a multiple of num_generations."
             )
         step = self.state.global_step
         self.rollout_policy.version = step
-        rank = self.accelerator.process_index
-        label = f"{'train' if self.model.training else 'eval'}-{step:06d}" + (f"-rank{rank}" if rank else "")
+        label = f"{'train' if self.model.training else 'eval'}-{step:06d}"
         tasks = [self._tasks[i] for i in indices[::size]]
         if self._curriculum is not None and self.model.training:
             tasks = self._curriculum.draw(len(tasks), step)
@@ -276,7 +289,10 @@ def check_trl() -> None:
 
 def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     """TRL's rollout_func: one entry per prompt. A failed episode becomes one masked token that trains nothing."""
-    trainer._trajectories = trajectories = trainer._play()
+    processes = trainer._processes
+    indices = [row["task"] for rows in processes.gather(trainer._prompt_rows) for row in rows]
+    trainer._trajectories = processes.share(lambda: trainer._play(indices))
+    trajectories = processes.own_part(trainer._trajectories)
     vision = trainer._vision
     trainer._images = [vision.images_of(t) if vision is not None and t.valid else () for t in trajectories]
     end_id = trainer._tokenizer.eos_token_id
@@ -293,6 +309,11 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     recorded = all(len(turn.logprobs) == len(turn.token_ids) for t in trajectories for turn in t.turns)
     returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) if t.valid else None for t in trajectories]
     return {**batch, "logprobs": batch["logprobs"] if recorded else None, "episode_return": returns}
+
+
+def _concatenated(parts: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:
+    """Signals of consecutive parts of a batch as signals of the batch."""
+    return {name: [row for part in parts for row in part[name]] for name in parts[0]}
 
 
 def _token_advantages(

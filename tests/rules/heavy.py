@@ -40,6 +40,7 @@ HEAVY_MODULES = {
     "agentgym.training.model_failures": "train",
     "agentgym.training.extension": "train",
     "agentgym.training.models": "train",
+    "agentgym.training.processes": "train",
     "agentgym.training.imitation": "train",
     "agentgym.training.muon": "train",
     "agentgym.training.preflight": "train",

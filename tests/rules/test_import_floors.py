@@ -21,6 +21,7 @@ FLOORS = {
     "rollout": 6, "credit": 6, "episode": 6,
     "training": 7, "evaluation": 7,
     "interop": 8, "viewer": 8, "cli": 8, "testing": 8,
+    "__main__": 9,
 }  # fmt: skip
 
 # Neighbours on one floor, where one may know the other but not the other way round.

@@ -143,3 +143,15 @@ def press_set() -> TaskSet:
 register(PRESS, Press)
 register(PRESS, press_set, kind="task_sets")
 register("test_press", Pressed, kind="rewards")
+
+
+class Vowels(Reward):
+    """Pays for each vowel, so that the episodes of random weights differ in reward."""
+
+    weights = {"vowels": 0.1}
+
+    def turn(self, turn, episode):
+        return {"vowels": float(sum(map(turn.message.text.count, "aeiou")))}
+
+
+register("test_vowels", lambda: Combined(Right(), Vowels()), kind="rewards")

@@ -22,6 +22,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.models import tokenizer_of
+from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
@@ -47,6 +48,10 @@ class Learner:
         return self.policy.renderer
 
     @property
+    def reads_images(self) -> bool:
+        return self.tokenizer is not self.processing_class
+
+    @property
     def tokenizer(self) -> Any:
         return tokenizer_of(self.processing_class)
 
@@ -60,6 +65,7 @@ class RunContext:
         device: torch's name of the device that is trained on.
         task_set, rollouts: the recipe's tasks, and what plays episodes of them.
         console, progress: the terminal, and the progress bars on it.
+        processes: which of the processes this is. The first alone plays, writes and prints.
     """
 
     folder: RunFolder
@@ -69,19 +75,21 @@ class RunContext:
     rollouts: Rollouts
     console: Console
     progress: PhaseProgress
+    processes: Processes = ALONE
 
     @classmethod
-    def open(cls, folder: RunFolder, recipe: Recipe, task_set: TaskSet, console: Console) -> RunContext:
+    def open(
+        cls, folder: RunFolder, recipe: Recipe, task_set: TaskSet, console: Console, processes: Processes = ALONE
+    ) -> RunContext:
         """Make the rollouts. `close` them in the end."""
         rollouts = Rollouts(
             recipe.rollout_config(task_set),
             pool=recipe.episode.pool,
-            ledger=Ledger(folder.ledger),
+            ledger=Ledger(folder.ledger) if processes.is_first else None,
             on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),
         )
-        return cls(
-            folder, recipe, device_of(recipe.machine.device), task_set, rollouts, console, PhaseProgress(console)
-        )
+        device, progress = device_of(recipe.machine.device), PhaseProgress(console)
+        return cls(folder, recipe, device, task_set, rollouts, console, progress, processes)
 
     @contextmanager
     def progress_bar(self, description: str, total: int) -> Iterator[Callable[[], None]]:

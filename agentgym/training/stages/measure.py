@@ -19,6 +19,10 @@ from agentgym.training.stages.context import Learner, RunContext
 
 def validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
     """Play validation tasks with the current weights and log their metrics under `phase`. Returns: the metrics."""
+    return context.processes.share(lambda: _validate(context, learner, step, count, phase))
+
+
+def _validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
     training = learner.model.training
     trajectories = context.rollouts.play(
         learner.policy,
@@ -41,6 +45,10 @@ def measure(context: RunContext, when: str, learner: Learner, parameters: Mappin
     Args:
         parameters: replace some of the tasks' own parameters: another environment under the same questions and truth.
     """
+    context.processes.share(lambda: _measure(context, when, learner, parameters))
+
+
+def _measure(context: RunContext, when: str, learner: Learner, parameters: Mapping[str, Any] | None) -> None:
     recipe, section, policy = context.recipe, context.recipe.evaluate, learner.policy
     file = _evaluation_file(context, when)
     if file.is_file():

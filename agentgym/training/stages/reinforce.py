@@ -36,6 +36,7 @@ from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
 from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import FINAL, load_saved, restore, save_final, train_from
+from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.signals.selection import providers_for
@@ -51,19 +52,19 @@ def reinforce(context: RunContext, learner: Learner) -> Learner:
 
     Returns: the trained model, as it was saved.
     """
-    section, checkpoints = context.recipe.train, context.folder.checkpoints
-    if (checkpoints / FINAL).is_dir():
+    section, checkpoints, processes = context.recipe.train, context.folder.checkpoints, context.processes
+    if processes.share((checkpoints / FINAL).is_dir):
         return context.learner(*load_saved(context.recipe.policy, checkpoints / FINAL, context.device))
     checkpoint = latest_checkpoint(checkpoints)
-    context.folder.forget(("train", "validation"), step_of(checkpoint))
-    guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console)
+    processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
+    guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
     trainer = _make_trainer(context, learner, curriculum, guard, checkpoint)
     with out_of_memory_named("reinforcement", "Raise train.minibatches, or lower train.tasks_per_step."):
         train_from(trainer, checkpoint)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         restore(learner.model, healthy)
-    model = save_final(learner.model, learner.processing_class, checkpoints)
+    model = save_final(learner.model, learner.processing_class, checkpoints, processes)
     return context.learner(model, learner.processing_class)
 
 
@@ -76,10 +77,13 @@ def _make_trainer(
 ) -> TurnGRPOTrainer:
     recipe, section = context.recipe, context.recipe.train
     estimator = section.make_estimator()
-    config = grpo_config(recipe, context.folder.checkpoints, context.device)
+    processes = context.processes
+    config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
+    config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
     moved_reference = MovedReferenceCallback()
     bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
+    logging = LoggingCallback(context.folder, "train", context.progress, bar, shown_metrics)
     make_trainer = partial(
         TurnGRPOTrainer,
         learner.model,
@@ -103,19 +107,20 @@ def _make_trainer(
         credit_callback=_credit_callback(context, learner.policy),
         curriculum=curriculum,
         processing_class=learner.tokenizer,
+        processes=processes,
         callbacks=[
-            LoggingCallback(context.folder, "train", context.progress, bar, shown_metrics),
+            *([logging] if processes.is_first else []),
             ValidationCallback(
                 lambda step: validate(context, learner, step, section.validate_tasks, "validation"),
                 every=section.validate_every,
             ),
             moved_reference,
-            CheckpointCompleteCallback(curriculum),
+            CheckpointCompleteCallback(curriculum, is_first=processes.is_first),
             guard,
-            TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard))),
+            *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
     )
-    starting_point = (learner.model, learner.processing_class, context.folder.checkpoints, checkpoint)
+    starting_point = (learner.model, learner.processing_class, context.folder.checkpoints, checkpoint, processes)
     needs_reference = config.beta and not has_adapter(learner.model)
     with reference_of(*starting_point) if needs_reference else nullcontext():
         trainer = make_trainer()
@@ -124,11 +129,12 @@ def _make_trainer(
     return trainer
 
 
-def grpo_config(recipe: Recipe, checkpoints: Path, device: str) -> GRPOConfig:
+def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Processes) -> GRPOConfig:
     """Translate the recipe into TRL's GRPOConfig; [train.trl] passes anything else through.
 
     Args:
         checkpoints: the folder for them. `device`: torch's name of the device that is trained on.
+        processes: that train together.
     Raises: RecipeError for an option that TRL does not have, with the nearest one, or whose value it refuses.
     """
     section = recipe.train
@@ -141,7 +147,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str) -> GRPOConfig:
     options: dict[str, Any] = dict(
         output_dir=str(checkpoints),
         max_steps=section.steps * section.iterations,
-        per_device_train_batch_size=episodes // section.minibatches,
+        per_device_train_batch_size=processes.part_of(episodes // section.minibatches, "train.minibatches"),
         steps_per_generation=section.minibatches,
         gradient_accumulation_steps=section.minibatches,
         num_generations=section.group_size,

@@ -38,9 +38,10 @@ def starting_learner(context: RunContext) -> Learner:
         if recipe.warm_start:
             if recipe.evaluate.zero_shot:
                 measure(context, "zero_shot", learner)
-            warm_start(context, recipe.warm_start, learner, demonstrate(context))
+            examples = context.processes.share(lambda: demonstrate(context))
+            warm_start(context, recipe.warm_start, learner, examples)
         return learner
-    examples = demonstrate(context)
+    examples = context.processes.share(lambda: demonstrate(context))
     learner = _tiny_learner(context, examples)
     if recipe.warm_start:
         warm_start(context, recipe.warm_start, learner, examples)
@@ -61,10 +62,12 @@ def warm_start(
     context: RunContext, section: WarmStartSection, learner: Learner, examples: Sequence[Trajectory]
 ) -> None:
     """Imitate the demonstrations and save the checkpoint."""
-    steps_folder = context.folder.checkpoints / STEPS
-    context.folder.forget(("warm_start", "warm_start_validation"), step_of(latest_checkpoint(steps_folder)))
+    processes, steps_folder = context.processes, context.folder.checkpoints / STEPS
+    logged = ("warm_start", "warm_start_validation")
+    processes.share(lambda: context.folder.forget(logged, step_of(latest_checkpoint(steps_folder))))
     bar = context.progress.add_task("warm start", total=section.steps, line_a_note=True)
     shown_metrics = {"loss": "loss", "mean_token_accuracy": "token accuracy"}
+    logging = LoggingCallback(context.folder, "warm_start", context.progress, bar, shown_metrics)
     validation = ValidationCallback(
         lambda step: validate(context, learner, step, section.validate_tasks, "warm_start_validation"),
         every=section.validate_every,
@@ -85,15 +88,20 @@ def warm_start(
             gradient_checkpointing=context.recipe.machine.gradient_checkpointing,
             seed=context.recipe.seed,
             callbacks=[
-                LoggingCallback(context.folder, "warm_start", context.progress, bar, shown_metrics),
+                *([logging] if processes.is_first else []),
                 DivergenceCallback("warm start", "warm_start.learning_rate"),
                 validation,
             ],
             use_cpu=context.device == "cpu",
+            processes=processes,
             vision_inputs=VisionInputs.of(learner.policy, learner.model),
         )
-    save_model(learner.model, learner.processing_class, context.folder.checkpoints / WARM_START)
-    shutil.rmtree(steps_folder, ignore_errors=True)
+
+    def save() -> None:
+        save_model(learner.model, learner.processing_class, context.folder.checkpoints / WARM_START)
+        shutil.rmtree(steps_folder, ignore_errors=True)
+
+    processes.share(save)
 
 
 def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[str]:

@@ -1,0 +1,104 @@
+"""The processes of one training, as torchrun or accelerate start them: the first plays and decides, all of them learn.
+
+The first owns sandboxes, ledger, groups, credit, metrics and every decision to stop; the others hold the same weights
+and compute gradients of their share of each batch. So one and several processes train on the same episodes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch.distributed
+
+from agentgym.errors import RecipeError
+
+T = TypeVar("T")
+_GRACE_S = 20
+_TIMEOUT = timedelta(days=7)  # the others wait for as long as the first plays
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """Which of how many processes this one is.
+
+    Attributes:
+        rank: 0 for the first. `count`: of all.
+    """
+
+    rank: int = 0
+    count: int = 1
+
+    @classmethod
+    def joined(cls, device: str) -> Processes:
+        """Join the processes that were started with this one; alone without a launcher.
+
+        Args:
+            device: "cpu", or that of a GPU.
+        Raises: RecipeError for a launcher that shards weights, from which the first process cannot sample.
+        """
+        count = int(os.environ.get("WORLD_SIZE", "1"))
+        if count == 1:
+            return cls()
+        for name, variable in (("FSDP", "ACCELERATE_USE_FSDP"), ("DeepSpeed", "ACCELERATE_USE_DEEPSPEED")):
+            if os.environ.get(variable, "false").lower() in ("1", "true"):
+                raise RecipeError(
+                    f"{name} shards the weights over the processes, so none of them can sample. Start them with "
+                    "torchrun, or with accelerate and its plain multi-GPU (DDP)."
+                )
+        from accelerate import PartialState
+
+        state = PartialState(cpu=device == "cpu", timeout=_TIMEOUT)
+        return cls(state.process_index, state.num_processes)
+
+    @property
+    def is_first(self) -> bool:
+        return self.rank == 0
+
+    def share(self, make: Callable[[], T]) -> T:
+        """Let the first process make something; every process gets it. All must call this together.
+
+        Raises: what `make` raises, in the first process; SystemExit in the others, which have nothing to add.
+        """
+        if self.count == 1:
+            return make()
+        outcome: list[Any] = [None, None]
+        if self.is_first:
+            try:
+                outcome = [True, make()]
+            except BaseException:
+                torch.distributed.broadcast_object_list([False, None])
+                raise
+        torch.distributed.broadcast_object_list(outcome)
+        ok, value = outcome
+        if not ok:
+            time.sleep(_GRACE_S)  # the launcher ends all as soon as one has ended: let the first say why
+            raise SystemExit(1)
+        return value  # type: ignore[no-any-return]
+
+    def gather(self, value: T) -> list[T]:
+        """The value of each process, in their order. All must call this together."""
+        if self.count == 1:
+            return [value]
+        values: list[Any] = [None] * self.count
+        torch.distributed.all_gather_object(values, value)
+        return values
+
+    def own_part(self, rows: list[T]) -> list[T]:
+        """This process's rows of a batch that divides evenly."""
+        size = len(rows) // self.count
+        return rows[self.rank * size : (self.rank + 1) * size]
+
+    def part_of(self, total: int, key: str) -> int:
+        """Rows of each process. Raises: RecipeError naming `key` if `total` rows do not divide evenly."""
+        if total % self.count:
+            raise RecipeError(f"{key}: {total} rows cannot be shared out evenly among {self.count} processes.")
+        return total // self.count
+
+
+ALONE = Processes()
+"""One process, which plays and learns."""

@@ -1,0 +1,84 @@
+"""Several processes train as one does: the first plays and decides, all learn, and none is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from agentgym.errors import RecipeError
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+from agentgym.training.processes import Processes
+
+sys.path.insert(0, str(Path(__file__).parent))
+import lookup_environment
+from test_run import RECIPE, execute, weights
+
+CHANGES = {
+    "reward": {"name": "test_vowels"},
+    "warm_start": {"demonstrations": 16, "steps": 4, "batch_size": 8, "validate_every": 2, "validate_tasks": 2},
+    "train": {
+        # Batches are whitened, entropies come from each process's own forward pass, and three groups of two straddle.
+        "estimator": "reinforce_pp | entropy_weighted()",
+        "steps": 2,
+        "tasks_per_step": 3,
+        "group_size": 2,
+        "kl": 0.05,
+        "learning_rate": 0.01,
+        "save_every": 1,
+        "validate_tasks": 2,
+        "trl": {"optim": "sgd"},  # Adam would make much of the last bit
+    },
+    "evaluate": {"tasks": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def recipe() -> Recipe:
+    return Recipe.parse(json.loads(json.dumps(RECIPE | CHANGES)))
+
+
+def start(count: int, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command line in several processes, as the documents say."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(count)]
+    command = [*launcher, "-m", "agentgym", "train", *map(str, arguments), "--import", lookup_environment.__file__]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
+
+
+def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path):
+    execute(recipe, tmp_path / "one")
+    (tmp_path / "recipe.toml").write_text(recipe.to_toml())
+    done = start(2, tmp_path / "recipe.toml", "--out", tmp_path / "two")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Report:") == 1
+    single, double = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert max(float((single[name] - double[name]).abs().max()) for name in single) < 5e-6
+    for row_of_one, row_of_two in zip(*(RunFolder(tmp_path / n).metrics("train") for n in ("one", "two")), strict=True):
+        assert row_of_one["grad_norm"] > 0
+        for name in ("success", "turn_reward/vowels", "credit/std", "kl", "grad_norm"):
+            assert row_of_two[name] == pytest.approx(row_of_one[name], rel=1e-4, abs=1e-6), name
+    assert torch.cuda.is_available() or row_of_two["guard/drift"] < 1e-5
+    repeated = start(2, tmp_path / "recipe.toml", "--out", tmp_path / "two")
+    assert repeated.returncode != 0
+    assert repeated.stderr.count("already holds a run") == 1
+
+
+def test_a_batch_that_cannot_be_shared_out_is_refused():
+    with pytest.raises(RecipeError, match=r"train.minibatches: 7 rows cannot be shared out evenly among 2 processes"):
+        Processes(0, 2).part_of(7, "train.minibatches")
+
+
+@pytest.mark.parametrize("variable", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
+def test_a_launcher_that_shards_the_weights_is_refused(monkeypatch, variable):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv(variable, "true")
+    with pytest.raises(RecipeError, match="shards the weights"):
+        Processes.joined("cpu")
