@@ -109,6 +109,11 @@ def has_adapter(model: Any) -> bool:
     return hasattr(model, "peft_config") and hasattr(model, "merge_and_unload")
 
 
+def own_model(model: Any) -> Any:
+    """The model of transformers beneath an adapter; a model without one itself."""
+    return model.get_base_model() if has_adapter(model) else model
+
+
 def merged(model: Any) -> Any:
     """The model with its adapter added into its own weights, in place; a model without one as it is."""
     return model.merge_and_unload(safe_merge=True, adapter_names=[ADAPTER]) if has_adapter(model) else model

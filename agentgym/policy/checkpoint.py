@@ -38,6 +38,8 @@ def load_checkpoint(
     if adapter is None:
         return _load(source, device, options, sees)
     base = options.base or base_of(adapter)
+    if Path(base).resolve() == adapter.resolve():
+        raise PolicyError(f"The adapter in {adapter} names itself as its model. Name the model as base.")
     # The revision is the adapter's, and one more base cannot be meant.
     model, reader = load_checkpoint(
         base, device=device, options=options.model_copy(update={"revision": None, "base": None}), sees=sees
@@ -79,8 +81,8 @@ def load_configuration(source: str | Path, options: LoadOptions | None = None) -
         ) from error
 
 
-def check_adapters(source: str | Path, options: LoadOptions, lora: LoraOptions | None) -> None:
-    """Check that a saved adapter is that of its model, and that LoRA's targets are there, without loading weights.
+def check_checkpoint(source: str | Path, options: LoadOptions, lora: LoraOptions | None) -> None:
+    """Check, without loading weights, that a saved adapter fits its model and that LoRA's targets are there.
 
     Args:
         lora: the adapter that is to be made.

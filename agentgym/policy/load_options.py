@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError, field_validator
+from pydantic import ValidationError
 
 from agentgym.errors import PolicyError
 from agentgym.section import Section
@@ -35,13 +34,6 @@ class LoadOptions(Section):
     template_options: dict[str, Any] = {}
     quantization: Literal["nf4"] | None = None
 
-    @field_validator("chat_template")
-    @classmethod
-    def _existing_file(cls, path: str | None) -> str | None:
-        if path is not None and not Path(path).is_file():
-            raise ValueError("there is no such file here")
-        return path
-
     def load_options(self) -> LoadOptions:
         """Only these options, of a section that has more."""
         return LoadOptions(**{name: getattr(self, name) for name in LoadOptions.model_fields})
@@ -53,9 +45,5 @@ class LoadOptions(Section):
             return cls(**options)
         except ValidationError as error:
             items = error.errors(include_url=False)
-            problems = [f"{item['loc'][0]} = {item['input']!r}: {_reason(item)}" for item in items]
+            problems = [f"{item['loc'][0]} = {item['input']!r}: {item['msg']}" for item in items]
             raise PolicyError("; ".join(problems)) from error
-
-
-def _reason(item: Any) -> str:
-    return str(item["ctx"]["error"] if item["type"] == "value_error" else item["msg"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.policy.device import device_of
-from agentgym.policy.formats.choice import AUTO, call_format_for
+from agentgym.policy.formats.choice import AUTO, call_format_for, warn_of_another_format
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.rendering import TemplateRenderer
@@ -69,6 +69,8 @@ def policy_of(
     """
     tokenizer = getattr(reader, "tokenizer", reader)
     chosen_format = call_format_for(tokenizer, call_format, template_options)
+    if call_format != AUTO:
+        warn_of_another_format(chosen_format, tokenizer, template_options)
     if tokenizer is reader:
         renderer = TemplateRenderer(tokenizer, chosen_format, template_options=template_options)
         return TransformersPolicy(model, renderer, **options)

@@ -14,6 +14,7 @@ from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList,
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
+from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Reply, Request, Sampling
 from agentgym.policy.decoding import DecodeRequest
 from agentgym.policy.image_tokens import ImageTokens
@@ -51,7 +52,7 @@ class VisionPolicy(TransformersPolicy):
         text = model.config.get_text_config()
         options.setdefault("context_tokens", getattr(text, "max_position_embeddings", None))
         super().__init__(model, renderer, reuse_mib=0, **options)
-        self._wants_kinds = "mm_token_type_ids" in inspect.signature(model.forward).parameters
+        self._wants_kinds = "mm_token_type_ids" in inspect.signature(own_model(model).forward).parameters
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.

@@ -11,7 +11,7 @@ from trl import GRPOConfig
 from trl.import_utils import is_vllm_available
 
 from agentgym.errors import MissingExtraError, PolicyError, RecipeError
-from agentgym.policy.checkpoint import check_adapters
+from agentgym.policy.checkpoint import check_checkpoint
 from agentgym.policy.device import device_of
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
@@ -93,7 +93,9 @@ def _check_sampling(recipe: Recipe, config: GRPOConfig) -> None:
 
 def _check_model(recipe: Recipe) -> None:
     """A hub model is only looked for when it is loaded: that may need a network."""
-    source = recipe.policy.path
+    source, template = recipe.policy.path, recipe.policy.chat_template
+    if template is not None and not Path(template).is_file():
+        raise RecipeError(f"policy.chat_template = {template!r}: there is no such file here.")
     if source is None or (not Path(source).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", source)):
         return
     if (checkpoint := checkpoint_in(Path(source))) is None:
@@ -102,7 +104,7 @@ def _check_model(recipe: Recipe) -> None:
             "config.json), a run folder whose training or warm start has ended, or the name of a hub model."
         )
     try:
-        check_adapters(checkpoint, recipe.policy.load_options(), recipe.policy.lora)
+        check_checkpoint(checkpoint, recipe.policy.load_options(), recipe.policy.lora)
     except (PolicyError, MissingExtraError) as error:
         raise RecipeError(f"policy.path cannot be loaded. {error}") from error
 

@@ -11,6 +11,7 @@ import torch
 
 from agentgym.errors import PolicyError
 from agentgym.messages import ImagePart, images_of
+from agentgym.policy.adapters import own_model
 from agentgym.policy.contract import Policy
 from agentgym.policy.image_tokens import ImageTokens
 from agentgym.trajectory import Trajectory
@@ -31,7 +32,7 @@ class VisionInputs:
 
     def __init__(self, images: ImageTokens, model: Any) -> None:
         self._images = images
-        self._needs_token_types = "mm_token_type_ids" in inspect.signature(model.forward).parameters
+        self._needs_token_types = "mm_token_type_ids" in inspect.signature(own_model(model).forward).parameters
 
     @classmethod
     def of(cls, policy: Policy, model: Any) -> VisionInputs | None:

@@ -11,6 +11,7 @@ from agentgym.errors import PolicyError
 torch = pytest.importorskip("torch")
 from agentgym.messages import Message  # noqa: E402 - after it is known that there is torch
 from agentgym.policy import load_transformers_policy, make_tokenizer  # noqa: E402
+from agentgym.policy.formats.choice import CallFormatWarning  # noqa: E402
 
 TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ 'LOUD ' if loud else '' }}{{ m.content }}<|im_end|>\n"
@@ -68,7 +69,7 @@ def test_the_tokenizer_may_come_from_elsewhere(load, tmp_path, tokenizer):
     [
         ({"dtype": "float7"}, "dtype = 'float7'.*float32"),
         ({"quantization": "int3"}, "quantization = 'int3'.*nf4"),
-        ({"chat_template": "nowhere.jinja"}, "chat_template = 'nowhere.jinja': there is no such file"),
+        ({"chat_template": "nowhere.jinja"}, "No such file or directory: 'nowhere.jinja'"),
         ({"attention": "shiny"}, "shiny"),
         ({"tokenizer": "nowhere/at-all"}, "nowhere/at-all"),
     ],
@@ -89,3 +90,8 @@ def test_a_checkpoint_that_lacks_weights_is_refused(load, folder):
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(PolicyError, match=f"lack 1 weights of the model, for example {lost}"):
         load()
+
+
+def test_a_named_format_that_the_template_does_not_write_gives_a_warning(load):
+    with pytest.warns(CallFormatWarning, match="call format llama3 does not read calls .*<tool_call>"):
+        load(call_format="llama3")

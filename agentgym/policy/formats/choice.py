@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from agentgym.errors import PolicyError
@@ -29,6 +30,10 @@ PROBE_TOOL: dict[str, Any] = {
         },
     },
 }
+
+
+class CallFormatWarning(UserWarning):
+    """A call format was named that is not the one of the model's chat template."""
 
 
 def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str, Any] | None = None) -> CallFormat:
@@ -71,6 +76,18 @@ def reads_back(call_format: CallFormat, written: str) -> bool:
     """Whether a format reads from this text the call that `call_by_template` had the template write."""
     _, calls = parse_message(call_format, written, [PROBE_TOOL])
     return calls == (PROBE_CALL,)
+
+
+def warn_of_another_format(call_format: CallFormat, tokenizer: Any, template_options: dict[str, Any] | None) -> None:
+    """Give a CallFormatWarning if a format that was named does not read the calls that the chat template writes."""
+    written = call_by_template(tokenizer, template_options)
+    if written is not None and not reads_back(call_format, written):
+        warnings.warn(
+            f"The call format {call_format.name} does not read calls as the chat template writes them: "
+            f"{excerpt(written, 120)}. The model was probably trained on those; 'auto' takes the format that fits.",
+            CallFormatWarning,
+            stacklevel=2,
+        )
 
 
 def _format_that_reads(written: str, tokenizer: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from agentgym.policy.adapters import has_adapter
+from agentgym.policy.adapters import own_model
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.formats.contract import CallFormat
@@ -114,6 +114,6 @@ class RunContext:
             lockstep=hardware.lockstep,
             autocast=getattr(torch, precision) if (precision := self.recipe.train.autocast(self.device)) else None,
         )
-        own_model = model.get_base_model() if has_adapter(model) else model
-        policy.name = f"{type(own_model).__name__} of {own_model.num_parameters() / 1e6:.1f} M parameters"
+        named = own_model(model)
+        policy.name = f"{type(named).__name__} of {named.num_parameters() / 1e6:.1f} M parameters"
         return Learner(model, processing_class, policy)
