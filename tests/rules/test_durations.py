@@ -1,0 +1,30 @@
+"""tests/durations.json names tests that exist: a renamed one would count as quick, and no worker would begin with it."""
+
+from __future__ import annotations
+
+import ast
+import json
+
+from source_tree import ROOT
+
+DURATIONS = ROOT / "tests" / "durations.json"
+
+
+def ids_in(file: str) -> set[str]:
+    """The ids, without parameters, of the test functions of a file and of the methods of its classes."""
+    path = ROOT / file
+    body = ast.parse(path.read_text(encoding="utf-8")).body if path.is_file() else []
+    classes = [node for node in body if isinstance(node, ast.ClassDef)]
+    return {f"{file}::{name}" for name in names_of_functions(body)} | {
+        f"{file}::{a_class.name}::{name}" for a_class in classes for name in names_of_functions(a_class.body)
+    }
+
+
+def names_of_functions(body: list[ast.stmt]) -> list[str]:
+    return [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+def test_every_test_that_is_listed_as_slow_exists():
+    listed = set(json.loads(DURATIONS.read_text()))
+    existing = set().union(*map(ids_in, {test.partition("::")[0] for test in listed}))
+    assert sorted(listed - existing) == [], "remove these from tests/durations.json, or give them their new names"
