@@ -1,4 +1,4 @@
-"""tests/durations.json names tests that exist: a renamed one would count as quick, and no worker would begin with it."""
+"""tests/durations.json names tests that exist: a renamed one would count as quick and be begun too late."""
 
 from __future__ import annotations
 

@@ -126,6 +126,64 @@ def test_unseen_combinations_are_made_of_trained_parts_alone(store):
     assert not words_of(HELD_OUT, queries) <= words_of(TRAIN, queries)  # why unseen_templates is out of reach
 
 
+def demonstration(connection, task):
+    """The queries that the oracle asks about a training task, with `{name}` and `{0}` for what it copies."""
+    queries, values = [], []
+    for step in template_of(task).steps:
+        query = step.format(*values, name=named_in(task))
+        for index, value in enumerate(values):
+            query = query.replace(f"= {value}", f"= {{{index}}}")
+        queries.append(query.replace(f"'{named_in(task)}'", "'{name}'"))
+        values.append(connection.execute(step.format(*values, name=named_in(task))).fetchone()[0])
+    return task.prompt.replace(f"'{named_in(task)}'", "'{name}'"), queries
+
+
+def compose(demonstrations):
+    """A player that reads a question in two parts: which attribute, and of what."""
+    columns, paths = {}, {}
+    for question, queries in demonstrations:
+        attribute, _, entity = question.partition(" of ")
+        *before, last = queries
+        columns.setdefault(attribute, re.match(r"SELECT (\w+)", last)[1])
+        paths.setdefault(entity, [*before, re.sub(r"SELECT \w+", "SELECT {column}", last)])
+
+    def player(question):
+        attribute, _, entity = question.partition(" of ")
+        return [query.replace("{column}", columns[attribute]) for query in paths.get(entity, [])]
+
+    return player
+
+
+def memorise(demonstrations):
+    """A player that does as for the question with the most words in common."""
+    queries_of = dict(demonstrations)
+
+    def player(question):
+        words = set(question.split())
+        nearest = max(queries_of, key=lambda known: (len(words & set(known.split())), -len(known)))
+        return queries_of[nearest]
+
+    return player
+
+
+@pytest.mark.parametrize(("learn", "expected"), [(compose, 1.0), (memorise, 0.0)])
+def test_who_composes_what_training_shows_solves_unseen_combinations(store, learn, expected):
+    tasks = [task for task in store["held_out"] if "unseen_combinations" in task.tags]
+    with open_store() as connection:
+        player = learn([demonstration(connection, task) for task in store["train"]])
+        solved = 0
+        for task in tasks:
+            name, values = named_in(task), []
+            for query in player(task.prompt.replace(f"'{name}'", "'{name}'")):
+                row = connection.execute(query.format(*values, name=name)).fetchone()
+                if row is None:
+                    break
+                values.append(row[0])
+            else:
+                solved += bool(values) and same_answer(values[-1], task.truth["answer"])
+    assert solved / len(tasks) == expected
+
+
 def test_about_two_in_five_questions_need_two_queries(store):
     share = sum(task.difficulty == 2 for task in store["train"]) / len(store["train"])
     assert 0.37 < share < 0.43
