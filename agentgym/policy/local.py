@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import wraps
 from typing import Any
 
 from agentgym.policy.checkpoint import load_checkpoint
@@ -56,7 +56,10 @@ def load(
     return policy_of(model.eval(), reader, call_format, loading.template_options, **options)
 
 
-load_vision = partial(load, sees=True)
+@wraps(load, assigned=())  # for its options
+def load_vision(path: str, **options: Any) -> TransformersPolicy:
+    """A policy from a checkpoint of a vision model: a folder, or the name of a hub model that is on this machine."""
+    return load(path, sees=True, **options)
 
 
 def policy_of(

@@ -45,7 +45,7 @@ PROMISES: dict[str, Promise] = {
     "otb": Promise(),
     "mapo": Promise(shift=False, scale=None, monotone=False, **TRAJECTORY),  # divides by the mean
     "user_rl": Promise(shift=False, **DEVIATIONS, zero_sum=True),  # discounts by length
-    "gdpo": Promise(**DEVIATIONS, zero_sum=True),
+    "gdpo": Promise(**DEVIATIONS, zero_sum=True, monotone=False),  # components that agree more spread the sum
     "agentrl": Promise(**DEVIATIONS, **TRAJECTORY),
     "reinforce_pp": Promise(**DEVIATIONS, zero_sum=True, monotone=False),  # the spread grows with the own return
     "reinforce_pp_baseline": Promise(**DEVIATIONS, **TRAJECTORY),
