@@ -14,7 +14,6 @@ import typer
 
 from agentgym.cli.console import out
 from agentgym.cli.name_values import options_for
-from agentgym.cli.policies import PolicyOptions
 from agentgym.visible import visible
 
 if TYPE_CHECKING:
@@ -54,7 +53,15 @@ def check(
     call_format: Annotated[
         str, typer.Option(metavar="NAME", help="How it writes calls; auto is how its chat template does.")
     ] = "auto",
-    policy_options: PolicyOptions = None,
+    policy_options: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--policy-option",
+            metavar="NAME=VALUE",
+            help="How its tokenizer and template are loaded: tokenizer, chat_template, template_options.KEY, revision "
+            "or base. Repeatable.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")] = False,
 ) -> None:
     """Check that a model's chat template and call format fit. Reads its tokenizer, not its weights.

@@ -15,7 +15,7 @@ from agentgym.policy.adapters import adapter_folder, base_of, merged, open_adapt
 from agentgym.policy.device import dtype_of
 from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.lora_options import LoraOptions
-from agentgym.policy.quantization import quantization_config
+from agentgym.policy.quantization import quantization_config, sample_as_in_training
 
 
 def load_checkpoint(
@@ -103,6 +103,11 @@ def check_checkpoint(source: str | Path, options: LoadOptions, lora: LoraOptions
         target_layers(model, lora.targets)
 
 
+def tokenizer_of(reader: Any) -> Any:
+    """Return the tokenizer: the reader itself, or that of a processor."""
+    return getattr(reader, "tokenizer", reader)
+
+
 def load_state(source: Path) -> dict[str, Any]:
     """The weights of a checkpoint that training wrote, in float32, on the CPU. Raises: as transformers."""
     state: dict[str, Any] = _load_weights(source, LoadOptions(dtype="float32"), "cpu", None).state_dict()
@@ -166,6 +171,7 @@ def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: b
     )
     if missing := sorted(report["missing_keys"]):  # transformers would leave them random
         raise ValueError(f"its files lack {len(missing)} weights of the model, for example {missing[0]}.")
+    sample_as_in_training(model)
     return model
 
 

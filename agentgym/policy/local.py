@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.choice import AUTO, call_format_for, warn_of_another_format
 from agentgym.policy.image_tokens import ImageTokens
@@ -70,7 +70,7 @@ def policy_of(
     Args:
         reader: its tokenizer, or its processor if it reads images.
     """
-    tokenizer = getattr(reader, "tokenizer", reader)
+    tokenizer = tokenizer_of(reader)
     chosen_format = call_format_for(tokenizer, call_format, template_options)
     if call_format != AUTO:
         warn_of_another_format(chosen_format, tokenizer, template_options)

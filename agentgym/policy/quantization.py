@@ -29,3 +29,14 @@ def quantization_config() -> Any:
         bnb_4bit_use_double_quant=True,
         bnb_4bit_compute_dtype=torch.bfloat16 if torch.cuda.is_available() else torch.float32,
     )
+
+
+def sample_as_in_training(model: Any) -> None:
+    """Let a quantised model compute alike in sampling and in training.
+
+    On a processor with AVX512-BF16, bitsandbytes repacks the weights at the first forward pass without gradients, and
+    computes in bfloat16 from then on. Layers narrower than a block of 64 weights fail.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False

@@ -28,7 +28,10 @@ HEALTHY, STEP = "healthy", "step"
 
 
 class LoggingCallback(TrainerCallback):
-    """Writes every number that TRL logs to the run's metrics file, and some of them beside the progress bar."""
+    """Writes every number that TRL logs to the run's metrics file, and some of them beside the progress bar.
+
+    Of several processes, the first writes.
+    """
 
     def __init__(
         self, folder: RunFolder, phase: str, progress: PhaseProgress, bar: TaskID, titles: dict[str, str]
@@ -37,7 +40,7 @@ class LoggingCallback(TrainerCallback):
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         numbers = {k: float(v) for k, v in (logs or {}).items() if isinstance(v, (int, float)) and math.isfinite(v)}
-        if "train_runtime" in numbers:
+        if "train_runtime" in numbers or not state.is_world_process_zero:
             return  # the summary that closes a stage is not a step of it
         self._folder.log(state.global_step, self._phase, **numbers)
         notes = [f"{title} {numbers[key]:.3f}" for key, title in self._titles.items() if key in numbers]
@@ -70,17 +73,13 @@ class ValidationCallback(TrainerCallback):
 
 
 class CheckpointCompleteCallback(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is written, including the curriculum's state.
+    """Marks a checkpoint as complete once everything in it is written, including the curriculum's state."""
 
-    Args:
-        is_first: of the processes that train; the first one marks.
-    """
-
-    def __init__(self, curriculum: Curriculum | None = None, *, is_first: bool = True) -> None:
-        self._curriculum, self._is_first = curriculum, is_first
+    def __init__(self, curriculum: Curriculum | None = None) -> None:
+        self._curriculum = curriculum
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if not self._is_first:
+        if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._curriculum is not None:
@@ -136,7 +135,7 @@ class CollapseGuardCallback(TrainerCallback):
         return stop
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if self._processes.is_first and self._guard.healthy and not self.stopped:
+        if state.is_world_process_zero and self._guard.healthy and not self.stopped:
             keep_healthy(Path(args.output_dir) / f"checkpoint-{state.global_step}", self._healthy)
 
 

@@ -89,7 +89,7 @@ def imitate(
         args=config,
         train_dataset=Dataset.from_list(_supervised_rows(examples)),
         processing_class=tokenizer,
-        callbacks=[*callbacks, CheckpointCompleteCallback(is_first=processes.is_first)],
+        callbacks=[*callbacks, CheckpointCompleteCallback()],
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
         data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, model, tokenizer, examples),
     )

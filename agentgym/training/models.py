@@ -66,8 +66,7 @@ def train_from(trainer: Any, checkpoint: Path | None) -> None:
     Args:
         trainer: of transformers.
     """
-    if step_of(checkpoint) >= trainer.args.max_steps:
-        assert checkpoint is not None
+    if checkpoint is not None and step_of(checkpoint) >= trainer.args.max_steps > 0:
         restore(trainer.model, checkpoint)
     else:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
@@ -91,11 +90,6 @@ def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: 
         model = merged(model)
     processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL))
     return model
-
-
-def tokenizer_of(processing_class: Any) -> Any:
-    """Return the tokenizer: the processing class itself, or that of a processor."""
-    return getattr(processing_class, "tokenizer", processing_class)
 
 
 def _source(section: PolicySection) -> str:

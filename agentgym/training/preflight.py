@@ -13,6 +13,7 @@ from trl.import_utils import is_vllm_available
 from agentgym.errors import MissingExtraError, PolicyError, RecipeError
 from agentgym.policy.checkpoint import check_checkpoint
 from agentgym.policy.device import device_of
+from agentgym.policy.quantization import quantization_config
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.processes import ALONE, Processes
@@ -96,6 +97,11 @@ def _check_model(recipe: Recipe) -> None:
     source, template = recipe.policy.path, recipe.policy.chat_template
     if template is not None and not Path(template).is_file():
         raise RecipeError(f"policy.chat_template = {template!r}: there is no such file here.")
+    if recipe.policy.quantization:
+        try:
+            quantization_config()
+        except MissingExtraError as error:
+            raise RecipeError(f"policy.{error}") from error
     if source is None or (not Path(source).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", source)):
         return
     if (checkpoint := checkpoint_in(Path(source))) is None:

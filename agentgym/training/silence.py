@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 # trl 1.16 still uses the names that transformers 5.23 renamed; a user cannot change that.
 _RENAMED = r"`?(is_)?gradient_checkpointing"
-# peft looks for a model's configuration where a model is itself an adapter on another; whether its vocabulary grew.
+# peft, saving an adapter, looks whether the vocabulary grew, and finds no configuration where the model has no files.
 _NO_CONFIGURATION = "Could not find a config file in"
 _EXPERIMENTAL = r"You are using 'rollout_func'"
 

@@ -29,7 +29,7 @@ from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
-from agentgym.training.processes import ALONE, Processes
+from agentgym.training.processes import Processes
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
@@ -45,6 +45,9 @@ CreditCallback = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Map
 class TurnGRPOTrainer(GRPOTrainer):
     """GRPO whose episodes are played in our environments and whose advantages are per turn.
 
+    Of several processes that a launcher started, the first plays all episodes and gives all credit; each trains on its
+    rows.
+
     Args:
         model, args, processing_class, callbacks: as for GRPOTrainer. `args.num_generations` is the group size.
         tasks: the training tasks.
@@ -58,7 +61,6 @@ class TurnGRPOTrainer(GRPOTrainer):
         branching: grows groups as trees; None plays every episode from the start.
         curriculum: chooses the tasks of each step by their difficulty; None lets TRL shuffle them.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
-        processes: that train together. The first plays all episodes and gives all credit; each trains on its rows.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """
 
@@ -76,7 +78,6 @@ class TurnGRPOTrainer(GRPOTrainer):
         branching: Branching | None = None,
         curriculum: Curriculum | None = None,
         credit_callback: CreditCallback | None = None,
-        processes: Processes = ALONE,
         **options: Any,
     ) -> None:
         check_trl()
@@ -84,7 +85,6 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._signal_providers, self._failures = signal_providers, failures
         self._branching, self._curriculum, self._credit_callback = branching, curriculum, credit_callback
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
-        self._processes = processes
         self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
         self._forward_logps: torch.Tensor | None = None  # of the last forward pass, read by `_compute_loss`
@@ -98,6 +98,7 @@ class TurnGRPOTrainer(GRPOTrainer):
                 rollout_func=_roll_out,
                 **options,
             )
+        self._processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
         self._vision = VisionInputs.of(self.rollout_policy, self.model)
 
@@ -306,7 +307,8 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
         batch["env_mask"].append(arrays.loss_mask[start:].astype(int).tolist() if trainable else [0])
         batch["logprobs"].append(arrays.logprobs[start:].tolist() if trainable else [0.0])
     # A backend without log-probabilities leaves the importance ratio to TRL.
-    recorded = all(len(turn.logprobs) == len(turn.token_ids) for t in trajectories for turn in t.turns)
+    turns = [turn for trajectory in trainer._trajectories for turn in trajectory.turns]  # all processes decide alike
+    recorded = all(len(turn.logprobs) == len(turn.token_ids) for turn in turns)
     returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) if t.valid else None for t in trajectories]
     return {**batch, "logprobs": batch["logprobs"] if recorded else None, "episode_return": returns}
 

@@ -9,7 +9,7 @@ import pytest
 from agentgym.errors import PolicyError
 
 torch = pytest.importorskip("torch")
-from agentgym.policy.checkpoint import load_checkpoint  # noqa: E402 - after it is known that there is torch
+from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of  # noqa: E402 - after it is known that there is torch
 
 
 @pytest.fixture(params=[False, True], ids=["reads", "sees"])
@@ -28,7 +28,7 @@ def test_the_configuration_tells_the_kind_of_model_and_reader(saved):
     folder, weights, sees = saved
     model, reader = load_checkpoint(folder, device="cpu")
     assert hasattr(reader, "tokenizer") is sees
-    assert getattr(reader, "tokenizer", reader).chat_template
+    assert tokenizer_of(reader).chat_template
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model.state_dict().items())
 
 

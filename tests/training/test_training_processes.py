@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
@@ -65,7 +64,7 @@ def test_two_processes_end_with_the_weights_of_one(recipe, tmp_path):
         assert row_of_one["grad_norm"] > 0
         for name in ("success", "turn_reward/vowels", "credit/std", "kl", "grad_norm"):
             assert row_of_two[name] == pytest.approx(row_of_one[name], rel=1e-4, abs=1e-6), name
-    assert torch.cuda.is_available() or row_of_two["guard/drift"] < 1e-5
+    assert row_of_two["guard/drift"] < 1e-5
     repeated = start(2, tmp_path / "recipe.toml", "--out", tmp_path / "two")
     assert repeated.returncode != 0
     assert repeated.stderr.count("already holds a run") == 1

@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from agentgym.policy.adapters import own_model
+from agentgym.policy.checkpoint import tokenizer_of
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.formats.contract import CallFormat
@@ -21,7 +22,6 @@ from agentgym.policy.transformers import TransformersPolicy
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
-from agentgym.training.models import tokenizer_of
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.recipe import Recipe

@@ -107,15 +107,14 @@ def _make_trainer(
         credit_callback=_credit_callback(context, learner.policy),
         curriculum=curriculum,
         processing_class=learner.tokenizer,
-        processes=processes,
         callbacks=[
-            *([logging] if processes.is_first else []),
+            logging,
             ValidationCallback(
                 lambda step: validate(context, learner, step, section.validate_tasks, "validation"),
                 every=section.validate_every,
             ),
             moved_reference,
-            CheckpointCompleteCallback(curriculum, is_first=processes.is_first),
+            CheckpointCompleteCallback(curriculum),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],

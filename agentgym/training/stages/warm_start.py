@@ -88,7 +88,7 @@ def warm_start(
             gradient_checkpointing=context.recipe.machine.gradient_checkpointing,
             seed=context.recipe.seed,
             callbacks=[
-                *([logging] if processes.is_first else []),
+                logging,
                 DivergenceCallback("warm start", "warm_start.learning_rate"),
                 validation,
             ],
