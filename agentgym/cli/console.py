@@ -66,6 +66,14 @@ def show_our_warnings() -> None:
         warnings.simplefilter("default", AgentGymDeprecationWarning)
 
 
+def quieten_bitsandbytes() -> None:
+    """Keep its advice off the terminal to install kernels for CPUs that would sample in bfloat16.
+
+    peft imports it wherever it is installed.
+    """
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
+
+
 def show_tracebacks(debug: bool) -> None:
     """With --debug, print the traceback of each failure of an episode on standard error, and the same failure once."""
     handler, printed = logging.StreamHandler(), set[str]()
