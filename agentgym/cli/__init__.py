@@ -11,8 +11,7 @@ from __future__ import annotations
 def main() -> None:
     """The `agentgym` command."""
     from agentgym.cli.app import app
-    from agentgym.cli.console import quieten_bitsandbytes, show_our_warnings
+    from agentgym.cli.console import show_our_warnings
 
     show_our_warnings()
-    quieten_bitsandbytes()
     app()

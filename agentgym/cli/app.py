@@ -28,7 +28,7 @@ from agentgym.cli import (
     train,
     view,
 )
-from agentgym.cli.console import err, print_error, show_tracebacks
+from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
 from agentgym.extras import install_command
@@ -59,6 +59,7 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["agentgym.debug"] = "--debug" in args
         show_tracebacks(ctx.meta["agentgym.debug"])
+        quieten_bitsandbytes()
         return super().parse_args(ctx, current_spelling([argument for argument in args if argument != "--debug"]))
 
     def invoke(self, ctx: Any) -> Any:
