@@ -5,10 +5,13 @@ Every mutation is made in a copy of the package, against which real test files o
 
 from __future__ import annotations
 
-import os
+import io
+import multiprocessing
 import shutil
-import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from importlib.util import cache_from_source
 from pathlib import Path
 
@@ -62,19 +65,36 @@ def copied(tmp_path_factory) -> Path:
     return folder
 
 
-def passes(copied: Path, *tests: str) -> bool:
+@pytest.fixture(scope="module")
+def processes():
+    """Each task is done by a process of its own, forked from one that has imported what all of them need but us."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["pytest", "numpy", "hypothesis"])
+    with ProcessPoolExecutor(1, mp_context=context, max_tasks_per_child=1) as processes:
+        yield processes
+
+
+def run_tests(folder: str, names: list[str]) -> tuple[int, str]:
+    """Run tests of this folder against the package in another one. Returns: exit code and output."""
+    sys.path.insert(0, folder)
+    arguments = ["-x", "-q", "--noconftest", "-p", "no:cacheprovider", f"--rootdir={ROOT}"]
+    arguments += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # of what is imported before
+    with redirect_stdout(io.StringIO()) as output, redirect_stderr(output):
+        code = pytest.main([*arguments, *(str(HERE / name) for name in names)])
+    return int(code), output.getvalue()
+
+
+def file_of(folder: str, module: str) -> str:
+    """The source file that a module is imported from."""
+    sys.path.insert(0, folder)
+    return str(import_module(module).__file__)
+
+
+def passes(processes: ProcessPoolExecutor, copied: Path, *tests: str) -> bool:
     """Whether the tests pass against the copy. A file that can no longer be imported is no test that failed."""
-    command = [sys.executable, "-P", "-m", "pytest", "-x", "-q", "--noconftest", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, *(str(HERE / name) for name in tests)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(copied)},
-    )
-    assert done.returncode in (0, 1), done.stdout + done.stderr
-    return done.returncode == 0
+    code, output = processes.submit(run_tests, str(copied), list(tests)).result()
+    assert code in (0, 1), output
+    return code == 0
 
 
 def write(path: Path, text: str) -> None:
@@ -84,23 +104,21 @@ def write(path: Path, text: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_tests_pass_on_the_copy_and_run_against_it(copied):
+def test_the_tests_pass_on_the_copy_and_run_against_it(copied, processes):
     """Else a mutation would be caught by something else than its error, or never be seen."""
-    where = "import agentgym.credit.estimators.rloo as m; print(m.__file__)"
-    env = {**os.environ, "PYTHONPATH": str(copied)}
-    output = subprocess.run([sys.executable, "-P", "-c", where], env=env, capture_output=True, text=True, check=True)
-    assert output.stdout.strip() == str(copied / "agentgym" / "credit" / "estimators" / "rloo.py")
-    assert passes(copied, *sorted({tests for *_, tests in MUTATIONS}))
+    imported_from = processes.submit(file_of, str(copied), "agentgym.credit.estimators.rloo").result()
+    assert imported_from == str(copied / "agentgym" / "credit" / "estimators" / "rloo.py")
+    assert passes(processes, copied, *sorted({tests for *_, tests in MUTATIONS}))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "right", "wrong", "tests"), MUTATIONS, ids=[f"{m[0]}: {m[2]}" for m in MUTATIONS])
-def test_an_error_of_one_character_is_caught(copied, file, right, wrong, tests):
+def test_an_error_of_one_character_is_caught(copied, processes, file, right, wrong, tests):
     path = copied / "agentgym" / "credit" / file
     text = path.read_text()
     assert text.count(right) == 1, f"{file} no longer holds {right!r} once: write the mutation anew"
     write(path, text.replace(right, wrong))
     try:
-        assert not passes(copied, tests), f"nobody noticed {wrong!r} in {file}"
+        assert not passes(processes, copied, tests), f"nobody noticed {wrong!r} in {file}"
     finally:
         write(path, text)
