@@ -32,6 +32,7 @@ __all__ = [
     "renamed_keywords",
     "renamed_member",
     "renamed_options",
+    "warn_removed",
     "warn_renamed",
 ]
 
@@ -54,6 +55,17 @@ def warn_renamed(old: str, new: str, *, advice: str = "", stacklevel: int = 1) -
     """
     message = f"{old} is now {new}. The old name stops working in agentgym {REMOVED_IN}."
     warnings.warn(f"{message} {advice}".rstrip(), AgentGymDeprecationWarning, stacklevel=stacklevel + 2)
+
+
+def warn_removed(old: str, reason: str, *, stacklevel: int = 1) -> None:
+    """Warn that `old` does nothing any more.
+
+    Args:
+        reason: why nobody needs it, a clause.
+        stacklevel: as in `warn_renamed`.
+    """
+    message = f"{old} does nothing any more: {reason}. It is refused from agentgym {REMOVED_IN} on."
+    warnings.warn(message, AgentGymDeprecationWarning, stacklevel=stacklevel + 2)
 
 
 def renamed_attributes(module: str, renames: Mapping[str, str]) -> Callable[[str], Any]:

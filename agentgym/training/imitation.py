@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
+from transformers import PrinterCallback
+from trl import SFTConfig, SFTTrainer
 
+from agentgym.messages import ImagePart
 from agentgym.training.callbacks import CheckpointCompleteCallback, latest_checkpoint
+from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
+from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_of, split_to
 from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import train_from
 from agentgym.training.muon import Muon
@@ -28,7 +36,7 @@ def imitate(
     batch_size: int,
     learning_rate: float,
     seed: int,
-    minibatches: int = 1,
+    microbatch_tokens: int = DEFAULT_TOKENS,
     optimizer: Literal["adamw", "muon"] = "adamw",
     save_every: int | None = None,
     gradient_checkpointing: bool = False,
@@ -43,7 +51,8 @@ def imitate(
         examples: tokenised trajectories (see agentgym.training.stages.warm_start.tokenise).
         folder: for checkpoints; the last one is kept.
         steps: optimiser steps; the learning rate decays to a tenth after a short warm-up.
-        batch_size: examples of a step, which is computed in `minibatches` parts.
+        batch_size: examples of a step.
+        microbatch_tokens: a step is computed in parts of at most so many tokens, padding included.
         optimizer: see agentgym.training.muon.
         save_every: steps between two checkpoints; None saves none.
         gradient_checkpointing: compute activations a second time instead of keeping them.
@@ -52,15 +61,10 @@ def imitate(
         processes: that imitate together; each takes its part of every batch.
     Raises: PolicyError where the memory runs out.
     """
-    from datasets import Dataset
-    from transformers import PrinterCallback
-    from trl import SFTConfig, SFTTrainer
-
     config = SFTConfig(
         output_dir=str(folder),
         max_steps=steps,
-        per_device_train_batch_size=processes.part_of(batch_size // minibatches, "warm_start.batch_size"),
-        gradient_accumulation_steps=minibatches,
+        per_device_train_batch_size=processes.part_of(batch_size, "warm_start.batch_size"),
         learning_rate=learning_rate,
         lr_scheduler_type="cosine_with_min_lr",
         lr_scheduler_kwargs={"min_lr_rate": 0.1},
@@ -84,19 +88,23 @@ def imitate(
         remove_unused_columns=vision_inputs is None,
         ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
     )
-    trainer = SFTTrainer(
+    make_trainer = partial(
+        ImitationTrainer,
         model,
+        microbatch_tokens=microbatch_tokens,
+        vision_inputs=vision_inputs,
         args=config,
         train_dataset=Dataset.from_list(_supervised_rows(examples)),
         processing_class=tokenizer,
         callbacks=[*callbacks, CheckpointCompleteCallback()],
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
-        data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, model, tokenizer, examples),
+        data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, tokenizer, examples),
     )
-    trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
-    checkpoint = latest_checkpoint(folder)
-    with out_of_memory_named("the warm start", "Raise warm_start.minibatches, or set machine.gradient_checkpointing."):
-        train_from(trainer, checkpoint)
+    remedy = "Lower warm_start.microbatch_tokens, or set machine.gradient_checkpointing."
+    with own_forward_restored(model), out_of_memory_named("the warm start", remedy):
+        trainer = make_trainer()
+        trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
+        train_from(trainer, latest_checkpoint(folder))
 
 
 def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:
@@ -109,14 +117,54 @@ def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:
     return rows
 
 
+class ImitationTrainer(SFTTrainer):
+    """SFTTrainer that computes a batch in parts, and applies the output layer to labelled tokens alone.
+
+    Args:
+        microbatch_tokens: of a part, with padding.
+        vision_inputs: of a model that reads images.
+        arguments: as for SFTTrainer.
+    """
+
+    def __init__(
+        self, *arguments: Any, microbatch_tokens: int, vision_inputs: VisionInputs | None, **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        project_labelled_only(self.model)
+        self._microbatch_tokens, self._vision_inputs = microbatch_tokens, vision_inputs
+        self._processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """SFTTrainer's, of each part; all are divided by the labelled tokens of the batch, so they add up."""
+        lengths = inputs["attention_mask"].sum(1)
+        parts = parts_of(lengths[:, None].cpu().numpy(), self._microbatch_tokens)
+        parts = split_to(parts, max(self._processes.gather(len(parts))))
+
+        def loss_of(rows: np.ndarray) -> torch.Tensor:
+            index = torch.as_tensor(rows, device=lengths.device)
+            names, width = ("input_ids", "attention_mask", "labels"), int(lengths[index].max())
+            part = {name: inputs[name][index, :width] for name in names}
+            if self._vision_inputs is not None:
+                images = [inputs["row_images"][row] for row in rows]
+                part |= self._vision_inputs.model_kwargs(part["input_ids"], images, self.model)
+            loss: torch.Tensor = super(ImitationTrainer, self).compute_loss(
+                model, part, num_items_in_batch=num_items_in_batch
+            )
+            return loss
+
+        return loss_in_parts(self, model, parts, loss_of)
+
+
 class _VisionCollator:
     """Makes a batch of supervised rows: padded on the right, with the images that the examples show."""
 
-    def __init__(self, vision_inputs: VisionInputs, model: Any, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
-        self._vision_inputs, self._model, self._pad = vision_inputs, model, int(tokenizer.pad_token_id)
+    def __init__(self, vision_inputs: VisionInputs, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
+        self._pad = int(tokenizer.pad_token_id)
         self._images = [vision_inputs.images_of(example) for example in examples]
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor | list[list[ImagePart]]]:
         def padded(name: str, filler: int) -> torch.Tensor:
             return pad_sequence([torch.tensor(row[name]) for row in rows], batch_first=True, padding_value=filler)
 
@@ -124,5 +172,4 @@ class _VisionCollator:
         lengths = torch.tensor([len(row["input_ids"]) for row in rows])
         mask = (torch.arange(ids.size(1)) < lengths[:, None]).long()
         images = [self._images[row["row"]] for row in rows]
-        model_kwargs = self._vision_inputs.model_kwargs(ids, images, self._model)
-        return {"input_ids": ids, "attention_mask": mask, "labels": labels, **model_kwargs}
+        return {"input_ids": ids, "attention_mask": mask, "labels": labels, "row_images": images}

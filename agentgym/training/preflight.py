@@ -73,7 +73,7 @@ def _check_trainer(recipe: Recipe, config: GRPOConfig) -> None:
 
 def _check_processes(recipe: Recipe, processes: Processes) -> None:
     if (section := recipe.warm_start) is not None:
-        processes.part_of(section.batch_size // section.minibatches, "warm_start.batch_size / warm_start.minibatches")
+        processes.part_of(section.batch_size, "warm_start.batch_size")
     if processes.count > 1 and recipe.train.generation == "trl":
         raise RecipeError(
             "train.generation = 'trl' makes every process sample, where only the first of several plays. Leave it out."

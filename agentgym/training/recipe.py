@@ -23,6 +23,7 @@ from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
 from agentgym.training.failure_masks import check_treatments
+from agentgym.training.microbatches import DEFAULT_TOKENS
 from agentgym.training.policy_section import PolicySection
 from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
@@ -100,7 +101,8 @@ class WarmStartSection(Section):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
     `demonstrations`: how many training tasks the scripted players play. `steps`: optimiser steps at most.
-    `batch_size`: demonstrations of a step. `minibatches`: parts that a step is computed in, to save memory.
+    `batch_size`: demonstrations of a step. `microbatch_tokens`: a step is computed in parts of at most so many tokens,
+    padding included; fewer take less memory and change nothing else.
     `learning_rate`: at its highest; it decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
     tenth of it or less. `optimizer`: `muon` teaches a small model from scratch in less than half of the steps that
     `adamw` needs, at twice its rate. `save_every`: steps between two checkpoints, from which a broken-off warm start
@@ -118,17 +120,11 @@ class WarmStartSection(Section):
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
     optimizer: Literal["adamw", "muon"] = "adamw"
-    minibatches: Count = 1
+    microbatch_tokens: Count = DEFAULT_TOKENS
     save_every: Count = 200
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
-
-    @model_validator(mode="after")
-    def _equal_parts(self) -> WarmStartSection:
-        if self.batch_size % self.minibatches:
-            raise ValueError(f"batch_size = {self.batch_size} is no multiple of minibatches = {self.minibatches}")
-        return self
 
 
 class EvaluateSection(Section):

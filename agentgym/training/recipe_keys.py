@@ -6,7 +6,7 @@ import copy
 import tomllib
 from typing import Any
 
-from agentgym.deprecation import renamed_keys, warn_renamed
+from agentgym.deprecation import renamed_keys, warn_removed, warn_renamed
 from agentgym.errors import RecipeError
 
 RENAMED_KEYS: dict[str, dict[str, str]] = {
@@ -16,6 +16,11 @@ RENAMED_KEYS: dict[str, dict[str, str]] = {
     "evaluate": {"samples": "group_size"},
 }
 """By section: keys of earlier versions, which still work and warn, and their present names."""
+
+REMOVED_KEYS: dict[str, dict[str, str]] = {
+    "train": {"minibatches": "train.microbatch_tokens bounds the memory of a step"}
+}
+"""By section: keys of earlier versions that do nothing any more but warn, and why nobody needs them."""
 
 
 def override_key(data: dict[str, Any], text: str) -> None:
@@ -40,7 +45,7 @@ def override_key(data: dict[str, Any], text: str) -> None:
 
 
 def with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
-    """A copy of recipe data in which renamed keys have their present names; each old key gives a warning.
+    """A copy of recipe data in which renamed keys have their present names, without removed ones. Each old key warns.
 
     Raises: RecipeError if a section has a key under both its names.
     """
@@ -56,4 +61,9 @@ def with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
             section[last] = renamed_keys(section[last], renames, where=f"[{path}]", stacklevel=3)
         except ValueError as error:
             raise RecipeError(f"{where}: {error}") from error
+    for path, removed in REMOVED_KEYS.items():
+        section = current.get(path)
+        for key in (removed.keys() & section.keys()) if isinstance(section, dict) else ():
+            warn_removed(f"{key} in [{path}]", removed[key], stacklevel=2)
+            del section[key]
     return current

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from agentgym.credit import Estimator, estimator
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
+from agentgym.training.microbatches import DEFAULT_TOKENS
 
 
 class SignalsSection(Section):
@@ -70,8 +71,8 @@ class TrainSection(Section):
     it rises, with such a scheduler. `max_grad_norm`: longer gradients are clipped to this norm.
     `loss_type`: of TRL's GRPO loss. `kl`: weight of the distance from a reference model, TRL's `beta`.
     `reference`: that model.
-    `iterations`: optimiser steps on each batch of episodes. `minibatches`: parts that a batch is computed in, to save
-    memory; they are one optimiser step together.
+    `iterations`: optimiser steps on each batch of episodes. `microbatch_tokens`: a batch is computed in parts of at
+    most so many tokens, padding included, which are one optimiser step together; fewer take less memory.
     `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
     `trl.use_vllm = true`).
     `save_every`: steps between two checkpoints. `keep_checkpoints`: how many of the last are kept.
@@ -95,7 +96,7 @@ class TrainSection(Section):
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = "dr_grpo"
     iterations: Count = 1
-    minibatches: Count = 1
+    microbatch_tokens: Count = DEFAULT_TOKENS
     kl: Annotated[float, Field(ge=0)] = 0.0
     reference: ReferenceSection = ReferenceSection()
     max_grad_norm: Rate = 1.0
@@ -110,15 +111,6 @@ class TrainSection(Section):
     audit_continuations: Annotated[int, Field(ge=2)] = 4
     failures: dict[str, Treatment] = {}
     trl: dict[str, Any] = {}
-
-    @model_validator(mode="after")
-    def _even_minibatches(self) -> TrainSection:
-        if (episodes := self.tasks_per_step * self.group_size) % self.minibatches:
-            raise ValueError(
-                f"minibatches = {self.minibatches} does not divide the {episodes} episodes of a step "
-                "(train.tasks_per_step x train.group_size)"
-            )
-        return self
 
     @model_validator(mode="after")
     def _reference_is_used(self) -> TrainSection:

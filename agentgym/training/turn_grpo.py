@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import Estimator as DeclaredEstimator
@@ -29,6 +30,9 @@ from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
+from agentgym.training.grpo_batches import lengths_of, own_tokens, share_of, trimmed, with_labels_on
+from agentgym.training.labelled_head import project_labelled_only
+from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_of, split_to
 from agentgym.training.processes import Processes
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import SignalProvider
@@ -61,6 +65,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         branching: grows groups as trees; None plays every episode from the start.
         curriculum: chooses the tasks of each step by their difficulty; None lets TRL shuffle them.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
+        microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """
 
@@ -78,6 +83,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         branching: Branching | None = None,
         curriculum: Curriculum | None = None,
         credit_callback: CreditCallback | None = None,
+        microbatch_tokens: int = DEFAULT_TOKENS,
         **options: Any,
     ) -> None:
         check_trl()
@@ -87,7 +93,9 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
         self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
-        self._forward_logps: torch.Tensor | None = None  # of the last forward pass, read by `_compute_loss`
+        self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
+        self._forward_logps: torch.Tensor | None = None  # of the last forward pass, read by `_part_loss`
+        self._microbatch_tokens = microbatch_tokens
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         with silence_rollout_func_warning():
             super().__init__(
@@ -98,6 +106,9 @@ class TurnGRPOTrainer(GRPOTrainer):
                 rollout_func=_roll_out,
                 **options,
             )
+        project_labelled_only(self.model)
+        if self.ref_model is not None:
+            project_labelled_only(self.ref_model)
         self._processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
         self._vision = VisionInputs.of(self.rollout_policy, self.model)
@@ -184,27 +195,25 @@ class TurnGRPOTrainer(GRPOTrainer):
         model: Any,
         input_ids: torch.Tensor,
         attention_mask: torch.Tensor,
-        *args: Any,
+        logits_to_keep: int,
         batch_size: int | None = None,
         **options: Any,
     ) -> Any:
-        """TRL's, with the images of the rows; the log-probabilities are remembered for `_compute_loss`."""
-        forward, size = super()._get_per_token_logps_and_entropies, batch_size or len(input_ids)
-        if self._vision is None:
-            outputs = forward(model, input_ids, attention_mask, *args, batch_size=size, **options)
-        else:
-            parts = []
-            for start in range(0, len(input_ids), size):
-                rows = slice(start, start + size)
-                with self.vision_kwargs(model, input_ids[rows], rows) as model_kwargs:
-                    if model_kwargs:
-                        model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
-                    parts.append(
-                        forward(model, input_ids[rows], attention_mask[rows], *args, **{**options, **model_kwargs})
-                    )
-            outputs = tuple(None if column[0] is None else _joined(column) for column in zip(*parts, strict=True))
-        self._forward_logps = outputs[0].detach()
-        return outputs
+        """TRL's, of the agent's own tokens alone, with the images of the rows. The result is kept for `_part_loss`."""
+        forward, parts = super()._get_per_token_logps_and_entropies, []
+        size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // input_ids.shape[1]))
+        for start in range(0, len(input_ids), size):
+            rows = slice(start, start + size)
+            ids, mask = input_ids[rows], attention_mask[rows]
+            scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep)
+            with self.vision_kwargs(model, ids, rows) as model_kwargs:
+                if model_kwargs:
+                    model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
+                parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
+        logps, *others = (None if column[0] is None else _joined(column) for column in zip(*parts, strict=True))
+        assert logps is not None
+        self._forward_logps = logps.detach()
+        return logps, *others
 
     @contextmanager
     def vision_kwargs(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
@@ -217,26 +226,40 @@ class TurnGRPOTrainer(GRPOTrainer):
             yield self._vision.model_kwargs(ids, self._images[rows], unwrapped)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
-        """TRL's; logs as guard/drift how far sampled and recomputed log-probabilities lie apart, in nats per token.
+        """TRL's loss, in parts. Logs as guard/drift how far sampled and recomputed log-probabilities lie apart."""
+        gaps: list[torch.Tensor] = []
+        loss = loss_in_parts(self, model, self._parts_of(inputs), lambda part: self._part_loss(model, part, gaps))
+        own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
+        total, count = map(sum, zip(*self._processes.gather(own_gap), strict=True))
+        if count:
+            self._metrics["train" if model.training else "eval"]["guard/drift"].append(total / count)
+        return loss
+
+    def _parts_of(self, inputs: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:
+        """Parts of a batch, in all processes equally many, each with the weight of its loss in that of the batch."""
+        if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
+            return [(1.0, inputs)]  # these are of the batch as such
+        parts = parts_of(lengths_of(inputs), self._microbatch_tokens)
+        parts = split_to(parts, max(self._processes.gather(len(parts))))
+        return [(share_of(inputs, rows, self.loss_type), trimmed(inputs, rows)) for rows in parts]
+
+    def _part_loss(self, model: Any, part: tuple[float, dict[str, Any]], gaps: list[torch.Tensor]) -> torch.Tensor:
+        """The weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
 
         Only tokens that were not trained on yet are compared: later the policy has moved on purpose.
         """
+        share, inputs = part
         self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
+        self._own_tokens = own_tokens(inputs)
         loss: torch.Tensor = super()._compute_loss(model, inputs)
         recomputed, self._forward_logps = self._forward_logps, None
         sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
         first_pass = self.args.steps_per_generation
-        if (
-            recomputed is not None
-            and sampled is not None
-            and self._step % (first_pass * self.num_iterations) < first_pass
-        ):
-            gap = (recomputed - sampled).abs()[(inputs["completion_mask"] * inputs.get("tool_mask", 1)).bool()]
-            gap = gap[~torch.isnan(gap)]
-            total, count = map(sum, zip(*self._processes.gather((float(gap.sum()), gap.numel())), strict=True))
-            if count:
-                self._metrics["train" if model.training else "eval"]["guard/drift"].append(total / count)
-        return loss
+        is_first = self._step % (first_pass * self.num_iterations) < first_pass
+        if recomputed is not None and sampled is not None and is_first:
+            gap = (recomputed - sampled).abs()[self._own_tokens.bool()]
+            gaps.append(gap[~torch.isnan(gap)])
+        return share * loss
 
     @property
     def _requires(self) -> tuple[str, ...]:
@@ -307,6 +330,7 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
         batch["env_mask"].append(arrays.loss_mask[start:].astype(int).tolist() if trainable else [0])
         batch["logprobs"].append(arrays.logprobs[start:].tolist() if trainable else [0.0])
     # A backend without log-probabilities leaves the importance ratio to TRL.
+    trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
     turns = [turn for trajectory in trainer._trajectories for turn in trajectory.turns]  # all processes decide alike
     recorded = all(len(turn.logprobs) == len(turn.token_ids) for turn in turns)
     returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) if t.valid else None for t in trajectories]

@@ -56,7 +56,7 @@ def small(path: Path, folder: Path) -> Recipe:
     tokenizer = make_tokenizer(["which order is the last"])
     make_model(tokenizer, hidden=32, layers=1, heads=1, kv_heads=1, seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return Recipe.load(path, [*SMALL, f"policy.path={json.dumps(str(folder))}", "train.minibatches=1"])
+    return Recipe.load(path, [*SMALL, f"policy.path={json.dumps(str(folder))}"])
 
 
 @pytest.mark.usefixtures("playable")

@@ -77,7 +77,7 @@ def test_an_imitation_that_was_broken_off_ends_with_equal_weights(tokenizer, exa
     assert all(torch.equal(resumed[name], value) for name, value in unbroken.items())
 
 
-@pytest.mark.parametrize("saving", [{"minibatches": 2}, {"gradient_checkpointing": True}])
+@pytest.mark.parametrize("saving", [{"microbatch_tokens": 20}, {"gradient_checkpointing": True}])
 def test_what_saves_memory_changes_no_weight(tokenizer, examples, tmp_path, saving):
     plain = imitated(tokenizer, examples, tmp_path)
     sparing = imitated(tokenizer, examples, tmp_path, **saving)
@@ -89,8 +89,8 @@ def test_a_pretrained_model_is_measured_before_its_warm_start_too(tmp_path):
     first = execute(recipe(train__steps=0), tmp_path / "first")
     data = json.loads(json.dumps(RECIPE))
     data["policy"] = {"path": str(first.path)}
-    data["warm_start"] |= {"steps": 10, "minibatches": 2, "learning_rate": 1e-4}
-    data["train"] |= {"steps": 1, "minibatches": 2}
+    data["warm_start"] |= {"steps": 10, "microbatch_tokens": 500, "learning_rate": 1e-4}
+    data["train"] |= {"steps": 1, "microbatch_tokens": 500}
     data["evaluate"] |= {"zero_shot": True}
     data["machine"] |= {"gradient_checkpointing": True}
     second = execute(Recipe.parse(data), tmp_path / "second")
@@ -104,7 +104,7 @@ def test_a_pretrained_model_is_measured_before_its_warm_start_too(tmp_path):
     ("changes", "says"),
     [
         ({"evaluate": {"zero_shot": True}}, "evaluate.zero_shot measures the model of policy.path"),
-        ({"warm_start": {"batch_size": 6, "minibatches": 4}}, "batch_size = 6 is no multiple of minibatches = 4"),
+        ({"warm_start": {"microbatch_tokens": 0}}, "warm_start.microbatch_tokens = 0"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changes, says):

@@ -129,10 +129,10 @@ def test_a_quantised_model_is_trained_by_its_adapter_and_resumed(base, tmp_path)
     execute(chosen, tmp_path / "run", resume=True)
 
 
-def test_gradient_checkpointing_and_minibatches_give_the_same_adapter(base, run, tmp_path):
-    data = recipe(base, **STEPS, minibatches=2).model_dump(exclude_none=True)
+def test_gradient_checkpointing_and_small_parts_give_the_same_adapter(base, run, tmp_path):
+    data = recipe(base, **STEPS, microbatch_tokens=300).model_dump(exclude_none=True)
     data["machine"]["gradient_checkpointing"] = True
-    data["warm_start"]["minibatches"] = 2
+    data["warm_start"]["microbatch_tokens"] = 200
     execute(Recipe.parse(data), tmp_path / "run")
     start, ours, theirs = (
         logits(load_checkpoint(folder, device="cpu")[0])

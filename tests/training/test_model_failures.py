@@ -64,7 +64,9 @@ def test_a_run_that_ended_for_want_of_memory_is_resumed(warm, tmp_path, monkeypa
 
 def test_a_step_without_memory_names_the_stage_and_what_to_change(warm, tmp_path, monkeypatch):
     monkeypatch.setattr(TurnGRPOTrainer, "_compute_loss", out_of_memory)
-    with pytest.raises(PolicyError, match=r"ran out in reinforcement\. Raise train\.minibatches.*CUDA out of memory"):
+    with pytest.raises(
+        PolicyError, match=r"ran out in reinforcement\. Lower train\.microbatch_tokens.*CUDA out of memory"
+    ):
         execute(from_checkpoint(warm), tmp_path / "run")
 
 

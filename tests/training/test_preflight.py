@@ -67,11 +67,6 @@ def test_a_model_that_is_no_checkpoint_is_named(tmp_path, monkeypatch, path, is_
         check_before_start(recipe, recipe.tasks.load())
 
 
-def test_minibatches_that_do_not_divide_the_episodes_of_a_step_are_refused_by_the_recipe():
-    with pytest.raises(RecipeError, match="minibatches = 7 does not divide the 64 episodes of a step"):
-        Recipe.parse(data(train={"minibatches": 7}))
-
-
 @pytest.mark.parametrize(
     ("sections", "message"),
     [

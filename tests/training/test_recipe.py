@@ -197,6 +197,14 @@ def test_every_key_of_version_0_1_works_and_warns_once_with_its_section_and_new_
     assert warned[0].filename == __file__
 
 
+def test_the_number_of_minibatches_does_nothing_any_more_and_warns(tmp_path):
+    path = write(tmp_path, GOOD + "[train]\nminibatches = 3\n")
+    with pytest.warns(AgentGymDeprecationWarning, match=r"minibatches in \[train\] does nothing any more: train.micro"):
+        assert "minibatches" not in Recipe.load(path).to_toml()
+    with pytest.warns(AgentGymDeprecationWarning, match=r"minibatches in \[train\] does nothing"):
+        Recipe.load(write(tmp_path, GOOD), ["train.minibatches=3"])
+
+
 @pytest.mark.parametrize(("section", "old"), OLD_KEYS)
 def test_a_key_under_both_its_names_is_refused(tmp_path, section, old):
     new = OLD_KEYS[section, old]

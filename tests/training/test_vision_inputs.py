@@ -17,6 +17,7 @@ from agentgym.messages import TextPart
 from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.training import Rollouts
+from agentgym.training.grpo_batches import own_tokens
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.train_section import SignalsSection
 from agentgym.training.trl_policy import TrlPolicy
@@ -115,13 +116,12 @@ def gap(trainer, batch) -> torch.Tensor:
     """Between the log-probabilities of the trainer's own forward pass and those sampled with, of the agent's tokens."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    trainer._images = batch["row_images"]
+    trainer._images, trainer._own_tokens = batch["row_images"], own_tokens(batch)
     with torch.no_grad():
         recomputed, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model.eval(), ids, mask, batch["completion_ids"].size(1), batch_size=2
         )
-    own = (batch["completion_mask"] * batch["tool_mask"]).bool()
-    return (recomputed - batch["sampling_per_token_logps"]).abs()[own]
+    return (recomputed - batch["sampling_per_token_logps"]).abs()[own_tokens(batch).bool()]
 
 
 def test_sampler_and_trainer_agree_on_every_token_of_rows_with_and_without_images(trainer):

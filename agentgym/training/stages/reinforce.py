@@ -60,7 +60,7 @@ def reinforce(context: RunContext, learner: Learner) -> Learner:
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
     trainer = _make_trainer(context, learner, curriculum, guard, checkpoint)
-    with out_of_memory_named("reinforcement", "Raise train.minibatches, or lower train.tasks_per_step."):
+    with out_of_memory_named("reinforcement", "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."):
         train_from(trainer, checkpoint)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         restore(learner.model, healthy)
@@ -106,6 +106,7 @@ def _make_trainer(
         branching=_branching(section, estimator, recipe.seed),
         credit_callback=_credit_callback(context, learner.policy),
         curriculum=curriculum,
+        microbatch_tokens=section.microbatch_tokens,
         processing_class=learner.tokenizer,
         callbacks=[
             logging,
@@ -146,9 +147,8 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
     options: dict[str, Any] = dict(
         output_dir=str(checkpoints),
         max_steps=section.steps * section.iterations,
-        per_device_train_batch_size=processes.part_of(episodes // section.minibatches, "train.minibatches"),
-        steps_per_generation=section.minibatches,
-        gradient_accumulation_steps=section.minibatches,
+        per_device_train_batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
+        steps_per_generation=1,
         num_generations=section.group_size,
         num_iterations=section.iterations,
         learning_rate=section.learning_rate,

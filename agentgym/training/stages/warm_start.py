@@ -81,7 +81,7 @@ def warm_start(
             folder=steps_folder,
             steps=section.steps,
             batch_size=section.batch_size,
-            minibatches=section.minibatches,
+            microbatch_tokens=section.microbatch_tokens,
             learning_rate=section.learning_rate,
             optimizer=section.optimizer,
             save_every=section.save_every,

@@ -1,0 +1,72 @@
+"""TRL's batch of a GRPO step: which tokens are the agent's own, and some of its rows as a batch of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import pad
+
+_NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
+"""Losses that TRL divides by the tokens of the whole batch. It divides bnpo by those of a part, the others by rows."""
+
+
+def own_tokens(batch: Mapping[str, Any]) -> torch.Tensor:
+    """(B, T) 1 on the tokens that the agent sampled; 0 on observations and padding."""
+    own: torch.Tensor = batch["completion_mask"] * batch.get("tool_mask", 1)
+    return own
+
+
+def lengths_of(batch: Mapping[str, torch.Tensor]) -> np.ndarray:
+    """(B, 2) tokens of the prompts and of the completions, which TRL pads each by themselves."""
+    lengths: np.ndarray = torch.stack([batch["prompt_mask"].sum(1), batch["completion_mask"].sum(1)], 1).cpu().numpy()
+    return lengths
+
+
+def share_of(batch: Mapping[str, Any], rows: np.ndarray, loss_type: str) -> float:
+    """The weight of the loss of some rows in that of the batch."""
+    if loss_type in _NORMALISED_BY_BATCH:
+        return 1.0
+    own = own_tokens(batch).sum(1)
+    if loss_type == "bnpo":
+        return float(own[torch.as_tensor(rows, device=own.device)].sum() / own.sum().clamp(min=1))
+    return len(rows) / len(own)
+
+
+def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
+    """Some rows of a batch, without the columns that pad only others.
+
+    Args:
+        batch: tensors and lists with an entry for each row; anything else is kept as it is.
+    """
+    count, width = batch["completion_ids"].shape
+    longest_prompt, longest_completion = lengths_of(batch)[rows].max(axis=0)
+    part: dict[str, Any] = {}
+    for name, value in batch.items():
+        if isinstance(value, list) and len(value) == count:
+            part[name] = [value[row] for row in rows]
+        elif not isinstance(value, torch.Tensor) or not value.dim() or len(value) != count:
+            part[name] = value
+        else:
+            part[name] = value[torch.as_tensor(rows, device=value.device)]
+            if name in ("prompt_ids", "prompt_mask"):  # padded on the left
+                part[name] = part[name][:, -longest_prompt:]
+            elif value.dim() == 2 and value.shape[1] == width:
+                part[name] = part[name][:, :longest_completion]
+    return part
+
+
+def with_labels_on(model: Any, own: torch.Tensor, completion_length: int) -> Callable[..., Any]:
+    """The model, which TRL asks for every token of a completion, asked for the agent's own alone.
+
+    Args:
+        own: (B, T) 1 on these. TRL may pad completions to more than T.
+    """
+
+    def forward(labels: torch.Tensor, **inputs: Any) -> Any:
+        before, after = labels.shape[1] - completion_length, completion_length - own.shape[1]
+        return model(**inputs, labels=labels.masked_fill(pad(own.to(labels.device), (before, after)) == 0, -100))
+
+    return forward

@@ -1,0 +1,77 @@
+"""The output layer is applied to the tokens that are trained, and to no others.
+
+TRL's fused head does so on GPUs with Triton. Elsewhere it projects every position, prompts, results and padding too,
+onto the vocabulary: with SmolLM2-135M on a CPU that is 43 % of a training step (benchmarks/training.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+
+from agentgym.policy.adapters import own_model
+
+_NO_LABEL = -100
+_PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")
+
+
+def project_labelled_only(model: Any) -> None:
+    """Let a model with TRL's fused head project only the positions whose next token has a label.
+
+    Args:
+        model: after `trl.trainer.utils.add_fused_lm_head`; with or without an adapter.
+    """
+    own = own_model(model)
+    fused_forward = own.forward
+
+    @wraps(fused_forward)
+    def forward(*args: Any, fused_lm_head: bool = False, labels: torch.Tensor | None = None, **options: Any) -> Any:
+        if not fused_lm_head or labels is None:
+            return fused_forward(*args, fused_lm_head=fused_lm_head, labels=labels, **options)
+        next_tokens = labels[:, 1:]
+        scored = next_tokens != _NO_LABEL
+        if not scored.any():
+            scored[0, 0] = True  # it counts for nothing, and keeps the loss connected to the weights
+        with _last_hidden_states(own.base_model, scored):
+            outputs = fused_forward(*args, fused_lm_head=True, shift_labels=next_tokens[scored][None], **options)
+        for name in _PER_TOKEN:
+            if (values := getattr(outputs, name)) is not None:
+                setattr(outputs, name, values.new_zeros(scored.shape).masked_scatter(scored, values))
+        return outputs
+
+    own.forward = forward
+
+
+@contextmanager
+def own_forward_restored(model: Any) -> Iterator[None]:
+    """On leaving, the model has the forward pass that it had before a trainer put its fused head there.
+
+    A copy of the model would else compute with the weights of the original.
+    """
+    own = own_model(model)
+    before = vars(own).get("forward")
+    try:
+        yield
+    finally:
+        vars(own).pop("forward", None)
+        if before is not None:
+            own.forward = before
+
+
+@contextmanager
+def _last_hidden_states(backbone: Any, scored: torch.Tensor) -> Iterator[None]:
+    """Inside, a backbone returns the last hidden states of the scored positions alone, as one row."""
+
+    def select(_: Any, __: Any, outputs: Any) -> Any:
+        outputs.last_hidden_state = outputs.last_hidden_state[:, :-1][scored.to(outputs.last_hidden_state.device)][None]
+        return outputs
+
+    hook = backbone.register_forward_hook(select)
+    try:
+        yield
+    finally:
+        hook.remove()

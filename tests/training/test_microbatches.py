@@ -1,0 +1,143 @@
+"""A batch that is computed in parts has the gradient of the whole, and the output layer sees labelled tokens alone."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import Gemma2Config, Gemma2ForCausalLM
+from trl.trainer.utils import add_fused_lm_head
+
+from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
+from agentgym.training.microbatches import parts_of, split_to
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_turn_grpo import LOSSES, rows, tokenizer, trainer_of  # noqa: F401
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+
+lengths_of_rows = st.integers(1, 3).flatmap(
+    lambda segments: st.lists(st.lists(st.integers(1, 50), min_size=segments, max_size=segments), min_size=1)
+)
+
+
+@given(lengths_of_rows, st.integers(1, 400), st.data())
+def test_parts_hold_every_row_once_within_the_budget(lengths, budget, data):
+    lengths = np.array(lengths)
+    parts = parts_of(lengths, budget)
+    assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
+    for part in parts:
+        assert len(part) == 1 or lengths[part].max(axis=0).sum() * len(part) <= budget
+    count = data.draw(st.integers(1, len(lengths)))
+    more = split_to(parts, count)
+    assert len(more) == max(count, len(parts))
+    assert all(len(part) for part in more)
+    assert sorted(row for part in more for row in part) == list(range(len(lengths)))
+
+
+def test_rows_of_like_length_stand_together():
+    parts = parts_of(np.array([[10], [90], [11], [88]]), 180)
+    assert [sorted(part) for part in parts] == [[1, 3], [0, 2]]
+
+
+def gradients(trainer, batch) -> dict[str, torch.Tensor]:
+    trainer.model.zero_grad()
+    loss = trainer.compute_loss(trainer.model, dict(batch))
+    trainer.accelerator.backward(loss)
+    return {"loss": loss.detach()} | {name: value.grad.clone() for name, value in trainer.model.named_parameters()}
+
+
+@pytest.mark.parametrize("loss_type", LOSSES)
+def test_parts_of_a_batch_have_the_loss_and_the_gradient_of_the_batch(tokenizer, tmp_path, loss_type):  # noqa: F811
+    trainer = trainer_of(tokenizer, tmp_path, loss_type=loss_type)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    at_once = gradients(trainer, batch)
+    assert len(trainer._parts_of(batch)) == 1
+    trainer._microbatch_tokens = 40
+    assert len(trainer._parts_of(batch)) > 2
+    in_parts = gradients(trainer, batch)
+    assert sum(float(value.abs().sum()) for value in at_once.values()) > 0
+    for name, value in at_once.items():
+        torch.testing.assert_close(in_parts[name], value, rtol=1e-4, atol=1e-7)
+    drifts = trainer._metrics["train"]["guard/drift"]
+    assert drifts[0] == pytest.approx(drifts[1], rel=1e-5)
+
+
+def test_the_output_layer_is_asked_for_the_agents_own_tokens_alone(tokenizer, tmp_path, monkeypatch):  # noqa: F811
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    projected = []
+    forward = trainer.model.forward
+    monkeypatch.setattr(
+        trainer.model,
+        "forward",
+        lambda *args, labels, **options: (
+            projected.append(int((labels != -100).sum())) or forward(*args, labels=labels, **options)
+        ),
+    )
+    trainer.compute_loss(trainer.model, dict(batch))
+    assert projected == [int((batch["completion_mask"] * batch["tool_mask"]).sum())]
+    assert projected[0] < int(batch["completion_mask"].sum())
+
+
+@pytest.fixture
+def capped() -> Gemma2ForCausalLM:
+    """A model whose logits are not just the output of its last layer."""
+    torch.manual_seed(0)
+    sizes = dict(hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2, head_dim=8)
+    return Gemma2ForCausalLM(
+        Gemma2Config(vocab_size=50, num_key_value_heads=1, final_logit_softcapping=0.5, **sizes)
+    ).eval()
+
+
+def test_labelled_tokens_have_the_log_probabilities_of_the_models_own_logits(capped):
+    ids = torch.arange(24).reshape(3, 8)
+    labels = ids.clone()
+    labels[0, :5] = labels[1] = labels[2, 2:4] = -100
+    mask = torch.ones_like(ids)
+    expected = torch.log_softmax(capped(input_ids=ids, attention_mask=mask).logits[:, :-1], -1)
+    add_fused_lm_head(capped, outputs=("log_probs", "entropy", "is_top1"))
+    project_labelled_only(capped)
+    outputs = capped(input_ids=ids, attention_mask=mask, labels=labels, fused_lm_head=True)
+    scored = labels[:, 1:] != -100
+    assert torch.equal(outputs.label_mask, scored)
+    picked = expected.gather(-1, ids[:, 1:, None]).squeeze(-1)
+    torch.testing.assert_close(outputs.log_probs, picked * scored, rtol=1e-5, atol=1e-6)
+    entropies = -(expected.exp() * expected).sum(-1) * scored
+    torch.testing.assert_close(outputs.entropy, entropies, rtol=1e-5, atol=1e-6)
+    assert not outputs.is_top1[~scored].any()
+    assert torch.equal(capped(input_ids=ids, attention_mask=mask).logits.argmax(-1)[:, :-1], expected.argmax(-1))
+
+
+def test_a_batch_without_labels_has_a_loss_of_0_that_can_be_differentiated(capped):
+    add_fused_lm_head(capped, outputs=("log_probs",))
+    project_labelled_only(capped)
+    ids = torch.arange(8)[None]
+    outputs = capped(
+        input_ids=ids, attention_mask=torch.ones_like(ids), labels=torch.full_like(ids, -100), fused_lm_head=True
+    )
+    outputs.log_probs.sum().backward()
+    assert outputs.log_probs.shape == (1, 7)
+    assert not outputs.log_probs.any()
+    assert not capped.model.layers[0].mlp.up_proj.weight.grad.any()
+
+
+def test_a_copy_of_a_model_that_was_trained_computes_with_weights_of_its_own(capped):
+    ids = torch.arange(8)[None]
+    with own_forward_restored(capped):
+        add_fused_lm_head(capped, outputs=("log_probs",))
+        project_labelled_only(capped)
+    twin = copy.deepcopy(capped)
+    with torch.no_grad():
+        twin.model.embed_tokens.weight.mul_(3)
+        assert not torch.equal(twin(input_ids=ids).logits, capped(input_ids=ids).logits)
