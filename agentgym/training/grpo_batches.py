@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -70,3 +70,19 @@ def with_labels_on(model: Any, own: torch.Tensor, completion_length: int) -> Cal
         return model(**inputs, labels=labels.masked_fill(pad(own.to(labels.device), (before, after)) == 0, -100))
 
     return forward
+
+
+def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -> list[float]:
+    """What TRL logged of each part, as the one value that it would have logged of the batch.
+
+    Args:
+        name: of the metric, a mean over tokens unless it ends with min or max.
+        values: one of each part, or none.
+        token_counts: (parts,) own tokens of each part.
+    """
+    if len(values) < 2:
+        return list(values)
+    for end, extreme in (("min", min), ("max", max)):
+        if name.endswith(end):
+            return [extreme(values)]
+    return [float(np.average(values, weights=np.maximum(token_counts, 1e-9)))]

@@ -30,7 +30,7 @@ from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
-from agentgym.training.grpo_batches import lengths_of, own_tokens, share_of, trimmed, with_labels_on
+from agentgym.training.grpo_batches import lengths_of, of_the_batch, own_tokens, share_of, trimmed, with_labels_on
 from agentgym.training.labelled_head import project_labelled_only
 from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_of, split_to
 from agentgym.training.processes import Processes
@@ -228,11 +228,17 @@ class TurnGRPOTrainer(GRPOTrainer):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         """TRL's loss, in parts. Logs as guard/drift how far sampled and recomputed log-probabilities lie apart."""
         gaps: list[torch.Tensor] = []
-        loss = loss_in_parts(self, model, self._parts_of(inputs), lambda part: self._part_loss(model, part, gaps))
+        parts = self._parts_of(inputs)
+        metrics = self._metrics["train" if model.training else "eval"]
+        logged = {name: len(values) for name, values in metrics.items()}
+        loss = loss_in_parts(self, model, parts, lambda part: self._part_loss(model, part, gaps))
+        token_counts = np.sum(self._processes.gather([int(own_tokens(part).sum()) for _, part in parts]), axis=0)
+        for name, values in metrics.items():
+            values[logged.get(name, 0) :] = of_the_batch(name, values[logged.get(name, 0) :], token_counts)
         own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
         total, count = map(sum, zip(*self._processes.gather(own_gap), strict=True))
         if count:
-            self._metrics["train" if model.training else "eval"]["guard/drift"].append(total / count)
+            metrics["guard/drift"].append(total / count)
         return loss
 
     def _parts_of(self, inputs: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:

@@ -67,8 +67,9 @@ def test_parts_of_a_batch_have_the_loss_and_the_gradient_of_the_batch(tokenizer,
     assert sum(float(value.abs().sum()) for value in at_once.values()) > 0
     for name, value in at_once.items():
         torch.testing.assert_close(in_parts[name], value, rtol=1e-4, atol=1e-7)
-    drifts = trainer._metrics["train"]["guard/drift"]
-    assert drifts[0] == pytest.approx(drifts[1], rel=1e-5)
+    for name in ("guard/drift", "entropy"):
+        assert len(values := trainer._metrics["train"][name]) == 2
+        assert values[0] == pytest.approx(values[1], rel=1e-5), name
 
 
 def test_the_output_layer_is_asked_for_the_agents_own_tokens_alone(tokenizer, tmp_path, monkeypatch):  # noqa: F811
