@@ -18,9 +18,10 @@ from agentgym.visible import visible
 
 if TYPE_CHECKING:
     from agentgym.policy.template_check import TemplateFinding
+    from agentgym.training.memory_plan import MemoryPlan
 
 app = typer.Typer(
-    help="Convert models, and check that tools reach them.",
+    help="Convert models, check that tools reach them, and plan the memory of training.",
     no_args_is_help=True,
     rich_markup_mode="rich",
 )
@@ -89,6 +90,61 @@ def check(
         _show(findings)
     if not ok:
         raise typer.Exit(1)
+
+
+@app.command("plan")
+def plan(
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML) with policy.path.")],
+    overrides: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe. Repeatable.")
+    ] = None,
+    gpu: Annotated[
+        float | None,
+        typer.Option(min=1, metavar="GB", help="Plan for a GPU of so much memory."),
+    ] = None,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of an episode's prompt, tools included.")] = 512,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, in bytes.")] = False,
+) -> None:
+    """Plan the memory of a recipe's reinforcement, by part. Reads the model's configuration, not its weights.
+
+    Ends with 0 if it fits, with 1 otherwise.
+
+    Example: [b]agentgym model plan recipes/smollm2.toml --set policy.path=models/smollm2-135m[/b]
+    """
+    from agentgym.training.memory_plan import plan_memory
+    from agentgym.training.recipe import Recipe
+    from agentgym.training.silence import silence_libraries
+
+    device, available = (None, None) if gpu is None else ("cuda", gpu * 1e9)
+    with silence_libraries():
+        memory = plan_memory(
+            Recipe.load(recipe, overrides or ()), device=device, available=available, prompt_tokens=prompt_tokens
+        )
+    if as_json:
+        out().print(json.dumps({**asdict(memory), "peak": memory.peak}, indent=1), markup=False, soft_wrap=True)
+    else:
+        _show_memory(memory)
+    if memory.peak > memory.available:
+        raise typer.Exit(1)
+
+
+def _show_memory(memory: MemoryPlan) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for column in ("", "", "GB"):
+        table.add_column(column, justify="right" if column else "left")
+    for phase, parts in (
+        ("always", memory.kept),
+        ("in a gradient step", memory.training),
+        ("while sampling", memory.sampling),
+    ):
+        for i, (name, size) in enumerate(parts.items()):
+            table.add_row("" if i else phase, name, f"{size / 1e9:.2f}")
+    table.add_row("at the peak", "", f"{memory.peak / 1e9:.2f}", style="bold")
+    table.add_row("free", "", f"{memory.available / 1e9:.2f}")
+    out().print(f"{memory.parameters} parameters, {memory.trained} of them trained", highlight=False)
+    out().print(table)
 
 
 def _show(findings: Sequence[TemplateFinding]) -> None:

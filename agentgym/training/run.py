@@ -20,6 +20,7 @@ from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.extension import depends_on_steps
 from agentgym.training.extension import extend as extend_run
+from agentgym.training.memory_plan import memory_note
 from agentgym.training.preflight import check_before_start
 from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
@@ -56,6 +57,8 @@ def train(
     def prepare() -> None:
         if not run.recipe.is_file():  # what began has been checked
             check_before_start(recipe, task_set, processes)
+            if note := memory_note(recipe):
+                console.print(note, style="yellow", markup=False, soft_wrap=True)
         _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)

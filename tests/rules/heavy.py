@@ -39,6 +39,7 @@ HEAVY_MODULES = {
     "agentgym.training.callbacks": "train",
     "agentgym.training.model_failures": "train",
     "agentgym.training.extension": "train",
+    "agentgym.training.memory_plan": "train",
     "agentgym.training.models": "train",
     "agentgym.training.processes": "train",
     "agentgym.training.grpo_batches": "train",

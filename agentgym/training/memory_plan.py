@@ -1,0 +1,234 @@
+"""What memory a recipe takes, by part, before anything is loaded.
+
+Weights, gradients and the optimiser's state are counted on the model's configuration. Activations are counted too: the
+model runs on torch's meta device, which computes shapes alone, and every tensor that autograd keeps for the backward
+pass is added up. Attention is taken to keep no scores, as torch's fused kernels do. benchmarks/memory.py measures how
+far plans are from the truth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
+
+from agentgym.errors import RecipeError
+from agentgym.policy.adapters import new_adapter, own_model
+from agentgym.policy.checkpoint import load_configuration
+from agentgym.policy.device import device_of
+from agentgym.sandbox.pool.headroom import measure_headroom
+from agentgym.storage import checkpoint_in
+from agentgym.training.recipe import Recipe
+
+_GB = 1e9
+_FUSED = "agentgym_shapes_of_fused_attention"
+_PROBED_TOKENS = 256
+_VOCABULARY_CHUNK = 32_768  # of TRL's fused head
+_COPIES_OF_LOGITS = {"cpu": 6, "cuda": 1}
+"""Tensors of the size of a tile of logits that TRL's fused head holds at a time, without and with Triton."""
+_PROCESS_BYTES = {"cpu": 900 * 2**20, "cuda": 600 * 2**20}
+"""Python with torch and TRL in main memory; CUDA's context on a GPU."""
+_NF4_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)  # a weight, its share of an 8-bit scale, and of the scale's own
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The memory of reinforcement in one process, in bytes.
+
+    Attributes:
+        parameters, trained: how many there are, for people, and how many of them are trained.
+        kept: what is there all the time, by part.
+        training, sampling: what is there only while a gradient is computed, or while episodes are played, by part.
+        available: on the device, before anything is loaded.
+    """
+
+    parameters: str
+    trained: str
+    kept: dict[str, float]
+    training: dict[str, float]
+    sampling: dict[str, float]
+    available: float
+
+    @property
+    def peak(self) -> float:
+        """Of what is kept and the greater of the two phases."""
+        return sum(self.kept.values()) + max(sum(self.training.values()), sum(self.sampling.values()))
+
+    @property
+    def fixed(self) -> float:
+        """Of what no setting of the batch makes smaller."""
+        return sum(self.kept.values())
+
+
+def plan_memory(
+    recipe: Recipe, *, device: str | None = None, available: float | None = None, prompt_tokens: int = 512
+) -> MemoryPlan:
+    """Plan the memory of a recipe for a model that is on this machine.
+
+    Args:
+        device: as torch names it; by default the recipe's. It may be one that is not here.
+        available: bytes of it; by default what is free now.
+        prompt_tokens: of an episode, tools included.
+    Raises: PolicyError if policy.path holds no model.
+    """
+    section, train = recipe.policy, recipe.train
+    device = device or device_of(recipe.machine.device)
+    kind = "cpu" if device == "cpu" else "cuda"
+    model = _shapes_of(recipe)
+    precision = getattr(torch, train.autocast(device) or "float32")
+    named = list(model.named_parameters())
+    parameters = [parameter for _, parameter in named]
+    trained = [parameter for parameter in parameters if parameter.requires_grad]
+    trained_bytes = float(sum(parameter.nbytes for parameter in trained))
+    kept = {
+        "process": float(_PROCESS_BYTES[kind]),
+        "weights": sum(_bytes_of(name, parameter, section.quantization) for name, parameter in named),
+        "gradients": trained_bytes,
+        "optimiser": 2 * trained_bytes,  # Adam's two moments
+    }
+    if train.trl.get("beta", train.kl):
+        kept["reference"] = trained_bytes if section.lora else float(sum(parameter.nbytes for parameter in parameters))
+    vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
+    tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
+    training = {
+        "activations": tokens * _activations(own_model(model), precision, recipe.machine.gradient_checkpointing),
+        "logits": float(_COPIES_OF_LOGITS[kind] * tile),
+    }
+    if precision.itemsize < 4 and not section.quantization:
+        training["weights in " + str(precision).removeprefix("torch.")] = float(
+            precision.itemsize * sum(parameter.numel() for parameter in parameters)
+        )
+    rows = min(recipe.machine.max_batch, train.tasks_per_step * train.group_size)
+    cache = float(rows * (prompt_tokens + recipe.episode.max_episode_tokens) * _cache_bytes(model, precision))
+    sampling = {
+        "keys and values": cache,
+        "of earlier turns": min(cache, 2.0**30),  # TransformersPolicy.reuse_mib
+        "logits": float(3 * rows * vocabulary * 4),
+    }
+    if available is None:
+        available = available_bytes(device)
+    return MemoryPlan(_millions(parameters), _millions(trained), kept, training, sampling, available)
+
+
+def memory_note(recipe: Recipe) -> str | None:
+    """One line about the memory of a run on this machine; None where the plan fits or there is no model to plan for.
+
+    Raises: RecipeError if not even the weights and what belongs to them fit.
+    """
+    source = recipe.policy.path
+    if not recipe.train.steps or source is None or checkpoint_in(Path(source)) is None:
+        return None
+    plan = plan_memory(recipe)
+    if plan.fixed > plan.available:
+        parts = ", ".join(f"{name} {size / _GB:.1f}" for name, size in plan.kept.items())
+        raise RecipeError(
+            f"policy.path = {source!r} does not fit: it takes {plan.fixed / _GB:.1f} GB ({parts}) and "
+            f"{plan.available / _GB:.1f} GB are free. Train an adapter ([policy.lora], policy.quantization) or a "
+            "smaller model."
+        )
+    if plan.peak <= plan.available:
+        return None
+    return (
+        f"Memory: about {plan.peak / _GB:.1f} GB at the peak, and {plan.available / _GB:.1f} GB are free. If it runs "
+        "out, lower train.microbatch_tokens or machine.max_batch; `agentgym model plan` shows the parts."
+    )
+
+
+def available_bytes(device: str) -> float:
+    """Free memory of a GPU; for the CPU that of the machine, or of this process's control group."""
+    if device == "cpu":
+        return measure_headroom().memory_mib * 2**20
+    free, _ = torch.cuda.mem_get_info(device)
+    return float(free)
+
+
+def _shapes_of(recipe: Recipe) -> Any:
+    """The recipe's model without weights, in training, with the adapter that it is to have."""
+    section = recipe.policy
+    options = section.load_options()
+    source = checkpoint_in(Path(str(section.path))) or str(section.path)
+    configuration = load_configuration(source, options)
+    model_class = AutoModelForImageTextToText if hasattr(configuration, "vision_config") else AutoModelForCausalLM
+    dtype = configuration.dtype if options.dtype == "auto" else getattr(torch, options.dtype)
+    with _fused_attention(), torch.device("meta"):
+        model = model_class.from_config(configuration, dtype=dtype or torch.float32, attn_implementation=_FUSED)
+        if section.lora is not None:
+            model = new_adapter(model, section.lora, base=str(source), seed=0)
+    return model.train()
+
+
+def _bytes_of(name: str, parameter: torch.nn.Parameter, quantization: str | None) -> float:
+    is_linear = parameter.ndim == 2 and "embed" not in name and "lora_" not in name and "lm_head" not in name
+    return parameter.numel() * _NF4_BYTES if quantization and is_linear else float(parameter.nbytes)
+
+
+def _activations(model: Any, precision: torch.dtype, checkpointing: bool) -> float:
+    """Bytes for each token that the backward pass of the layers needs, its own scratch included."""
+    backbone = model.base_model.to(precision)
+    ids = torch.zeros(1, _PROBED_TOKENS, dtype=torch.long, device="meta")
+    full = _saved_bytes(backbone, ids)
+    layers = backbone.config.get_text_config().num_hidden_layers
+    if checkpointing:
+        # The input of each layer is kept, and one layer is computed anew at a time.
+        inputs = layers * _PROBED_TOKENS * backbone.config.get_text_config().hidden_size * precision.itemsize
+        full = inputs + full / layers
+    return float(full + full / layers) / _PROBED_TOKENS
+
+
+def _saved_bytes(backbone: Any, ids: torch.Tensor) -> float:
+    """What autograd keeps of a forward pass, each storage counted once, parameters not at all."""
+    owned = {parameter.untyped_storage()._cdata for parameter in backbone.parameters()}
+    kept: dict[int, torch.Tensor] = {}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if (key := tensor.untyped_storage()._cdata) not in owned:
+            kept[key] = tensor  # held, so that no other storage gets its address
+        return tensor
+
+    with _fused_attention(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        output = backbone(input_ids=ids, use_cache=False).last_hidden_state
+    return float(sum(tensor.untyped_storage().nbytes() for tensor in kept.values()) + 0 * len(output))
+
+
+class _FusedAttention(torch.autograd.Function):
+    """Keeps what fused attention keeps for its backward pass: queries, keys, values, output, a sum for each query."""
+
+    @staticmethod
+    def forward(ctx: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        output = torch.empty_like(query[..., : value.shape[-1]])
+        ctx.save_for_backward(query, key, value, output, torch.empty(query.shape[:-1], device=query.device))
+        return output
+
+
+@contextmanager
+def _fused_attention() -> Iterator[None]:
+    """Inside, models may be made with attention that has the shapes and the memory of a fused kernel."""
+
+    def attend(_: Any, query: Any, key: Any, value: Any, *__: Any, **___: Any) -> tuple[torch.Tensor, None]:
+        return _FusedAttention.apply(query, key, value).transpose(1, 2).contiguous(), None
+
+    ALL_ATTENTION_FUNCTIONS[_FUSED] = attend
+    try:
+        yield
+    finally:
+        del ALL_ATTENTION_FUNCTIONS[_FUSED]
+
+
+def _cache_bytes(model: Any, precision: torch.dtype) -> int:
+    """Of the keys and values of one token."""
+    config = model.config.get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    return int(2 * config.num_hidden_layers * heads * head_dim * precision.itemsize)
+
+
+def _millions(parameters: Any) -> str:
+    count = sum(parameter.numel() for parameter in parameters)
+    return f"{count / 1e6:.1f} M" if count < 1e9 else f"{count / 1e9:.2f} B"

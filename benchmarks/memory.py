@@ -1,0 +1,128 @@
+"""How far the memory that `agentgym model plan` announces is from the peak of a training step.
+
+    python benchmarks/memory.py [--model FOLDER]
+
+Each row is a process of its own that loads the model, trains two steps on recorded episodes (no sampling, no sandbox),
+and reports its largest resident size, which is compared with the plan's. On a CPU; without --model, with a model of
+random weights.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
+
+from rich.console import Console
+from rich.table import Table
+from training import GROUP, GROUPS, Recorded, steps_of
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from agentgym.credit import estimator
+from agentgym.policy import Policy, make_tokenizer
+from agentgym.task import Task
+from agentgym.training import Recipe
+from agentgym.training.memory_plan import plan_memory
+from agentgym.training.models import load_model
+from agentgym.training.processes import ALONE
+from agentgym.training.stages.reinforce import grpo_config
+from agentgym.training.turn_grpo import TurnGRPOTrainer
+
+LORA = "policy.lora.rank=16"
+CHECKPOINTING = "machine.gradient_checkpointing=true"
+ROWS = {
+    "all weights, parts of 2,048 tokens": ["train.microbatch_tokens=2048"],
+    "all weights, parts of 8,192": ["train.microbatch_tokens=8192"],
+    "all weights, 8,192, checkpointing": ["train.microbatch_tokens=8192", CHECKPOINTING],
+    "LoRA, parts of 2,048": ["train.microbatch_tokens=2048", LORA],
+    "LoRA, parts of 8,192": ["train.microbatch_tokens=8192", LORA],
+    "LoRA, 8,192, checkpointing": ["train.microbatch_tokens=8192", LORA, CHECKPOINTING],
+}
+
+
+def recipe_of(model: str, settings: list[str]) -> Recipe:
+    data = {
+        "name": "memory",
+        "tasks": {"set": "text/number-guess-v1"},
+        "policy": {"path": model},
+        "train": {"tasks_per_step": GROUPS, "group_size": GROUP},
+        "machine": {"device": "cpu"},
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        import tomli_w
+
+        file = Path(folder) / "recipe.toml"
+        file.write_text(tomli_w.dumps(data), encoding="utf-8")
+        return Recipe.load(file, settings)
+
+
+def random_model(folder: str) -> None:
+    """Save a model of 59 M random weights, a third of them in the vocabulary."""
+    tokenizer = make_tokenizer(["select email from customers"] * 50, vocab_size=400)
+    sizes = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=8, head_dim=64)
+    Qwen3ForCausalLM(
+        Qwen3Config(vocab_size=32_000, num_key_value_heads=4, tie_word_embeddings=True, **sizes)
+    ).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def measured(model: str, settings: list[str]) -> float:
+    """Peak resident bytes of a process that trains two steps."""
+    command = [sys.executable, __file__, "--worker", json.dumps([model, settings])]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout.splitlines()[-1])
+
+
+def work(model: str, settings: list[str]) -> None:
+    recipe = recipe_of(model, settings)
+    learner, tokenizer = load_model(recipe.policy, "cpu", seed=0)
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer = TurnGRPOTrainer(
+            learner,
+            args=grpo_config(recipe, Path(scratch), "cpu", ALONE),
+            tasks=[Task(f"t{i}", "bench/none-v1", prompt=f"question {i}") for i in range(64)],
+            policy=Policy(),
+            rollouts=Recorded(400),
+            estimator=estimator("return_to_go"),
+            microbatch_tokens=recipe.train.microbatch_tokens,
+            processing_class=tokenizer,
+        )
+        if recipe.machine.gradient_checkpointing:
+            trainer.model.gradient_checkpointing_enable(trainer.args.gradient_checkpointing_kwargs)
+        step = steps_of(trainer)
+        step(), step()
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", metavar="FOLDER")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        work(*json.loads(arguments.worker))
+        return
+    table = Table(title=f"Memory of a training step of {GROUP * GROUPS} episodes, GB")
+    for column in ("", "planned", "measured", "planned / measured"):
+        table.add_column(column, justify="right" if column else "left")
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.model is None:
+            random_model(folder)
+        model = arguments.model or folder
+        for name, settings in ROWS.items():
+            plan = plan_memory(recipe_of(model, settings))
+            planned, peak = plan.fixed + sum(plan.training.values()), measured(model, settings)
+            table.add_row(name, f"{planned / 1e9:.2f}", f"{peak / 1e9:.2f}", f"{planned / peak:.2f}")
+    Console().print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""A plan of memory counts what autograd really keeps, follows the recipe, and stops a run that cannot fit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+from typer.testing import CliRunner
+
+from agentgym.cli.app import app
+from agentgym.errors import RecipeError
+from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.training import Recipe, memory_plan
+from agentgym.training.memory_plan import MemoryPlan, memory_note, plan_memory
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_run import RECIPE, execute
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A checkpoint of a small model."""
+    path = tmp_path_factory.mktemp("model")
+    tokenizer = make_tokenizer(["the red box holds seven coins"], vocab_size=300)
+    make_model(tokenizer, hidden=64, layers=3, heads=4, kv_heads=2, head_dim=16).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+def recipe_of(folder: Path, **changes: dict) -> Recipe:
+    data = json.loads(json.dumps(RECIPE))
+    data["policy"] = {"path": str(folder)}
+    for section, keys in changes.items():
+        data[section] = {**data.get(section, {}), **keys}
+    return Recipe.parse(data)
+
+
+def plan_of(folder: Path, **changes: dict) -> MemoryPlan:
+    return plan_memory(recipe_of(folder, **changes), device="cpu", available=1e12)
+
+
+def test_activations_are_those_that_autograd_keeps_of_the_real_model(folder):
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).train()
+    ids, kept = torch.zeros(4, 128, dtype=torch.long), {}
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if (address := tensor.untyped_storage().data_ptr()) not in weights:
+            kept[address] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model.base_model(input_ids=ids, use_cache=False)
+    real = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    planned = plan_of(folder, train={"microbatch_tokens": ids.numel()}).training["activations"]
+    assert planned == pytest.approx(real * (1 + 1 / 3), rel=0.05)  # one of three layers again, as backward's scratch
+
+
+def test_a_plan_follows_the_recipe(folder):
+    plain = plan_of(folder, train={"microbatch_tokens": 1000})
+    size = sum(parameter.nbytes for parameter in AutoModelForCausalLM.from_pretrained(folder).parameters())
+    assert plain.kept["weights"] == plain.kept["gradients"] == size
+    assert plain.kept["optimiser"] == 2 * size
+    double = plan_of(folder, train={"microbatch_tokens": 2000})
+    assert double.training["activations"] == pytest.approx(2 * plain.training["activations"])
+    sparing = plan_of(folder, train={"microbatch_tokens": 1000}, machine={"gradient_checkpointing": True})
+    assert sparing.training["activations"] < 0.7 * plain.training["activations"]
+    lora = plan_of(folder, policy={"path": str(folder), "lora": {"rank": 4}}, train={"microbatch_tokens": 1000})
+    assert lora.kept["gradients"] < 0.3 * size < lora.kept["weights"]
+    assert lora.training["activations"] < plain.training["activations"]
+    assert plan_of(folder, train={"kl": 0.1}).kept["reference"] == size
+    on_gpu = plan_memory(recipe_of(folder), device="cuda", available=1e12)
+    assert on_gpu.training["weights in bfloat16"] == size / 2
+    assert plain.peak == plain.fixed + max(sum(plain.training.values()), sum(plain.sampling.values()))
+
+
+def test_a_model_that_cannot_fit_is_refused_before_a_folder_is_written(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(memory_plan, "available_bytes", lambda device: 1e6)
+    with pytest.raises(RecipeError, match=r"does not fit: it takes .* GB \(process .*weights .*are free. Train an adap"):
+        execute(recipe_of(folder), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_plan_beyond_the_free_memory_is_said_in_one_line(folder, monkeypatch):
+    assert memory_note(recipe_of(folder)) is None
+    plan = plan_of(folder)
+    monkeypatch.setattr(memory_plan, "available_bytes", lambda device: (plan.fixed + plan.peak) / 2)
+    note = memory_note(recipe_of(folder))
+    assert note is not None
+    assert "\n" not in note
+    assert "lower train.microbatch_tokens" in note
+
+
+def test_the_command_prints_a_table_and_ends_with_1_where_it_does_not_fit(folder, tmp_path):
+    file = tmp_path / "recipe.toml"
+    file.write_text(recipe_of(folder).to_toml())
+    arguments = ["model", "plan", str(file)]
+    fits = CliRunner().invoke(app, [*arguments, "--gpu", "80"])
+    assert fits.exit_code == 0, fits.output
+    assert "activations" in fits.output
+    assert max(map(len, fits.output.splitlines())) <= 80
+    tight = CliRunner().invoke(app, [*arguments, "--gpu", "1", "--set", "train.microbatch_tokens=100000000", "--json"])
+    assert tight.exit_code == 1
+    plan = json.loads(tight.output)
+    assert plan["peak"] > plan["available"] == 1e9
