@@ -26,6 +26,9 @@ SHARE_FROM = 8  # tokens that prompts must have in common before that beginning 
 DROP_AT = 0.5  # the part of a batch that may still be running when the finished rows are dropped
 
 
+SCORED_AT_ONCE = 2**27  # logits, in float64: 1 GiB
+
+
 @dataclass(slots=True)
 class DecodeRequest:
     """One request on its way through a batch.
@@ -48,6 +51,19 @@ class DecodeRequest:
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason = "length"
     left: KVPrefix | None = None
+
+
+def batches_within(rows: Sequence[DecodeRequest], max_tokens: int) -> list[list[DecodeRequest]]:
+    """The rows in their order, in batches whose keys and values hold at most so many tokens; a longer row by itself."""
+    batches: list[list[DecodeRequest]] = []
+    longest = 0
+    for row in rows:
+        longest = max(longest, len(row.prefix) + row.limit)
+        if not batches or longest * (len(batches[-1]) + 1) > max_tokens:
+            batches.append([])
+            longest = len(row.prefix) + row.limit
+        batches[-1].append(row)
+    return batches
 
 
 class Decoder:
@@ -247,8 +263,16 @@ def score(model: Any, pad_token_id: int, pairs: Sequence[tuple[Sequence[int], Se
     """Natural-log probability of each continuation token after its prefix, teacher-forced, temperature 1.
 
     Args:
-        pairs: (prefix, continuation), each of at least one token; one batch.
+        pairs: (prefix, continuation), each of at least one token. They are one batch, or several where their logits
+            would fill the memory.
     """
+    columns = max(len(rest) for _, rest in pairs) + 1
+    rows = max(1, SCORED_AT_ONCE // (columns * model.config.get_text_config().vocab_size))
+    starts = range(0, len(pairs), rows)
+    return [scores for start in starts for scores in _score(model, pad_token_id, pairs[start : start + rows])]
+
+
+def _score(model: Any, pad_token_id: int, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
     width = max(len(prefix) + len(rest) for prefix, rest in pairs)
     longest = max(len(rest) for _, rest in pairs)
     ids = np.full((len(pairs), width), pad_token_id)

@@ -12,7 +12,7 @@ import torch
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.decoding import Decoder, DecodeRequest, score
+from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, score
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.rendering import TemplateRenderer
 
@@ -30,7 +30,7 @@ class TransformersPolicy(Policy):
     Args:
         model: a causal language model of transformers; it may be trained in place or replaced between generations.
         renderer: of its tokenizer.
-        max_batch: requests in one forward pass.
+        max_batch: requests in one forward pass. `max_batch_tokens`: tokens whose keys and values such a batch may hold.
         max_wait_s: the longest a request waits for other live episodes to join it.
         lockstep: batches start only when every live episode waits; one that never asks holds up all the others.
         context_tokens: how many tokens fit; by default what the model's configuration says.
@@ -49,6 +49,7 @@ class TransformersPolicy(Policy):
         renderer: TemplateRenderer,
         *,
         max_batch: int = 64,
+        max_batch_tokens: int = 131_072,
         max_wait_s: float = 0.01,
         lockstep: bool = False,
         context_tokens: int | None = None,
@@ -59,7 +60,9 @@ class TransformersPolicy(Policy):
     ) -> None:
         self.model = model
         self.renderer: TemplateRenderer = renderer
-        self.reuse_mib = reuse_mib
+        if max_batch_tokens < 1:
+            raise ValueError(f"max_batch_tokens = {max_batch_tokens}: a batch holds at least one token.")
+        self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
         self.pad_token_id = _pad(renderer, self.eos_token_ids) if pad_token_id is None else pad_token_id
@@ -134,8 +137,13 @@ class TransformersPolicy(Policy):
     def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
         self._weights = self._weights_now()
         with evaluating(self.model, self.autocast):
-            Decoder(self.model, self.pad_token_id, self.eos_token_ids).run(rows)
+            for batch in batches_within(rows, self.max_batch_tokens):
+                self._decode(batch)
         return rows
+
+    def _decode(self, rows: Sequence[DecodeRequest]) -> None:
+        """Sample the rows of one batch to their ends."""
+        Decoder(self.model, self.pad_token_id, self.eos_token_ids).run(rows)
 
     def _score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
         with evaluating(self.model, self.autocast):

@@ -98,8 +98,8 @@ class VisionPolicy(TransformersPolicy):
                 f"{expected}. Let the same renderer write the whole conversation, and give the messages along."
             )
 
-    def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
-        with evaluating(self.model, self.autocast), _plain_generation(self.model), torch.no_grad():
+    def _decode(self, rows: Sequence[DecodeRequest]) -> None:
+        with _plain_generation(self.model), torch.no_grad():
             chooser = _Chooser(rows, self.images.reserved_ids, self.eos_token_ids, self.pad_token_id)
             self.model.generate(
                 **self._inputs(rows, [row.prefix for row in rows]),
@@ -109,7 +109,6 @@ class VisionPolicy(TransformersPolicy):
                 pad_token_id=self.pad_token_id,
                 do_sample=False,
             )
-        return rows
 
     def _score(self, pairs: Sequence[Any]) -> list[list[float]]:
         rows = [row for row, _ in pairs]

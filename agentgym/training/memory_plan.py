@@ -64,7 +64,7 @@ class MemoryPlan:
     @property
     def fixed(self) -> float:
         """Of what no setting of the batch makes smaller."""
-        return sum(self.kept.values())
+        return sum(self.kept.values()) + self.training["gradients"]
 
 
 def plan_memory(
@@ -90,23 +90,24 @@ def plan_memory(
     kept = {
         "process": float(_PROCESS_BYTES[kind]),
         "weights": sum(_bytes_of(name, parameter, section.quantization) for name, parameter in named),
-        "gradients": trained_bytes,
-        "optimiser": 2 * trained_bytes,  # Adam's two moments
+        "optimiser": _optimiser_bytes(train.trl.get("optim", "")) * sum(parameter.numel() for parameter in trained),
     }
     if train.trl.get("beta", train.kl):
         kept["reference"] = trained_bytes if section.lora else float(sum(parameter.nbytes for parameter in parameters))
     vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
     tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
+    cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
     training = {
+        "gradients": trained_bytes,
         "activations": tokens * _activations(own_model(model), precision, recipe.machine.gradient_checkpointing),
         "logits": float(_COPIES_OF_LOGITS[kind] * tile),
     }
-    if precision.itemsize < 4 and not section.quantization:
-        training["weights in " + str(precision).removeprefix("torch.")] = float(
-            precision.itemsize * sum(parameter.numel() for parameter in parameters)
-        )
+    if cast:
+        training["weights in " + str(precision).removeprefix("torch.")] = float(precision.itemsize * cast)
     rows = min(recipe.machine.max_batch, train.tasks_per_step * train.group_size)
-    cache = float(rows * (prompt_tokens + recipe.episode.max_episode_tokens) * _cache_bytes(model, precision))
+    longest = prompt_tokens + recipe.episode.max_episode_tokens
+    held = max(longest, min(rows * longest, recipe.machine.max_batch_tokens))
+    cache = float(held * _cache_bytes(model, precision))
     sampling = {
         "keys and values": cache,
         "of earlier turns": min(cache, 2.0**30),  # TransformersPolicy.reuse_mib
@@ -127,7 +128,8 @@ def memory_note(recipe: Recipe) -> str | None:
         return None
     plan = plan_memory(recipe)
     if plan.fixed > plan.available:
-        parts = ", ".join(f"{name} {size / _GB:.1f}" for name, size in plan.kept.items())
+        fixed = {**plan.kept, "gradients": plan.training["gradients"]}
+        parts = ", ".join(f"{name} {size / _GB:.1f}" for name, size in fixed.items())
         raise RecipeError(
             f"policy.path = {source!r} does not fit: it takes {plan.fixed / _GB:.1f} GB ({parts}) and "
             f"{plan.available / _GB:.1f} GB are free. Train an adapter ([policy.lora], policy.quantization) or a "
@@ -137,7 +139,7 @@ def memory_note(recipe: Recipe) -> str | None:
         return None
     return (
         f"Memory: about {plan.peak / _GB:.1f} GB at the peak, and {plan.available / _GB:.1f} GB are free. If it runs "
-        "out, lower train.microbatch_tokens or machine.max_batch; `agentgym model plan` shows the parts."
+        "out, lower train.microbatch_tokens or machine.max_batch_tokens; `agentgym model plan` shows the parts."
     )
 
 
@@ -227,6 +229,13 @@ def _cache_bytes(model: Any, precision: torch.dtype) -> int:
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return int(2 * config.num_hidden_layers * heads * head_dim * precision.itemsize)
+
+
+def _optimiser_bytes(name: str) -> float:
+    """Of the state of one parameter; the name is one of transformers'."""
+    if name in ("sgd", "adafactor"):
+        return 0.0  # adafactor's rows and columns are next to nothing
+    return 2.0 if "8bit" in name else 8.0  # the two moments of Adam
 
 
 def _millions(parameters: Any) -> str:

@@ -151,7 +151,8 @@ class HardwareSection(Section):
 
     `device`: cpu, cuda or cuda:N; auto takes a GPU if there is one. `threads`: of torch; by default torch chooses.
     `lockstep`: wait for every live episode before a batch is sampled, so that batches, and with them every float, are
-    the same in every run on a CPU. `max_batch`: requests in one forward pass. `gradient_checkpointing`: compute
+    the same in every run on a CPU. `max_batch`: requests in one forward pass.
+    `max_batch_tokens`: tokens whose keys and values such a batch may hold at most. `gradient_checkpointing`: compute
     activations a second time for the gradient instead of keeping them; it takes about a third more time, and much less
     memory.
     """
@@ -160,6 +161,7 @@ class HardwareSection(Section):
     threads: Count | None = None
     lockstep: bool = True
     max_batch: Count = 256
+    max_batch_tokens: Count = 131_072
     gradient_checkpointing: bool = False
 
 

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
-from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy
+from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy, decoding
 from agentgym.policy import load_transformers_policy as load
 from agentgym.training.train_section import TrainSection
 
@@ -222,6 +224,32 @@ async def test_score_is_teacher_forced_and_batched(policy, model, requests):
     assert await policy.score([1], []) == []
     with pytest.raises(PolicyError, match="at least one token"):
         await policy.score([], [1])
+
+
+async def test_a_bound_on_a_batchs_tokens_changes_no_token(model, renderer, requests, monkeypatch):
+    """Several batches are decoded where the keys and values of one would hold more; scores likewise."""
+    batches = []
+    run = decoding.Decoder.run
+    monkeypatch.setattr(decoding.Decoder, "run", lambda self, rows: batches.append(len(rows)) or run(self, rows))
+    free, bound = TransformersPolicy(model, renderer), TransformersPolicy(model, renderer, max_batch_tokens=200)
+    expected, replies = await together(free, requests), await together(bound, requests)
+    assert batches[0] == len(requests) == sum(batches[1:])
+    assert len(batches) > 3
+    assert [reply.token_ids for reply in replies] == [reply.token_ids for reply in expected]
+    pairs = [(request.prefix_ids, request.prefix_ids[: 1 + index]) for index, request in enumerate(requests)]
+    at_once = decoding.score(model, 0, pairs)
+    monkeypatch.setattr(decoding, "SCORED_AT_ONCE", 1)
+    for scores, others in zip(at_once, decoding.score(model, 0, pairs), strict=True):
+        assert scores == pytest.approx(others, abs=1e-4)
+
+
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(1, 20)), min_size=1), st.integers(1, 300))
+def test_batches_hold_every_row_once_in_order_within_the_budget(sizes, budget):
+    rows = [decoding.DecodeRequest([0] * prefix, Sampling(), limit) for prefix, limit in sizes]
+    batches = decoding.batches_within(rows, budget)
+    assert [row for batch in batches for row in batch] == rows
+    for batch in batches:
+        assert len(batch) == 1 or max(len(row.prefix) + row.limit for row in batch) * len(batch) <= budget
 
 
 async def test_training_mode_is_restored_and_never_used(renderer, requests):

@@ -111,6 +111,7 @@ class RunContext:
             section.call_format,
             section.template_options,
             max_batch=hardware.max_batch,
+            max_batch_tokens=hardware.max_batch_tokens,
             lockstep=hardware.lockstep,
             autocast=getattr(torch, precision) if (precision := self.recipe.train.autocast(self.device)) else None,
         )
