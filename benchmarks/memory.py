@@ -119,7 +119,7 @@ def main() -> None:
         model = arguments.model or folder
         for name, settings in ROWS.items():
             plan = plan_memory(recipe_of(model, settings))
-            planned = sum(plan.kept.values()) + sum(plan.training.values())
+            planned = sum(plan.always.values()) + sum(plan.training.values())
             peak = measured(model, settings)
             table.add_row(name, f"{planned / 1e9:.2f}", f"{peak / 1e9:.2f}", f"{planned / peak:.2f}")
     Console().print(table)

@@ -135,7 +135,7 @@ def _show_memory(memory: MemoryPlan) -> None:
     for column in ("", "", "GB"):
         table.add_column(column, justify="right" if column else "left")
     for phase, parts in (
-        ("always", memory.kept),
+        ("always", memory.always),
         ("in a gradient step", memory.training),
         ("while sampling", memory.sampling),
     ):

@@ -44,27 +44,27 @@ class MemoryPlan:
 
     Attributes:
         parameters, trained: how many there are, for people, and how many of them are trained.
-        kept: what is there all the time, by part.
+        always: what is there all the time, by part.
         training, sampling: what is there only while a gradient is computed, or while episodes are played, by part.
         available: on the device, before anything is loaded.
     """
 
     parameters: str
     trained: str
-    kept: dict[str, float]
+    always: dict[str, float]
     training: dict[str, float]
     sampling: dict[str, float]
     available: float
 
     @property
     def peak(self) -> float:
-        """Of what is kept and the greater of the two phases."""
-        return sum(self.kept.values()) + max(sum(self.training.values()), sum(self.sampling.values()))
+        """Of what is always there and the greater of the two phases."""
+        return sum(self.always.values()) + max(sum(self.training.values()), sum(self.sampling.values()))
 
     @property
     def fixed(self) -> float:
         """Of what no setting of the batch makes smaller."""
-        return sum(self.kept.values()) + self.training["gradients"]
+        return sum(self.always.values()) + self.training["gradients"]
 
 
 def plan_memory(
@@ -87,13 +87,15 @@ def plan_memory(
     parameters = [parameter for _, parameter in named]
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     trained_bytes = float(sum(parameter.nbytes for parameter in trained))
-    kept = {
+    always = {
         "process": float(_PROCESS_BYTES[kind]),
         "weights": sum(_bytes_of(name, parameter, section.quantization) for name, parameter in named),
         "optimiser": _optimiser_bytes(train.trl.get("optim", "")) * sum(parameter.numel() for parameter in trained),
     }
     if train.trl.get("beta", train.kl):
-        kept["reference"] = trained_bytes if section.lora else float(sum(parameter.nbytes for parameter in parameters))
+        always["reference"] = (
+            trained_bytes if section.lora else float(sum(parameter.nbytes for parameter in parameters))
+        )
     vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
     tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
@@ -115,7 +117,7 @@ def plan_memory(
     }
     if available is None:
         available = available_bytes(device)
-    return MemoryPlan(_millions(parameters), _millions(trained), kept, training, sampling, available)
+    return MemoryPlan(_millions(parameters), _millions(trained), always, training, sampling, available)
 
 
 def memory_note(recipe: Recipe) -> str | None:
@@ -128,7 +130,7 @@ def memory_note(recipe: Recipe) -> str | None:
         return None
     plan = plan_memory(recipe)
     if plan.fixed > plan.available:
-        fixed = {**plan.kept, "gradients": plan.training["gradients"]}
+        fixed = {**plan.always, "gradients": plan.training["gradients"]}
         parts = ", ".join(f"{name} {size / _GB:.1f}" for name, size in fixed.items())
         raise RecipeError(
             f"policy.path = {source!r} does not fit: it takes {plan.fixed / _GB:.1f} GB ({parts}) and "
@@ -178,7 +180,7 @@ def _activations(model: Any, precision: torch.dtype, checkpointing: bool) -> flo
     full = _saved_bytes(backbone, ids)
     layers = backbone.config.get_text_config().num_hidden_layers
     if checkpointing:
-        # The input of each layer is kept, and one layer is computed anew at a time.
+        # The input of each layer stays, and one layer is computed anew at a time.
         inputs = layers * _PROBED_TOKENS * backbone.config.get_text_config().hidden_size * precision.itemsize
         full = inputs + full / layers
     return float(full + full / layers) / _PROBED_TOKENS
@@ -187,16 +189,16 @@ def _activations(model: Any, precision: torch.dtype, checkpointing: bool) -> flo
 def _saved_bytes(backbone: Any, ids: torch.Tensor) -> float:
     """What autograd keeps of a forward pass, each storage counted once, parameters not at all."""
     owned = {parameter.untyped_storage()._cdata for parameter in backbone.parameters()}
-    kept: dict[int, torch.Tensor] = {}
+    saved: dict[int, torch.Tensor] = {}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         if (key := tensor.untyped_storage()._cdata) not in owned:
-            kept[key] = tensor  # held, so that no other storage gets its address
+            saved[key] = tensor  # held, so that no other storage gets its address
         return tensor
 
     with _fused_attention(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-        output = backbone(input_ids=ids, use_cache=False).last_hidden_state
-    return float(sum(tensor.untyped_storage().nbytes() for tensor in kept.values()) + 0 * len(output))
+        backbone(input_ids=ids, use_cache=False)
+    return float(sum(tensor.untyped_storage().nbytes() for tensor in saved.values()))
 
 
 class _FusedAttention(torch.autograd.Function):

@@ -74,11 +74,11 @@ def test_the_first_steps_of_every_recipe_run(path, tmp_path):
 @pytest.mark.usefixtures("playable")
 def test_what_its_players_say_fits_into_the_budgets_of_every_recipe(path):
     recipe = Recipe.load(path)
-    assert recipe.warm_start is not None
     task_set = recipe.tasks.load()
     call_format: CallFormat = load("call_formats", FALLBACK if recipe.policy.path else recipe.policy.call_format)()
     with Rollouts(replace(recipe.rollout_config(task_set), concurrency=4)) as rollouts:
-        trajectories = demonstrations(rollouts, task_set, 16, imperfect_oracle=recipe.warm_start.imperfect_oracle)
+        share = recipe.warm_start.imperfect_oracle if recipe.warm_start else 0.0
+        trajectories = demonstrations(rollouts, task_set, 16, imperfect_oracle=share)
     assert len(trajectories) == 16, "the oracle did not solve all of its share within the recipe's turns"
     vocabulary = recipe.policy.tiny.vocabulary if recipe.policy.tiny else 1024  # pretrained ones have longer words
     tokenizer = make_tokenizer(texts(trajectories, call_format), vocab_size=vocabulary)

@@ -45,17 +45,17 @@ def plan_of(folder: Path, **changes: dict) -> MemoryPlan:
 
 def test_activations_are_those_that_autograd_keeps_of_the_real_model(folder):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).train()
-    ids, kept = torch.zeros(4, 128, dtype=torch.long), {}
+    ids, saved = torch.zeros(4, 128, dtype=torch.long), {}
     weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
 
     def keep(tensor: torch.Tensor) -> torch.Tensor:
         if (address := tensor.untyped_storage().data_ptr()) not in weights:
-            kept[address] = tensor
+            saved[address] = tensor
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         model.base_model(input_ids=ids, use_cache=False)
-    real = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
+    real = sum(tensor.untyped_storage().nbytes() for tensor in saved.values())
     planned = plan_of(folder, train={"microbatch_tokens": ids.numel()}).training["activations"]
     assert planned == pytest.approx(real * (1 + 1 / 3), rel=0.05)  # one of three layers again, as backward's scratch
 
@@ -63,21 +63,21 @@ def test_activations_are_those_that_autograd_keeps_of_the_real_model(folder):
 def test_a_plan_follows_the_recipe(folder):
     plain = plan_of(folder, train={"microbatch_tokens": 1000})
     size = sum(parameter.nbytes for parameter in AutoModelForCausalLM.from_pretrained(folder).parameters())
-    assert plain.kept["weights"] == plain.training["gradients"] == size
-    assert plain.kept["optimiser"] == 2 * size
+    assert plain.always["weights"] == plain.training["gradients"] == size
+    assert plain.always["optimiser"] == 2 * size
     double = plan_of(folder, train={"microbatch_tokens": 2000})
     assert double.training["activations"] == pytest.approx(2 * plain.training["activations"])
     sparing = plan_of(folder, train={"microbatch_tokens": 1000}, machine={"gradient_checkpointing": True})
     assert sparing.training["activations"] < 0.7 * plain.training["activations"]
     lora = plan_of(folder, policy={"path": str(folder), "lora": {"rank": 4}}, train={"microbatch_tokens": 1000})
-    assert lora.training["gradients"] < 0.3 * size < lora.kept["weights"]
+    assert lora.training["gradients"] < 0.3 * size < lora.always["weights"]
     assert lora.training["activations"] < plain.training["activations"]
-    assert plan_of(folder, train={"kl": 0.1}).kept["reference"] == size
+    assert plan_of(folder, train={"kl": 0.1}).always["reference"] == size
     on_gpu = plan_memory(recipe_of(folder), device="cuda", available=1e12)
     assert on_gpu.training["weights in bfloat16"] == size / 2
-    kept = sum(plain.kept.values())
-    assert plain.peak == kept + max(sum(plain.training.values()), sum(plain.sampling.values()))
-    assert plain.fixed == kept + size
+    saved = sum(plain.always.values())
+    assert plain.peak == saved + max(sum(plain.training.values()), sum(plain.sampling.values()))
+    assert plain.fixed == saved + size
 
 
 def test_a_model_that_cannot_fit_is_refused_before_a_folder_is_written(folder, tmp_path, monkeypatch):
