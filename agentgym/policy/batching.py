@@ -20,7 +20,8 @@ R = TypeVar("R")
 
 OUT_OF_MEMORY_REMEDY = (
     "The memory ran out: give the policy a smaller max_batch_tokens or max_batch, less reuse_mib, fewer context_tokens "
-    "or a smaller dtype (in a recipe [machine] and [policy]), or episodes fewer tokens."
+    "or a smaller dtype (in a recipe machine.max_batch_tokens, machine.max_batch and [policy]), or episodes fewer "
+    "tokens."
 )
 SETTLE = 8  # turns of the event loop in which an episode that ends may be followed by the next one
 
