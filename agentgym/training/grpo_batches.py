@@ -77,12 +77,13 @@ def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -
 
     Args:
         name: of the metric, a mean over tokens unless it ends with min or max.
-        values: one of each part, or none.
+        values: one of each part, NaN where it has no own tokens; or none at all.
         token_counts: (parts,) own tokens of each part.
     """
-    if len(values) < 2:
-        return list(values)
-    for end, extreme in (("min", min), ("max", max)):
+    known = ~np.isnan(values)
+    if len(values) < 2 or not (token_counts * known).any():
+        return list(values[:1])
+    for end, extreme in (("min", np.min), ("max", np.max)):
         if name.endswith(end):
-            return [extreme(values)]
-    return [float(np.average(values, weights=np.maximum(token_counts, 1e-9)))]
+            return [float(extreme(np.array(values)[known]))]
+    return [float(np.average(np.array(values)[known], weights=token_counts[known]))]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from transformers import Gemma2Config, Gemma2ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
+from agentgym.training.grpo_batches import of_the_batch
 from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.microbatches import parts_of, split_to
 
@@ -70,6 +71,15 @@ def test_parts_of_a_batch_have_the_loss_and_the_gradient_of_the_batch(tokenizer,
     for name in ("guard/drift", "entropy"):
         assert len(values := trainer._metrics["train"][name]) == 2
         assert values[0] == pytest.approx(values[1], rel=1e-5), name
+
+
+def test_a_metric_of_parts_is_weighted_by_their_own_tokens():
+    counts = np.array([30, 10, 0])
+    assert of_the_batch("entropy", [1.0, 2.0, np.nan], counts) == [1.25]
+    assert of_the_batch("clip_ratio/low_min", [1.0, 0.5, np.nan], counts) == [0.5]
+    assert of_the_batch("clip_ratio/high_max", [1.0, 0.5, np.nan], counts) == [1.0]
+    assert of_the_batch("entropy", [1.0], np.array([0])) == [1.0]
+    assert of_the_batch("reward", [], counts) == []
 
 
 def test_the_output_layer_is_asked_for_the_agents_own_tokens_alone(tokenizer, tmp_path, monkeypatch):  # noqa: F811
