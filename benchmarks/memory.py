@@ -23,7 +23,7 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
 from rich.console import Console
 from rich.table import Table
-from training import GROUP, GROUPS, Recorded, steps_of
+from training import Recorded, steps_of
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from agentgym.credit import estimator
@@ -36,15 +36,16 @@ from agentgym.training.processes import ALONE
 from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
+TASKS, GROUP = 4, 4  # 16 episodes of 240 tokens
 LORA = "policy.lora.rank=16"
 CHECKPOINTING = "machine.gradient_checkpointing=true"
 ROWS = {
-    "all weights, parts of 2,048 tokens": ["train.microbatch_tokens=2048"],
-    "all weights, parts of 8,192": ["train.microbatch_tokens=8192"],
-    "all weights, 8,192, checkpointing": ["train.microbatch_tokens=8192", CHECKPOINTING],
-    "LoRA, parts of 2,048": ["train.microbatch_tokens=2048", LORA],
-    "LoRA, parts of 8,192": ["train.microbatch_tokens=8192", LORA],
-    "LoRA, 8,192, checkpointing": ["train.microbatch_tokens=8192", LORA, CHECKPOINTING],
+    "all weights, parts of 1,024 tokens": ["train.microbatch_tokens=1024"],
+    "all weights, parts of 4,096": ["train.microbatch_tokens=4096"],
+    "all weights, 4,096, checkpointing": ["train.microbatch_tokens=4096", CHECKPOINTING],
+    "LoRA, parts of 1,024": ["train.microbatch_tokens=1024", LORA],
+    "LoRA, parts of 4,096": ["train.microbatch_tokens=4096", LORA],
+    "LoRA, 4,096, checkpointing": ["train.microbatch_tokens=4096", LORA, CHECKPOINTING],
 }
 
 
@@ -53,7 +54,7 @@ def recipe_of(model: str, settings: list[str]) -> Recipe:
         "name": "memory",
         "tasks": {"set": "text/number-guess-v1"},
         "policy": {"path": model},
-        "train": {"tasks_per_step": GROUPS, "group_size": GROUP},
+        "train": {"tasks_per_step": TASKS, "group_size": GROUP},
         "machine": {"device": "cpu"},
     }
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +111,7 @@ def main() -> None:
     if arguments.worker:
         work(*json.loads(arguments.worker))
         return
-    table = Table(title=f"Memory of a training step of {GROUP * GROUPS} episodes, GB")
+    table = Table(title=f"Memory of a training step of {TASKS * GROUP} episodes, GB")
     for column in ("", "planned", "measured", "planned / measured"):
         table.add_column(column, justify="right" if column else "left")
     with tempfile.TemporaryDirectory() as folder:
