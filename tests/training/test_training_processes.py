@@ -28,6 +28,7 @@ CHANGES = {
         "steps": 2,
         "tasks_per_step": 3,
         "group_size": 2,
+        "microbatch_tokens": 300,  # several parts, of which each process has its own
         "kl": 0.05,
         "learning_rate": 0.01,
         "save_every": 1,
