@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.host.link import Link
-from agentgym.sandbox.host.read_pace import ReadPace
+from agentgym.sandbox.host.read_pace import ReadPace, next_piece
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_LINE_VALUES = 1_000_000
@@ -86,14 +86,12 @@ class LineChannel:
         searched, pace = 0, ReadPace()
         while (end := self._buffer.find(b"\n", searched)) < 0:
             searched = len(self._buffer)
-            piece = await loop.sock_recv(self._stream, 1 << 16)
+            piece = await next_piece(lambda: self._stream.recv(1 << 16), self._stream.fileno(), pace)
             if not piece:
                 raise SandboxDied(f"The channel's process ended{self._stderr_text()}")
             self._buffer += piece
             if len(self._buffer) > MAX_LINE_BYTES:
                 raise SandboxDied(f"The channel's process sent a line of more than {MAX_LINE_BYTES} bytes.")
-            if pause_s := pace.pause_s(len(piece)):
-                await asyncio.sleep(pause_s)
         answer = bytes(self._buffer[:end])
         del self._buffer[: end + 1]
         return answer

@@ -10,6 +10,7 @@ import asyncio
 import fcntl
 import os
 import socket
+import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -165,6 +166,7 @@ class Link:
             self._loop.remove_writer(self._socket)
 
     def _receive(self) -> None:
+        began = time.thread_time()
         try:
             data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -178,6 +180,7 @@ class Link:
             self.hung_up = True
             self.close(reason)
             return
+        self._pace.charge(len(data), time.thread_time() - began)
         self._frames.feed(data)
         try:
             while (frame := self._frames.next()) is not None:
@@ -186,7 +189,7 @@ class Link:
         except FrameError as error:
             self.close(f"The sandbox sent {error}. It is not trusted any more, and closed.")
             return
-        if pause_s := self._pace.pause_s(len(data)):
+        if pause_s := self._pace.pause_s():
             self._stop_reading(pause_s)
 
     def _stop_reading(self, pause_s: float) -> None:

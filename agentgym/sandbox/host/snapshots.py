@@ -13,7 +13,7 @@ from agentgym.sandbox.contract import Layer, Snapshot
 from agentgym.sandbox.guest.archive import ROOTS
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import in_memory
-from agentgym.sandbox.host.read_pace import ReadPace
+from agentgym.sandbox.host.read_pace import ReadPace, next_piece
 from agentgym.sandbox.host.trees import changes_of, digest_of, id_of, merged, tree_of
 from agentgym.sandbox.limits import SandboxSpec
 
@@ -118,25 +118,14 @@ async def receive_files(
 async def _collect(read: int, most: int) -> bytes:
     """Read everything from a pipe. Raises: FilesNotCaptured if it is more than `most` bytes."""
     os.set_blocking(read, False)
-    loop, data, pace = asyncio.get_running_loop(), bytearray(), ReadPace()
+    data, pace = bytearray(), ReadPace()
     while True:
-        try:
-            piece = os.read(read, 1 << 20)
-        except BlockingIOError:
-            ready = asyncio.Event()
-            loop.add_reader(read, ready.set)
-            try:
-                await ready.wait()
-            finally:
-                loop.remove_reader(read)
-            continue
+        piece = await next_piece(lambda: os.read(read, 1 << 20), read, pace)
         if not piece:
             return bytes(data)
         data += piece
         if len(data) > most:
             raise FilesNotCaptured(f"The files of the sandbox take more than {most} bytes: more than the spec allows.")
-        if pause_s := pace.pause_s(len(piece)):
-            await asyncio.sleep(pause_s)
 
 
 async def restore(guest: GuestHandle, snapshot: Snapshot) -> None:
