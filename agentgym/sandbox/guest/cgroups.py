@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from . import syscalls
+from .cgroup_mounts import cgroup_mounts, cgroups_of
 from .metering import number_after
 from .root import HOST
 from .syscalls import Syscall
@@ -62,16 +63,14 @@ class Cgroups:
         Controllers that are not available are in `missing`, with the reason.
         """
         self = cls()
-        own, trees = _own_groups(), _mounted_trees()
+        own = cgroups_of()
         controllers = list(CONTROLLERS)
-        for version, mount_point, base, options in trees:
-            named = [
-                name for name in controllers if name in options
-            ]  # the options of a version 1 mount name its controllers
+        for mount in cgroup_mounts():
+            version, mount_point = mount.version, mount.point
+            named = [name for name in controllers if name in mount.options]
             if not controllers or (version == 1 and not named):
                 continue
-            inside = own.get(named[0] if version == 1 else "", "/")
-            inside = inside[len(base) :] if base != "/" and inside.startswith(base) else inside
+            inside = mount.inside(own.get(named[0] if version == 1 else "", "/"))
             usable: tuple[str, ...] = ()
             try:
                 usable = self._adopt(version, mount_point, inside, named if version == 1 else controllers)
@@ -91,7 +90,7 @@ class Cgroups:
 
         Returns: the controllers that it can use; raises the last failure.
         """
-        inside = inside.strip("/").removesuffix(_HOSTS_OWN).rstrip("/")
+        inside = inside.removesuffix(_HOSTS_OWN).rstrip("/")
         # below our own group, so that our limits apply to the sandboxes too; else below the root
         places = dict.fromkeys([f"{mount_point}/{inside}".rstrip("/"), mount_point])
         failure: OSError | None = None
@@ -333,27 +332,6 @@ def _remove_group(home: int, name: str) -> bool:
     finally:
         os.close(group)
     return True
-
-
-def _own_groups() -> dict[str, str]:
-    """This process's group by controller. The version 2 hierarchy has the empty name."""
-    groups: dict[str, str] = {}
-    for line in _read("/proc/self/cgroup").splitlines():
-        _, names, path = line.split(":", 2)
-        groups.update(dict.fromkeys(names.split(","), path))
-    return groups
-
-
-def _mounted_trees() -> list[tuple[int, str, str, list[str]]]:
-    """Version, mount point, root within the hierarchy, and options of every cgroup mount."""
-    trees = []
-    for line in _read("/proc/self/mountinfo").splitlines():
-        left, _, right = line.partition(" - ")
-        kind, _, options = right.split(" ", 2)
-        if kind in ("cgroup", "cgroup2"):
-            fields = left.split(" ")
-            trees.append((1 if kind == "cgroup" else 2, fields[4], fields[3], options.split(" ")[-1].split(",")))
-    return trees
 
 
 def _read(path: str) -> str:

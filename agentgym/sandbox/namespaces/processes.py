@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentgym.sandbox.contract import Running
+from agentgym.sandbox.guest.cgroup_mounts import cgroup_mounts, cgroups_of
 from agentgym.sandbox.guest.cgroups import is_alive
 from agentgym.sandbox.namespaces.spawner import IMAGE, OWNER
 
@@ -174,15 +175,13 @@ def _below(pid: int, processes: dict[int, _Process]) -> list[int]:
 
 def _memory_bytes(pid: int, pids: list[int]) -> int:
     """The memory of its control group; without one, the resident pages of its processes."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            if _GROUP in path and (number == "0" or "memory" in controllers.split(",")):
-                for mount, version, root in _trees():
-                    inside = path.removeprefix(root.rstrip("/")).strip("/")
-                    name = "memory.current" if version == 2 else "memory.usage_in_bytes"
-                    with contextlib.suppress(OSError):
-                        return int((mount / inside / name).read_text())
+    groups = cgroups_of(pid)
+    for mount in cgroup_mounts():
+        group = mount.group_with("memory", groups)
+        if group and _GROUP in group:
+            name = "memory.usage_in_bytes" if mount.version == 1 else "memory.current"
+            with contextlib.suppress(OSError, ValueError):
+                return int(Path(mount.point, group, name).read_text())
     pages = 0
     for member in pids:
         with contextlib.suppress(OSError, ValueError):
@@ -192,27 +191,15 @@ def _memory_bytes(pid: int, pids: list[int]) -> int:
 
 def _groups() -> list[Path]:
     """Control groups of spawners, at the places where spawners of this process's own group create them."""
-    own = [line.split(":", 2)[2] for line in Path("/proc/self/cgroup").read_text().splitlines()]
     groups: set[Path] = set()
-    for mount, _, root in _trees():
-        for path in {"/", *own}:
-            inside = path.removeprefix(root.rstrip("/")).strip("/")
-            for folder in [mount / inside, *(mount / inside).parents]:
-                if folder == mount or mount in folder.parents:
+    for mount in cgroup_mounts():
+        top = Path(mount.point)
+        for path in {"/", *cgroups_of().values()}:
+            for folder in [top / mount.inside(path), *(top / mount.inside(path)).parents]:
+                if folder == top or top in folder.parents:
                     with contextlib.suppress(OSError):
                         groups |= set(folder.glob(f"{_GROUP}*"))
     return sorted(groups)
-
-
-def _trees() -> list[tuple[Path, int, str]]:
-    """Mount point, version and root of every control group hierarchy."""
-    hierarchies = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        kind, fields = right.split(" ", 1)[0], left.split(" ")
-        if kind in ("cgroup", "cgroup2"):
-            hierarchies.append((Path(fields[4]), 1 if kind == "cgroup" else 2, fields[3]))
-    return hierarchies
 
 
 def _remove(group: Path) -> bool:

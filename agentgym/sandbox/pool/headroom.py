@@ -7,6 +7,8 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
+from agentgym.sandbox.guest.cgroup_mounts import cgroup_mounts, cgroups_of
+
 _MIB = 2**20
 _DESCRIPTORS_EACH = 3  # two of its own, and one that a call passes
 _DESCRIPTORS_KEPT = 32
@@ -99,18 +101,15 @@ def _processes() -> float:
 
 def _groups(controller: str, max1: str, used1: str, max2: str, used2: str) -> list[tuple[Path, str, str]]:
     """The control groups around this process that limit something, with the names of the limit and usage files."""
-    groups = []
-    for line in _text("/proc/self/cgroup").splitlines():
-        number, names, path = line.split(":", 2)
-        if controller in names.split(","):
-            root, most, used = Path("/sys/fs/cgroup", controller), max1, used1
-        elif number == "0":
-            root, most, used = Path("/sys/fs/cgroup"), max2, used2
-        else:
+    groups, own = [], cgroups_of()
+    for mount in cgroup_mounts():
+        if (inside := mount.group_with(controller, own)) is None:
             continue
-        folder = root / path.strip("/")
+        most, used = (max1, used1) if mount.version == 1 else (max2, used2)
+        top = Path(mount.point)
+        folder = top / inside
         for group in (folder, *folder.parents):
-            if not group.is_relative_to(root):
+            if not group.is_relative_to(top):
                 break
             if (group / most).is_file() and (group / used).is_file():
                 groups.append((group, most, used))
