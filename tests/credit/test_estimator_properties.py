@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from credit_cases import ROWS, amount, few, group_of, identical, make, same, turn_reward
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentgym.credit import Group
@@ -222,13 +222,35 @@ def test_the_same_group_gives_the_same_bits_and_is_left_as_it_was(chosen, rows):
 @every_form
 @few
 @given(rows=ROWS)
+@example(rows=[(0.0, [1 / 64]), (-1.5, [97 / 64])])  # the two returns are equal, but not after rounding
 def test_signals_in_single_precision_are_close_enough(chosen, rows):
-    """P17: a third of each, so that the rounding is real."""
+    """P17: a third of each, so that the rounding is real.
+
+    Where it breaks a tie, the difference is near the epsilon of the standard deviation: it may show, but not in full.
+    """
     thirds = [(o / 3, [x / 3 for x in r]) for o, r in rows]
     rounded = [(float(np.float32(o)), [float(np.float32(x)) for x in r]) for o, r in thirds]
     base, actual = chosen(group_of(thirds)), chosen(group_of(rounded))
+    tolerance = 0.5 if breaks_a_tie(thirds, rounded) else 1e-3
     for a, b in zip(base, actual, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-3)
+        np.testing.assert_allclose(a, b, atol=tolerance)
+
+
+def breaks_a_tie(rows, rounded):
+    """Whether two sums of rewards are equal in `rows`, up to double precision, and differ in `rounded`."""
+    before, after = sums_to_the_end(rows), sums_to_the_end(rounded)
+    equal = np.abs(before[:, None] - before) < 1e-12
+    return bool((equal & (np.abs(after[:, None] - after) > 1e-12)).any())
+
+
+def sums_to_the_end(rows):
+    """Of every turn of every trajectory: its rewards from there on, without the outcome and with it."""
+    sums = [
+        [math.fsum(x for x in r[k:] if not math.isnan(x)) + weight * o for k in range(len(r))]
+        for weight in (0, 1)
+        for o, r in rows
+    ]
+    return np.concatenate(sums)
 
 
 @few
