@@ -35,6 +35,8 @@ Kind = Literal[
     "rewards",
     "estimators",
     "credit_wrappers",
+    "objectives",
+    "loss_terms",
     "backends",
     "policies",
     "call_formats",

@@ -11,7 +11,8 @@ environments.py      check_environment, which runs the checks of
     close_checks.py     `close` frees everything (leaks.py counts what is left in the process)
     episode_checks.py   who may succeed in whole episodes, and who must not
 arguments.py         right, wrong and hostile arguments for any tool
-tools.py, task_sets.py, rewards.py, estimators.py, policies.py, call_formats.py, backends/   the other checks
+tools.py, task_sets.py, rewards.py, estimators.py, objectives.py, policies.py, call_formats.py, backends/
+                     the other checks
 hack_probes.py, reward_hacks.py   does anybody who solved nothing get a reward?
 hidden_truth.py      is a task's truth shown to the agent?
 findings.py          collects findings
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from agentgym.testing.counter import Counter, CounterWithState, TargetReached
     from agentgym.testing.environments import check_environment
     from agentgym.testing.estimators import check_estimator
+    from agentgym.testing.objectives import check_objective
     from agentgym.testing.policies import check_policy
     from agentgym.testing.reward_hacks import check_reward_hacks
     from agentgym.testing.rewards import check_reward
@@ -50,6 +52,7 @@ _HOME = {
     "check_call_format": "call_formats",
     "check_environment": "environments",
     "check_estimator": "estimators",
+    "check_objective": "objectives",
     "check_policy": "policies",
     "check_reward": "rewards",
     "check_reward_hacks": "reward_hacks",
@@ -67,6 +70,7 @@ __all__ = [
     "check_call_format",
     "check_environment",
     "check_estimator",
+    "check_objective",
     "check_policy",
     "check_reward",
     "check_reward_hacks",

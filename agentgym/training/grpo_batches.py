@@ -9,14 +9,77 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
+from agentgym.credit import spread_over_tokens
+from agentgym.training.objectives import TokenBatch
+from agentgym.trajectory import Trajectory
+
 _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
 """Losses that TRL divides by the tokens of the whole batch. It divides bnpo by those of a part, the others by rows."""
+
+
+def trl_rows(trajectories: Sequence[Trajectory], end_id: int) -> dict[str, Any]:
+    """What TRL's rollout_func returns: token ids, which tokens are the agent's, and their log-probabilities.
+
+    A failed episode becomes one token, `end_id`, that trains nothing.
+    """
+    rows: dict[str, Any] = {name: [] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
+    for trajectory in trajectories:
+        arrays = trajectory.arrays()
+        start = arrays.prompt_length
+        trainable = trajectory.valid and len(arrays.ids) > start
+        rows["prompt_ids"].append(arrays.ids[:start].tolist() or [end_id])
+        rows["completion_ids"].append(arrays.ids[start:].tolist() if trainable else [end_id])
+        rows["env_mask"].append(arrays.loss_mask[start:].astype(int).tolist() if trainable else [0])
+        rows["logprobs"].append(arrays.logprobs[start:].tolist() if trainable else [0.0])
+    return rows
 
 
 def own_tokens(batch: Mapping[str, Any]) -> torch.Tensor:
     """(B, T) 1 on the tokens that the agent sampled; 0 on observations and padding."""
     own: torch.Tensor = batch["completion_mask"] * batch.get("tool_mask", 1)
     return own
+
+
+def by_token(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray] | None, length: int) -> torch.Tensor:
+    """(B, T) float64: the advantage of each token's turn; 0 on observations, padding and failed episodes.
+
+    Args:
+        credit: one advantage for each turn of each trajectory. None gives the index of the turn instead, as an
+            integer; -1 where the token is not the agent's.
+        length: T.
+    """
+    if credit is not None:
+        rows = [spread_over_tokens(t, advantages, length) for t, advantages in zip(trajectories, credit, strict=True)]
+        return torch.from_numpy(np.stack(rows))
+    one_more = [spread_over_tokens(t, np.arange(1.0, len(t.turns) + 1), length) for t in trajectories]
+    return torch.from_numpy(np.stack(one_more)).long() - 1
+
+
+def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
+    """(B,) float64: outcome and turn rewards of each episode together; NaN for a failed one."""
+    returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) if t.valid else np.nan for t in trajectories]
+    return torch.tensor(returns, dtype=torch.float64)
+
+
+def token_batch(batch: Mapping[str, Any], logps: torch.Tensor, entropies: torch.Tensor, max_length: int) -> TokenBatch:
+    """What an objective and loss terms are given of TRL's batch and of the model's forward pass over it.
+
+    Args:
+        logps, entropies: (B, T) of the forward pass. `max_length`: see TokenBatch.
+    """
+    ratio = batch.get("importance_sampling_ratio", 1.0)  # between the engine that sampled and the model
+    behaviour_logps = batch.get("old_per_token_logps")
+    return TokenBatch(
+        logps=logps,
+        entropies=entropies,
+        own=own_tokens(batch),
+        advantages=batch["advantages"] * ratio,
+        behaviour_logps=logps.detach() if behaviour_logps is None else behaviour_logps,
+        reference_logps=batch.get("ref_per_token_logps"),
+        turns=batch["turn_of_token"],
+        returns=batch["episode_returns"],
+        max_length=max_length,
+    )
 
 
 def lengths_of(batch: Mapping[str, torch.Tensor]) -> np.ndarray:
@@ -87,3 +150,8 @@ def of_the_batch(name: str, values: Sequence[float], token_counts: np.ndarray) -
         if name.endswith(end):
             return [float(extreme(np.array(values)[known]))]
     return [float(np.average(np.array(values)[known], weights=token_counts[known]))]
+
+
+def joined(columns: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Concatenate the rows of several passes; of scalars take the mean."""
+    return torch.cat(list(columns)) if columns[0].dim() else torch.stack(list(columns)).mean()

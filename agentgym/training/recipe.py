@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning
+from agentgym.credit.composition import parse_composition
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
@@ -260,12 +261,16 @@ class Recipe(Section):
             references.append(("task_sets", self.tasks.set, "tasks.set"))
         elif not Path(self.tasks.set).is_file():
             raise RecipeError(f"{where}: tasks.set = {self.tasks.set!r}: there is no such file.")
+        references += [("loss_terms", name, "train.terms") for name in self.train.terms]
         try:
+            key, value = "estimator", self.train.estimator
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CreditWarning)  # given when the run starts
                 self.train.make_estimator()
+            key, value = "objective", self.train.objective
+            references.append(("objectives", parse_composition(value)[0].name, "train.objective"))
         except (UnknownNameError, CreditError) as error:
-            raise RecipeError(f"{where}: train.estimator = {self.train.estimator!r}. {error}") from error
+            raise RecipeError(f"{where}: train.{key} = {value!r}. {error}") from error
         for kind, name, key in references:
             if name not in registry.names(kind):
                 try:

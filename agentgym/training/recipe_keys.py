@@ -12,6 +12,7 @@ from agentgym.errors import RecipeError
 RENAMED_KEYS: dict[str, dict[str, str]] = {
     "episode": {"max_tokens": "max_episode_tokens", "turn_tokens": "max_turn_tokens"},
     "warm_start": {"novice": "imperfect_oracle"},
+    "train": {"loss_type": "objective"},
     "train.signals": {"trunks": "root_episodes"},
     "evaluate": {"samples": "group_size"},
 }

@@ -28,6 +28,10 @@ class ScheduleSection(Section):
     finish: Share = 1.0
     shape: Literal["linear", "cosine", "step"] = "linear"
 
+    def make(self) -> Schedule:
+        """Make the schedule. Raises: ValueError if it begins after it finishes."""
+        return Schedule(**self.model_dump())
+
 
 class GateSection(Section):
     """Components that count only where another is high (see agentgym.reward.Gate).
@@ -81,7 +85,7 @@ class RewardSection(Section):
             raise RecipeError(f"reward.options.{unused[0]}: no such reward judges here. Judges: {', '.join(names)}.")
         try:
             gates = [Gate(gate.by, gate.threshold, tuple(gate.opens)) for gate in self.gates]
-            schedules = {name: Schedule(**section.model_dump()) for name, section in self.schedules.items()}
+            schedules = {name: section.make() for name, section in self.schedules.items()}
             parts = [registry.load_reward(name, **self.options.get(name, {})) for name in names]
         except (TypeError, ValueError) as error:
             raise RecipeError(f"[reward] cannot be made: {error}") from error

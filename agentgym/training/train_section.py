@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,10 @@ from agentgym.credit import Estimator, estimator
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.microbatches import DEFAULT_TOKENS
+from agentgym.training.reward_section import ScheduleSection
+
+if TYPE_CHECKING:
+    from agentgym.training.objectives import RowLosses, TrlLoss, WeightedTerm
 
 
 class SignalsSection(Section):
@@ -58,6 +62,17 @@ class ReferenceSection(Section):
     mix: Share = 1.0
 
 
+class TermSection(Section):
+    """A loss that is added to the objective's, see `agentgym list loss_terms`.
+
+    `weight`: of it. `schedule`: a factor on the weight over the training. `options`: of the term.
+    """
+
+    weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+    schedule: ScheduleSection | None = None
+    options: dict[str, float | str | bool] = {}
+
+
 class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
@@ -69,8 +84,8 @@ class TrainSection(Section):
     `signals`: how signals are computed that the estimator requires.
     `learning_rate`: of the optimiser, constant unless `trl.lr_scheduler_type` says otherwise. `warmup_steps`: in which
     it rises, with such a scheduler. `max_grad_norm`: longer gradients are clipped to this norm.
-    `loss_type`: of TRL's GRPO loss. `kl`: weight of the distance from a reference model, TRL's `beta`.
-    `reference`: that model.
+    `objective`: the loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)". `terms`: losses
+    that are added to it, by name. `kl`: weight of the distance from a reference model. `reference`: that model.
     `iterations`: optimiser steps on each batch of episodes. `microbatch_tokens`: a batch is computed in parts of at
     most so many tokens, padding included, which are one optimiser step together; fewer take less memory.
     `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
@@ -94,7 +109,8 @@ class TrainSection(Section):
     signals: SignalsSection = SignalsSection()
     learning_rate: Rate = 3e-4
     warmup_steps: Annotated[int, Field(ge=0)] = 0
-    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"] = "dr_grpo"
+    objective: str = "dr_grpo"
+    terms: dict[str, TermSection] = {}
     iterations: Count = 1
     microbatch_tokens: Count = DEFAULT_TOKENS
     kl: Annotated[float, Field(ge=0)] = 0.0
@@ -124,6 +140,21 @@ class TrainSection(Section):
         if self.trl.get("fp16"):
             return "float16"
         return "bfloat16" if self.trl.get("bf16", device != "cpu") else None
+
+    def make_objective(self) -> RowLosses | TrlLoss:
+        """Make the objective with its options. Raises: UnknownNameError, CreditError."""
+        from agentgym.training.objectives import make_objective
+
+        return make_objective(self.objective)
+
+    def make_terms(self) -> list[WeightedTerm]:
+        """Make the loss terms with their options. Raises: UnknownNameError, CreditError."""
+        from agentgym.training.objectives import make_term
+
+        return [
+            make_term(name, term.weight, term.schedule.make() if term.schedule else None, term.options)
+            for name, term in self.terms.items()
+        ]
 
     def make_estimator(self) -> Estimator:
         """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""

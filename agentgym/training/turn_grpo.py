@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOConfig, GRPOTrainer
 
 from agentgym.credit import Estimator as DeclaredEstimator
-from agentgym.credit import Group, credit_of, spread_over_tokens
+from agentgym.credit import Group, credit_of
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
@@ -30,9 +30,22 @@ from agentgym.training.branching import Branching
 from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
-from agentgym.training.grpo_batches import lengths_of, of_the_batch, own_tokens, share_of, trimmed, with_labels_on
+from agentgym.training.grpo_batches import (
+    by_token,
+    episode_returns,
+    joined,
+    lengths_of,
+    of_the_batch,
+    own_tokens,
+    share_of,
+    token_batch,
+    trimmed,
+    trl_rows,
+    with_labels_on,
+)
 from agentgym.training.labelled_head import project_labelled_only
 from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_of, split_to
+from agentgym.training.objectives import RowLosses, TokenBatch, WeightedTerm, losses_by_row
 from agentgym.training.processes import Processes
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals import SignalProvider
@@ -64,6 +77,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         branching: grows groups as trees; None plays every episode from the start.
         curriculum: chooses the tasks of each step by their difficulty; None lets TRL shuffle them.
+        objective: replaces the policy loss; None leaves it to TRL's `args.loss_type`.
+        terms: losses that are added to it.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
@@ -82,6 +97,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         failures: Mapping[str, Treatment] = {},
         branching: Branching | None = None,
         curriculum: Curriculum | None = None,
+        objective: RowLosses | None = None,
+        terms: Sequence[WeightedTerm] = (),
         credit_callback: CreditCallback | None = None,
         microbatch_tokens: int = DEFAULT_TOKENS,
         **options: Any,
@@ -94,7 +111,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
         self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
-        self._forward_logps: torch.Tensor | None = None  # of the last forward pass, read by `_part_loss`
+        self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
+        self._objective, self._terms = objective, terms
         self._microbatch_tokens = microbatch_tokens
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         with silence_rollout_func_warning():
@@ -129,7 +147,10 @@ class TurnGRPOTrainer(GRPOTrainer):
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
         signals = _concatenated(self._processes.gather(own_signals))
         credit = self._processes.share(lambda: self._give_credit(signals))
-        batch["advantages"] = _token_advantages(batch, own_trajectories, self._processes.own_part(credit))
+        width, like = batch["completion_ids"].shape[1], batch["advantages"]
+        batch["advantages"] = by_token(own_trajectories, self._processes.own_part(credit), width).to(like)
+        batch["turn_of_token"] = by_token(own_trajectories, None, width).to(like.device)
+        batch["episode_returns"] = episode_returns(own_trajectories).to(like)
         self._set_behaviour_policy(batch, second_pass)
         return batch
 
@@ -210,10 +231,8 @@ class TurnGRPOTrainer(GRPOTrainer):
                 if model_kwargs:
                     model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
                 parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
-        logps, *others = (None if column[0] is None else _joined(column) for column in zip(*parts, strict=True))
-        assert logps is not None
-        self._forward_logps = logps.detach()
-        return logps, *others
+        self._forward = tuple(None if column[0] is None else joined(column) for column in zip(*parts, strict=True))
+        return self._forward
 
     @contextmanager
     def vision_kwargs(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
@@ -232,7 +251,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         metrics = self._metrics["train" if model.training else "eval"]
         logged = {name: len(values) for name, values in metrics.items()}
         loss = loss_in_parts(self, model, parts, lambda part: self._part_loss(model, part, gaps))
-        token_counts = np.sum(self._processes.gather([int(own_tokens(part).sum()) for _, part in parts]), axis=0)
+        token_counts = np.sum(self._processes.gather([int(own_tokens(part).sum()) for *_, part in parts]), axis=0)
         for name, values in metrics.items():
             values[logged.get(name, 0) :] = of_the_batch(name, values[logged.get(name, 0) :], token_counts)
         own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
@@ -241,31 +260,59 @@ class TurnGRPOTrainer(GRPOTrainer):
             metrics["guard/drift"].append(total / count)
         return loss
 
-    def _parts_of(self, inputs: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:
-        """Parts of a batch, in all processes equally many, each with the weight of its loss in that of the batch."""
+    def _parts_of(self, inputs: dict[str, Any]) -> list[tuple[float, float, dict[str, Any]]]:
+        """Parts of a batch, equally many in all processes, each with its share of TRL's loss and of the rows."""
         if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
-            return [(1.0, inputs)]  # these are of the batch as such
-        parts = parts_of(lengths_of(inputs), self._microbatch_tokens)
+            return [(1.0, 1.0, inputs)]  # these are of the batch as such
+        lengths = lengths_of(inputs)
+        parts = parts_of(lengths, self._microbatch_tokens)
         parts = split_to(parts, max(self._processes.gather(len(parts))))
-        return [(share_of(inputs, rows, self.loss_type), trimmed(inputs, rows)) for rows in parts]
+        shares = [(share_of(inputs, rows, self.loss_type), len(rows) / len(lengths)) for rows in parts]
+        return [(*both, trimmed(inputs, rows)) for both, rows in zip(shares, parts, strict=True)]
 
-    def _part_loss(self, model: Any, part: tuple[float, dict[str, Any]], gaps: list[torch.Tensor]) -> torch.Tensor:
+    def _part_loss(self, model: Any, part: tuple[float, float, dict[str, Any]], gaps: list[torch.Tensor]) -> Any:
         """The weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
 
         Only tokens that were not trained on yet are compared: later the policy has moved on purpose.
         """
-        share, inputs = part
+        share, row_share, inputs = part
         self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
         self._own_tokens = own_tokens(inputs)
-        loss: torch.Tensor = super()._compute_loss(model, inputs)
-        recomputed, self._forward_logps = self._forward_logps, None
+        loss: Any = 0.0
+        if self._objective is None:
+            loss = share * super()._compute_loss(model, inputs)
+        else:
+            self._score(model, inputs)
+        logps, entropies, *_ = self._forward
+        self._forward = ()
+        if self._terms or self._objective is not None:
+            tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
+            loss = loss + row_share * self._loss_by_row(tokens)
         sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
         first_pass = self.args.steps_per_generation
         is_first = self._step % (first_pass * self.num_iterations) < first_pass
-        if recomputed is not None and sampled is not None and is_first:
-            gap = (recomputed - sampled).abs()[self._own_tokens.bool()]
+        if sampled is not None and is_first:
+            gap = (logps.detach() - sampled).abs()[self._own_tokens.bool()]
             gaps.append(gap[~torch.isnan(gap)])
-        return share * loss
+        return loss
+
+    def _score(self, model: Any, inputs: dict[str, Any]) -> None:
+        """Run the model over a batch, as TRL does for a loss of its own."""
+        ids, mask = (torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
+        width = inputs["completion_ids"].size(1)
+        self._get_per_token_logps_and_entropies(model, ids, mask, width, compute_entropy=True)
+
+    def _loss_by_row(self, tokens: TokenBatch) -> torch.Tensor:
+        """The mean over rows of an objective of ours and of the terms. Logs each of them."""
+        losses, metrics = losses_by_row(tokens, self._objective, self._terms, kl=self.beta, progress=self._progress())
+        per_process = self._processes.gather(metrics)
+        self._log({name: float(np.mean([each[name] for each in per_process])) for name in metrics})
+        mean: torch.Tensor = losses.mean() / (self.current_gradient_accumulation_steps if self.model.training else 1)
+        return mean
+
+    def _progress(self) -> float:
+        """How much of the training is done, 0 to 1."""
+        return float(min(self.state.global_step / max(self.state.max_steps, 1), 1.0))
 
     @property
     def _requires(self) -> tuple[str, ...]:
@@ -298,7 +345,7 @@ class TurnGRPOTrainer(GRPOTrainer):
             tasks,
             label=label,
             group_size=size,
-            progress=min(step / max(self.state.max_steps, 1), 1.0),
+            progress=self._progress(),
         )
 
 
@@ -318,29 +365,20 @@ def check_trl() -> None:
 
 
 def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
-    """TRL's rollout_func: one entry per prompt. A failed episode becomes one masked token that trains nothing."""
+    """TRL's rollout_func: plays the episodes of its prompts, and returns one row for each."""
     processes = trainer._processes
     indices = [row["task"] for rows in processes.gather(trainer._prompt_rows) for row in rows]
     trainer._trajectories = processes.share(lambda: trainer._play(indices))
     trajectories = processes.own_part(trainer._trajectories)
     vision = trainer._vision
     trainer._images = [vision.images_of(t) if vision is not None and t.valid else () for t in trajectories]
-    end_id = trainer._tokenizer.eos_token_id
-    batch: dict[str, list[Any]] = {k: [] for k in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
-    for trajectory in trajectories:
-        arrays = trajectory.arrays()
-        start = arrays.prompt_length
-        trainable = trajectory.valid and len(arrays.ids) > start
-        batch["prompt_ids"].append(arrays.ids[:start].tolist() or [end_id])
-        batch["completion_ids"].append(arrays.ids[start:].tolist() if trainable else [end_id])
-        batch["env_mask"].append(arrays.loss_mask[start:].astype(int).tolist() if trainable else [0])
-        batch["logprobs"].append(arrays.logprobs[start:].tolist() if trainable else [0.0])
-    # A backend without log-probabilities leaves the importance ratio to TRL.
+    batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id)
     trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
     turns = [turn for trajectory in trainer._trajectories for turn in trajectory.turns]  # all processes decide alike
-    recorded = all(len(turn.logprobs) == len(turn.token_ids) for turn in turns)
-    returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) if t.valid else None for t in trajectories]
-    return {**batch, "logprobs": batch["logprobs"] if recorded else None, "episode_return": returns}
+    if not all(len(turn.logprobs) == len(turn.token_ids) for turn in turns):
+        batch["logprobs"] = None  # of a backend without them; TRL then computes what the importance ratio starts from
+    returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]
+    return {**batch, "episode_return": returns}
 
 
 def _concatenated(parts: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:
@@ -348,21 +386,7 @@ def _concatenated(parts: Sequence[Mapping[str, Rows]]) -> dict[str, Rows]:
     return {name: [row for part in parts for row in part[name]] for name in parts[0]}
 
 
-def _token_advantages(
-    batch: Mapping[str, torch.Tensor], trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]
-) -> torch.Tensor:
-    """(B, T) advantages in the place of TRL's (B,); 0 on observations, padding and failed episodes."""
-    length = batch["completion_ids"].shape[1]
-    rows = [spread_over_tokens(t, advantages, length) for t, advantages in zip(trajectories, credit, strict=True)]
-    return torch.from_numpy(np.stack(rows)).to(batch["advantages"])  # its dtype and device
-
-
 def _credit_statistics(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> dict[str, float]:
     """The share of turns whose advantage is exactly 0, and the standard deviation of the advantages."""
     advantages = np.concatenate([a for t, a in zip(trajectories, credit, strict=True) if t.valid] or [np.zeros(1)])
     return {"credit/zero_fraction": float(np.mean(advantages == 0.0)), "credit/std": float(np.std(advantages))}
-
-
-def _joined(columns: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Concatenate the rows of several passes; of scalars take the mean."""
-    return torch.cat(list(columns)) if columns[0].dim() else torch.stack(list(columns)).mean()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tomllib
@@ -87,7 +88,7 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
         (GOOD + "[train]\nsteps = -3\n", r"train\.steps = -3"),
         (GOOD + "[train]\nsteps = 'many'\n", r"train\.steps = 'many'"),
         (GOOD + "[train]\ngroup_size = 1\n", r"train\.group_size = 1"),
-        (GOOD + "[train]\nloss_type = 'ppo'\n", r"train\.loss_type = 'ppo'"),
+        (GOOD + "[train]\nobjective = 'ppo'\n", r"train\.objective = 'ppo'.*list objectives"),
         (GOOD + "[train]\nestimator = 'return_to_gone'\n", r"train\.estimator.*Did you mean 'return_to_go'"),
         (GOOD + "[train]\nestimator_wrappers = ['gate']\n", r"train\.estimator.*credit_wrappers.*Did you mean 'gated'"),
         (GOOD + "[train.estimator_options]\ngama = 0.9\n", r"train\.estimator.*no option 'gama'"),
@@ -168,6 +169,7 @@ OLD_KEYS = {
     ("episode", "max_tokens"): "max_episode_tokens",
     ("episode", "turn_tokens"): "max_turn_tokens",
     ("warm_start", "novice"): "imperfect_oracle",
+    ("train", "loss_type"): "objective",
     ("train.signals", "trunks"): "root_episodes",
     ("evaluate", "samples"): "group_size",
 }
@@ -183,14 +185,14 @@ def test_the_table_of_renamed_keys_is_the_one_of_this_test():
 @pytest.mark.parametrize(("section", "old"), OLD_KEYS)
 @pytest.mark.parametrize("given_in", ["file", "override"])
 def test_every_key_of_version_0_1_works_and_warns_once_with_its_section_and_new_name(tmp_path, section, old, given_in):
-    new, number = OLD_KEYS[section, old], 0.25 if old == "novice" else 3
-    text, overrides = f"[{section}]\n{old} = {number}\n", []
+    new, value, other = OLD_KEYS[section, old], *{"novice": (0.25, 0.5), "loss_type": ("dapo", "grpo")}.get(old, (3, 6))
+    text, overrides = f"[{section}]\n{old} = {json.dumps(value)}\n", []
     if given_in == "override":
-        text, overrides = f"[{section}]\n{new} = {2 * number}\n", [f"{section}.{old}={number}"]
+        text, overrides = f"[{section}]\n{new} = {json.dumps(other)}\n", [f"{section}.{old}={value}"]
     path = write(tmp_path, GOOD + text)
     with pytest.warns(AgentGymDeprecationWarning) as warned:
         recipe = Recipe.load(path, overrides)
-    assert attrgetter(f"{section}.{new}")(recipe) == number
+    assert attrgetter(f"{section}.{new}")(recipe) == value
     assert [str(warning.message) for warning in warned] == [
         f"{old} in [{section}] is now {new}. The old name stops working in agentgym 0.3.0."
     ]

@@ -245,6 +245,22 @@ def test_every_signal_an_estimator_asks_for_is_made_while_training(finished_run,
     assert np.isfinite(row["loss"])
 
 
+def test_an_objective_with_a_reference_and_a_term_trains_and_resumes_bit_equal(tmp_path):
+    terms = {"entropy_bonus": {"weight": 0.01, "schedule": {"start": 1.0, "end": 0.0}}}
+    chosen = recipe(train__objective="topr(max_ratio=2.0)", train__kl=0.01, train__terms=terms)
+    unbroken, resumed = tmp_path / "unbroken", tmp_path / "resumed"
+    execute(chosen, unbroken)
+    rows = list(RunFolder(unbroken).metrics("train"))
+    assert rows[0]["loss/reference_kl"] == pytest.approx(0.0, abs=1e-7)
+    assert all(row["loss/entropy_bonus"] < 0 < row["entropy"] for row in rows)
+    assert all(np.isfinite(row["loss/objective"]) for row in rows)
+    shutil.copytree(unbroken, resumed)
+    for name in ("final", "checkpoint-4"):
+        shutil.rmtree(resumed / "checkpoints" / name)
+    execute(chosen, resumed, resume=True)
+    assert_equal_weights(unbroken, resumed)
+
+
 @pytest.mark.parametrize(("text", "says"), [("gigpo", "state_key"), ("igpo", "has no `answer`")])
 def test_a_signal_that_nobody_gives_is_said_before_anything_is_trained(tmp_path, text, says):
     with pytest.raises(CreditError, match=says):

@@ -10,9 +10,10 @@ from agentgym.cli.reference.entries import one_line, table
 
 INTRODUCTION = """\
 What you may override, and how each thing is registered. Each has a page that shows it in use: an
-[environment](../how-to/environment.md), a [reward](../how-to/reward.md), an [estimator](../how-to/estimator.md), a
-[policy](../how-to/policy.md), a [sandbox backend](../how-to/backend.md). Register your own with
-`agentgym.register(name, what, kind=...)`, or by an entry point of the group that is named below."""
+[environment](../how-to/environment.md), a [reward](../how-to/reward.md), an [estimator](../how-to/estimator.md), an
+[objective](../how-to/objective.md), a [policy](../how-to/policy.md), a [sandbox backend](../how-to/backend.md).
+Register your own with `agentgym.register(name, what, kind=...)`, or by an entry point of the group that is named
+below."""
 
 
 def lines() -> list[str]:

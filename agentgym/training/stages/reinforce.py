@@ -36,6 +36,7 @@ from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.curriculum import Curriculum, curriculum_of
 from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import FINAL, load_saved, restore, save_final, train_from
+from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
@@ -76,7 +77,7 @@ def _make_trainer(
     checkpoint: Path | None,
 ) -> TurnGRPOTrainer:
     recipe, section = context.recipe, context.recipe.train
-    estimator = section.make_estimator()
+    estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
@@ -106,6 +107,8 @@ def _make_trainer(
         branching=_branching(section, estimator, recipe.seed),
         credit_callback=_credit_callback(context, learner.policy),
         curriculum=curriculum,
+        objective=None if isinstance(objective, TrlLoss) else objective,
+        terms=section.make_terms(),
         microbatch_tokens=section.microbatch_tokens,
         processing_class=learner.tokenizer,
         callbacks=[
@@ -154,7 +157,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         learning_rate=section.learning_rate,
         lr_scheduler_type="constant",
         warmup_steps=section.warmup_steps,
-        loss_type=section.loss_type,
+        loss_type=objective.loss_type if isinstance(objective := section.make_objective(), TrlLoss) else "dr_grpo",
         beta=section.kl,
         temperature=recipe.episode.temperature,
         top_p=recipe.episode.top_p,

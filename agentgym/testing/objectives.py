@@ -1,0 +1,88 @@
+"""check_objective: one finite loss for each episode, of its own tokens alone, whatever else is in the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+
+from agentgym import registry
+from agentgym.testing.findings import Findings
+from agentgym.training.objectives import TokenBatch, TrlLoss
+
+_EPISODES, _TOKENS, _WORDS = 5, 12, 7
+
+
+def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0, **options: Any) -> None:
+    """Check an objective or a loss term on random episodes, one of which failed.
+
+    Shape and finiteness of losses and gradients; the gradient is 0 on tokens that are not the agent's; the loss of an
+    episode does not depend on the others in its batch, which may be computed in parts.
+
+    Args:
+        chosen: a registered name, or a function of a TokenBatch. One that TRL computes is not checked.
+        seed: of the episodes. options: of the objective.
+    Raises: ConformanceError with every finding; UnknownNameError.
+    """
+    function: Any = chosen
+    if isinstance(chosen, str):
+        function = registry.load("objectives" if chosen in registry.names("objectives") else "loss_terms", chosen)
+    findings = Findings(f"objective {chosen if isinstance(chosen, str) else chosen.__name__!r}")
+    if not (function.__doc__ or "").strip():
+        findings.add("It has no docstring: say the formula, and its source.")
+    if not isinstance(function, TrlLoss):
+        with findings.no_exception("A batch of random episodes"):
+            _check_losses(lambda batch: function(batch, **options), seed, findings)
+    findings.conclude()
+
+
+def _check_losses(row_losses: Callable[[TokenBatch], torch.Tensor], seed: int, findings: Findings) -> None:
+    draws = torch.Generator().manual_seed(seed)
+    logits = torch.randn(_EPISODES, _TOKENS, _WORDS, dtype=torch.float64, generator=draws).requires_grad_()
+    batch = _random_batch(logits, draws)
+    losses = row_losses(batch)
+    if losses.shape != (_EPISODES,):
+        findings.add(f"It returned the shape {tuple(losses.shape)} for {_EPISODES} episodes: give one loss for each.")
+        return
+    (gradient,) = torch.autograd.grad(losses.sum(), logits)
+    if not (torch.isfinite(losses).all() and torch.isfinite(gradient).all()):
+        findings.add(
+            f"Losses or gradients are not finite: {losses.tolist()}. Row 4 is a failed episode, without tokens."
+        )
+    if (gradient[batch.own == 0] != 0).any():
+        findings.add("Tokens that the agent did not write have a gradient: multiply by `own`, or sum with `per_row`.")
+    alone = torch.cat([row_losses(_row(batch, row)) for row in range(_EPISODES)])
+    if not torch.allclose(alone, losses, equal_nan=True):
+        findings.add(
+            f"Episodes have the losses {losses.tolist()} together and {alone.tolist()} one by one: a batch is computed "
+            "in parts, so the loss of an episode must not depend on others."
+        )
+
+
+def _random_batch(logits: torch.Tensor, draws: torch.Generator) -> TokenBatch:
+    """Episodes of one to three turns with results between them; the last one failed and has no token of its own."""
+    logps = logits.log_softmax(-1)
+    turns = torch.tensor([[k // 4 if k // 4 <= row % 3 and k % 4 else -1 for k in range(_TOKENS)] for row in range(5)])
+    turns[-1] = -1
+    own = (turns >= 0).long()
+    noise = torch.randn(2, *turns.shape, generator=draws, dtype=logits.dtype)
+    return TokenBatch(
+        logps=logps[..., 0],
+        entropies=-(logps.exp() * logps).sum(-1),
+        own=own,
+        advantages=noise[0] * own,
+        behaviour_logps=logps[..., 0].detach() + 0.1 * noise[1],
+        reference_logps=logps[..., 0].detach() - 0.2,
+        turns=turns,
+        returns=torch.tensor([1.0, 0.0, 0.5, -1.0, float("nan")], dtype=logits.dtype),
+        max_length=16,
+    )
+
+
+def _row(batch: TokenBatch, row: int) -> TokenBatch:
+    """One episode of a batch, as a batch."""
+    columns: dict[str, Any] = {field.name: getattr(batch, field.name) for field in fields(batch)}
+    tensors = {name: value[row : row + 1] for name, value in columns.items() if isinstance(value, torch.Tensor)}
+    return replace(batch, **tensors)

@@ -1,0 +1,20 @@
+"""What a training step minimises: an objective, and terms that are added to it.
+
+An objective turns the tokens of a batch into one loss for each episode; a term is one more loss with a weight. Both are
+functions of `TokenBatch`, registered under the kinds `objectives` and `loss_terms`; `train.objective` and
+`[train.terms]` name them.
+"""
+
+from __future__ import annotations
+
+from agentgym.training.objectives.contract import (
+    RowLosses,
+    TokenBatch,
+    TrlLoss,
+    WeightedTerm,
+    losses_by_row,
+    make_objective,
+    make_term,
+)
+
+__all__ = ["RowLosses", "TokenBatch", "TrlLoss", "WeightedTerm", "losses_by_row", "make_objective", "make_term"]

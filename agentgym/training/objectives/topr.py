@@ -1,0 +1,21 @@
+"""TOPR: REINFORCE off policy, where only what is discouraged is corrected by importance."""
+
+from __future__ import annotations
+
+import torch
+
+from agentgym.credit.options import PositiveWeight
+from agentgym.training.objectives.contract import TokenBatch
+
+
+def topr(tokens: TokenBatch, *, max_ratio: PositiveWeight = 1.0) -> torch.Tensor:
+    """-w A log pi, with w = 1 where A >= 0, else pi/mu of the whole episode, between 0 and `max_ratio`.
+
+    Old failures fade as the policy leaves them, so their loss stays bounded; successes are imitated at full strength.
+    The paper has one A for each episode; here every turn has its own.
+
+    Source: Le Roux et al. 2025, arXiv:2503.14286.
+    """
+    ratio = tokens.row_log_ratios().detach().exp().clamp(max=max_ratio)[:, None]
+    weights = torch.where(tokens.advantages < 0, ratio, torch.ones_like(ratio))
+    return tokens.per_row(-weights * tokens.advantages * tokens.logps)

@@ -1,0 +1,232 @@
+"""Objectives and loss terms: their values and gradients, in parts and at once, and how a recipe names them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from agentgym import registry
+from agentgym.credit import estimator
+from agentgym.errors import CreditError, RecipeError, ShapeError, UnknownNameError
+from agentgym.reward import Schedule
+from agentgym.training import Recipe
+from agentgym.training.objectives import TokenBatch, TrlLoss, losses_by_row, make_objective, make_term
+from agentgym.training.preflight import check_before_start
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_microbatches import gradients
+from test_turn_grpo import LOSSES, rows, tokenizer, trainer_of  # noqa: F401
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
+
+OURS = [name for name in registry.names("objectives") if name not in LOSSES]
+
+
+def batch_of(logits: torch.Tensor, *, behaviour: torch.Tensor | None = None) -> TokenBatch:
+    """Two episodes of four tokens over five words. The second has two turns, and a result between them."""
+    logps = logits.log_softmax(-1)
+    chosen = logps[..., 0]
+    return TokenBatch(
+        logps=chosen,
+        entropies=-(logps.exp() * logps).sum(-1),
+        own=torch.tensor([[1, 1, 1, 0], [1, 0, 1, 1]]),
+        advantages=torch.tensor([[1.5] * 4, [-0.5, 0.0, 2.0, 2.0]], dtype=logits.dtype),
+        behaviour_logps=chosen.detach() if behaviour is None else behaviour,
+        reference_logps=chosen.detach() - 0.3,
+        turns=torch.tensor([[0, 0, 0, -1], [0, -1, 1, 1]]),
+        returns=torch.tensor([1.0, -1.0], dtype=logits.dtype),
+        max_length=8,
+    )
+
+
+@pytest.fixture
+def logits() -> torch.Tensor:
+    torch.manual_seed(0)
+    return torch.randn(2, 4, 5, dtype=torch.float64, requires_grad=True)
+
+
+def test_losses_of_trl_are_named_as_trl_names_them():
+    assert sorted(n for n in registry.names("objectives") if isinstance(make_objective(n), TrlLoss)) == sorted(LOSSES)
+    assert make_objective("dapo").loss_type == "dapo"
+
+
+def test_reinforce_is_the_policy_gradient(logits):
+    tokens = batch_of(logits)
+    losses = make_objective("reinforce")(tokens)
+    expected = -(tokens.own * tokens.advantages * tokens.logps).sum(1) / 8
+    torch.testing.assert_close(losses, expected)
+    assert losses.shape == (2,)
+
+
+def test_topr_on_policy_is_reinforce(logits):
+    losses = [make_objective(name)(batch_of(logits)).sum() for name in ("topr", "reinforce")]
+    gradients = [torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in losses]
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+
+
+def test_topr_tapers_only_what_is_discouraged(logits):
+    # Episode 1 is e times, episode 0 is 1/e times as likely as when it was sampled.
+    own = torch.tensor([[1, 1, 1, 0], [1, 0, 1, 1]])
+    behaviour = logits.log_softmax(-1)[..., 0].detach() + own * torch.tensor([[1 / 3], [-1 / 3]])
+    tokens = batch_of(logits, behaviour=behaviour)
+    expected = -tokens.advantages * tokens.logps * tokens.own / 8
+    torch.testing.assert_close(make_objective("topr")(tokens), expected.sum(1))  # e is clipped to 1
+    weighted = expected.clone()
+    weighted[1, 0] *= math.e
+    torch.testing.assert_close(make_objective("topr(max_ratio=9.0)")(tokens), weighted.sum(1))
+    tokens.advantages[0] = -1.5
+    torch.testing.assert_close(make_objective("topr")(tokens)[0], -expected.sum(1)[0] / math.e)
+
+
+def test_the_entropy_bonus_raises_the_entropy_of_own_tokens_alone(logits):
+    tokens = batch_of(logits)
+    (gradient,) = torch.autograd.grad(make_term("entropy_bonus", 1.0, None, {}).row_losses(tokens).sum(), logits)
+    after = batch_of((logits - 0.1 * gradient).detach())
+    assert ((after.entropies > tokens.entropies) == tokens.own.bool()).all()
+    assert (gradient[tokens.own == 0] == 0).all()
+
+
+def test_the_entropy_band_pushes_from_outside_and_not_inside(logits):
+    sharpness = torch.tensor([3.0, 1.0, 0.3, 0.3])  # a sure turn, and an unsure one
+    logits = (logits * sharpness[:, None]).detach().requires_grad_()
+    entropies = batch_of(logits).entropies[1].detach()
+    first, second = entropies[0], entropies[2:].mean()
+    low, high = sorted(float(mean) for mean in (first, second))
+
+    def penalty(values: torch.Tensor, **options: float) -> torch.Tensor:
+        return make_term("entropy_band", 1.0, None, options).row_losses(batch_of(values))[1]
+
+    assert float(penalty(logits, low=low - 0.01, high=high + 0.01).detach()) == 0.0
+    assert float(penalty(logits, low=low + 0.1).detach()) == pytest.approx(0.1**2 / 2)
+    assert float(penalty(logits, high=high - 0.1).detach()) == pytest.approx(0.1**2 / 2)
+    assert torch.autograd.gradcheck(lambda values: penalty(values, low=low + 0.1, high=high - 0.05), logits)
+    (inside,) = torch.autograd.grad(penalty(logits, low=low - 0.01, high=high + 0.01), logits)
+    assert (inside == 0).all()
+
+
+def test_terms_and_the_distance_from_the_reference_are_weighted(logits):
+    tokens = batch_of(logits)
+    bonus = make_term("entropy_bonus", 0.5, Schedule(1.0, 0.0), {})
+    losses, metrics = losses_by_row(tokens, make_objective("reinforce"), [bonus], kl=0.1, progress=0.75)
+    k3 = (math.exp(-0.3) - 1 + 0.3) * tokens.own.sum(1) / 8
+    expected = make_objective("reinforce")(tokens) + 0.1 * k3 + 0.5 * 0.25 * bonus.row_losses(tokens)
+    torch.testing.assert_close(losses, expected)
+    assert metrics["loss/reference_kl"] == pytest.approx(float(k3.mean()))
+    assert {"loss/objective", "loss/entropy_bonus", "entropy"} < set(metrics)
+
+
+def test_a_loss_that_is_not_one_for_each_episode_is_refused(logits):
+    with pytest.raises(ShapeError, match=r"objective returned losses of the shape \(\) for 2 episodes"):
+        losses_by_row(batch_of(logits), lambda tokens: tokens.logps.mean(), [], kl=0.0, progress=0.0)
+
+
+@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("kl", [0.0, 0.1])
+def test_a_batch_in_parts_has_the_gradient_of_the_batch(tokenizer, tmp_path, name, kl):  # noqa: F811
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer._objective = make_objective(name)
+    trainer._terms = [make_term("entropy_bonus", 0.1, None, {}), make_term("entropy_band", 1.0, None, {"low": 9.0})]
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    trainer.beta = kl
+    batch["ref_per_token_logps"] = batch["old_per_token_logps"] - 0.3
+    at_once = gradients(trainer, batch)
+    trainer._microbatch_tokens = 40
+    assert len(trainer._parts_of(batch)) > 2
+    in_parts = gradients(trainer, batch)
+    assert sum(float(value.abs().sum()) for value in at_once.values()) > 0
+    for key, value in at_once.items():
+        torch.testing.assert_close(in_parts[key], value, rtol=1e-4, atol=1e-7)
+
+
+def test_reinforce_on_policy_has_the_gradient_of_dr_grpo(tokenizer, tmp_path):  # noqa: F811
+    """At a ratio of 1 the clipped loss and REINFORCE differ by a constant."""
+    trainer = trainer_of(tokenizer, tmp_path, loss_type="dr_grpo")
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    del batch["old_per_token_logps"], batch["sampling_per_token_logps"]
+    by_trl = gradients(trainer, batch)
+    trainer._objective = make_objective("reinforce")
+    ours = gradients(trainer, batch)
+    for name in by_trl.keys() - {"loss"}:
+        torch.testing.assert_close(ours[name], by_trl[name], rtol=1e-4, atol=1e-8)
+
+
+def test_a_term_of_weight_0_leaves_the_loss_of_trl_as_it_is(tokenizer, tmp_path):  # noqa: F811
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    alone = gradients(trainer, batch)
+    trainer._terms = [make_term("entropy_bonus", 0.0, None, {})]
+    beside = gradients(trainer, batch)
+    for name, value in alone.items():
+        torch.testing.assert_close(beside[name], value, rtol=0, atol=0)
+    assert trainer._metrics["train"]["loss/entropy_bonus"][0] < 0
+
+
+def test_every_token_knows_its_turn_and_every_row_its_return(tokenizer, tmp_path):  # noqa: F811
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    own = (batch["completion_mask"] * batch["tool_mask"]).bool()
+    for row, trajectory in enumerate(trainer._rollouts.trajectories):
+        if not trajectory.valid:
+            assert (batch["turn_of_token"][row] == -1).all()
+            assert batch["episode_returns"][row].isnan()
+            continue
+        assert ((batch["turn_of_token"][row] >= 0) == own[row]).all()
+        for index, (start, end) in enumerate(trajectory.turn_spans()):
+            assert (batch["turn_of_token"][row, start:end] == index).all()
+        total = trajectory.outcome["success"] + sum(turn.rewards["r"] for turn in trajectory.turns)
+        assert float(batch["episode_returns"][row]) == pytest.approx(total)
+    assert estimator("return_to_go").requires  # the rows above are those of a declared estimator
+
+
+RECIPE = {
+    "name": "objectives",
+    "tasks": {"set": "text/countdown-v1"},
+    "policy": {"tiny": {}},
+    "train": {"steps": 1},
+}
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"objective": "tropr"}, r"train.objective = 'tropr'. .*Did you mean 'topr'"),
+        ({"objective": "topr(clip=1.0)"}, "has no option 'clip'.*It accepts max_ratio"),
+        ({"objective": "topr(max_ratio=0)"}, "'max_ratio' of 'topr' is 0: expected"),
+        ({"objective": "topr | gated"}, "an objective takes no wrappers"),
+        ({"objective": "dr_grpo(epsilon=0.1)"}, r"takes its options in \[train.trl\]"),
+        ({"objective": "topr", "trl": {"epsilon": 0.1}}, "train.objective = 'topr' is none of them"),
+        ({"terms": {"entropy": {}}}, "train.terms = 'entropy'.*Did you mean 'entropy_"),
+        ({"terms": {"entropy_band": {"options": {"high": "x"}}}}, "'high' of 'entropy_band'"),
+    ],
+)
+def test_a_wrong_objective_or_term_is_one_line_before_anything_starts(train, message):
+    def check() -> None:
+        recipe = Recipe.parse({**RECIPE, "train": {"steps": 1, **train}})
+        check_before_start(recipe, recipe.tasks.load())
+
+    with pytest.raises(RecipeError, match=message):
+        check()
+
+
+def test_the_former_name_of_the_key_warns_and_works():
+    with pytest.warns(DeprecationWarning, match="loss_type"):
+        recipe = Recipe.parse({**RECIPE, "train": {"loss_type": "dapo"}})
+    assert recipe.train.objective == "dapo"
+
+
+def test_names_that_are_not_registered_are_refused_by_the_library_too():
+    with pytest.raises(UnknownNameError):
+        make_objective("nothing_like_it")
+    with pytest.raises(CreditError, match="loss term 'entropy_band' has no option 'hi'"):
+        make_term("entropy_band", 1.0, None, {"hi": 1.0})
