@@ -37,6 +37,8 @@ Kind = Literal[
     "credit_wrappers",
     "objectives",
     "loss_terms",
+    "samplers",
+    "gatherers",
     "backends",
     "policies",
     "call_formats",

@@ -86,7 +86,7 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
     estimate = success_rate(list(by_task.values()))
     table.add_row("success", estimate.percent() + (f" over {estimate.n} tasks" if estimate.n else ""))
     if valid:
-        returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) for t in valid]
+        returns = [t.return_from() for t in valid]
         table.add_row("reward", f"{np.mean(returns):.3f}")
         table.add_row("turns", f"{np.mean([len(t.turns) for t in valid]):.2f} an episode")
         calls, ran = map(sum, zip(*map(calls_of, valid), strict=True))

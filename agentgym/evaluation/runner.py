@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from agentgym import __version__, registry
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import note_use
@@ -219,7 +217,7 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
         row.stop.append(trajectory.stop_reason.value if trajectory.stop_reason else "")
         row.calls.append(calls)
         row.calls_ok.append(calls_ok)
-        row.reward.append(trajectory.outcome_reward + float(np.nansum(trajectory.turn_rewards())))
+        row.reward.append(trajectory.return_from())
         row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
         row.duration_s.append(round(trajectory.duration_s, 4))
         row.failures.append(dict(failures_of(trajectory)))

@@ -16,9 +16,9 @@ from transformers import TrainerCallback
 
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.collapse_guard import CollapseGuard
-from agentgym.training.curriculum import Curriculum
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
+from agentgym.training.samplers import Sampler, save_sampler
 
 COMPLETE = "complete"
 """Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
@@ -73,17 +73,17 @@ class ValidationCallback(TrainerCallback):
 
 
 class CheckpointCompleteCallback(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is written, including the curriculum's state."""
+    """Marks a checkpoint as complete once everything in it is written, including the sampler's state."""
 
-    def __init__(self, curriculum: Curriculum | None = None) -> None:
-        self._curriculum = curriculum
+    def __init__(self, sampler: Sampler | None = None) -> None:
+        self._sampler = sampler
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        if self._curriculum is not None:
-            self._curriculum.save_in(folder)
+        if self._sampler is not None:
+            save_sampler(self._sampler, folder)
         (folder / COMPLETE).touch()
 
 

@@ -57,7 +57,7 @@ def by_token(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray] | 
 
 def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
     """(B,) float64: outcome and turn rewards of each episode together; NaN for a failed one."""
-    returns = [t.outcome_reward + float(np.nansum(t.turn_rewards())) if t.valid else np.nan for t in trajectories]
+    returns = [t.return_from() if t.valid else np.nan for t in trajectories]
     return torch.tensor(returns, dtype=torch.float64)
 
 

@@ -16,9 +16,11 @@ from agentgym.policy.device import device_of
 from agentgym.policy.quantization import quantization_config
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
+from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe import Recipe
+from agentgym.training.samplers import make_sampler
 from agentgym.training.signals.selection import check_signals_available
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.demonstrate import script_of
@@ -61,6 +63,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
         check_signals_available(recipe.train.make_estimator(), task_set)
     recipe.make_reward(task_set)
     _check_loss(recipe)
+    _check_supply(recipe, task_set)
     with silence_libraries():
         _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device), processes))
     _check_processes(recipe, processes)
@@ -80,6 +83,22 @@ def _check_loss(recipe: Recipe) -> None:
         raise RecipeError(
             f"[train.trl] {unread[0]} = {section.trl[unread[0]]!r} is an option of the losses that TRL computes, and "
             f"train.objective = {section.objective!r} is none of them. Leave it out."
+        )
+
+
+def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
+    """The options of the sampler and of the gatherers, and whether they suit the tasks and the estimator."""
+    section = recipe.train
+    try:
+        if section.sampler is not None:
+            make_sampler(section.sampler, task_set["train"], recipe.seed)
+        make_gatherer(play_groups, section.gather)
+    except CreditError as error:
+        raise RecipeError(f"train.sampler = {section.sampler!r}, train.gather = {section.gather}: {error}") from error
+    if section.gather and "branches" in section.make_estimator().requires:
+        raise RecipeError(
+            f"train.gather = {section.gather}: {section.estimator} compares the branches of whole trees, of which a "
+            "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
         )
 
 

@@ -14,7 +14,6 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning
-from agentgym.credit.composition import parse_composition
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
@@ -25,6 +24,7 @@ from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
 from agentgym.training.failure_masks import check_treatments
 from agentgym.training.microbatches import DEFAULT_TOKENS
+from agentgym.training.named_parts import parse_part
 from agentgym.training.policy_section import PolicySection
 from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
@@ -268,7 +268,13 @@ class Recipe(Section):
                 warnings.simplefilter("ignore", CreditWarning)  # given when the run starts
                 self.train.make_estimator()
             key, value = "objective", self.train.objective
-            references.append(("objectives", parse_composition(value)[0].name, "train.objective"))
+            references.append(("objectives", parse_part(value).name, "train.objective"))
+            if self.train.sampler:
+                key, value = "sampler", self.train.sampler
+                references.append(("samplers", parse_part(value).name, "train.sampler"))
+            for value in self.train.gather:
+                key = "gather"
+                references.append(("gatherers", parse_part(value).name, "train.gather"))
         except (UnknownNameError, CreditError) as error:
             raise RecipeError(f"{where}: train.{key} = {value!r}. {error}") from error
         for kind, name, key in references:

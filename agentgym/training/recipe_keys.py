@@ -62,9 +62,22 @@ def with_current_keys(data: dict[str, Any], where: str) -> dict[str, Any]:
             section[last] = renamed_keys(section[last], renames, where=f"[{path}]", stacklevel=3)
         except ValueError as error:
             raise RecipeError(f"{where}: {error}") from error
+    _name_the_curriculum_as_sampler(current, where)
     for path, removed in REMOVED_KEYS.items():
         section = current.get(path)
         for key in (removed.keys() & section.keys()) if isinstance(section, dict) else ():
             warn_removed(f"{key} in [{path}]", removed[key], stacklevel=2)
             del section[key]
     return current
+
+
+def _name_the_curriculum_as_sampler(data: dict[str, Any], where: str) -> None:
+    """Write the table [train.curriculum] of earlier versions as `train.sampler`, and warn."""
+    train = data.get("train")
+    if not isinstance(train, dict) or not isinstance(options := train.get("curriculum"), dict):
+        return
+    if "sampler" in train:
+        raise RecipeError(f"{where}: [train] has both curriculum and sampler. Leave curriculum out.")
+    del train["curriculum"]
+    train["sampler"] = f"curriculum({', '.join(f'{key}={value!r}' for key, value in options.items())})"
+    warn_renamed("[train.curriculum]", f"train.sampler = {train['sampler']!r}", stacklevel=3)

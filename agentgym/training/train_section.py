@@ -1,4 +1,4 @@
-"""The recipe's [train]: reinforcement, how credit is given, and the signals and the curriculum that it may use."""
+"""The recipe's [train]: reinforcement, what is played, how credit is given, and what is minimised."""
 
 from __future__ import annotations
 
@@ -37,18 +37,6 @@ class SignalsSection(Section):
     epochs: Count = 2
     double: bool = False
     privileged: bool = False
-
-
-class CurriculumSection(Section):
-    """Train in a window of difficulties below a level that rises once mastered (see agentgym.training.curriculum).
-
-    `window`: how many levels of difficulty may be drawn from. `accuracy`: the mean success at which the level rises.
-    `prompts`: how many groups of the level it takes to measure that.
-    """
-
-    window: Count = 4
-    accuracy: Share = 0.9
-    prompts: Count = 8
 
 
 class ReferenceSection(Section):
@@ -92,7 +80,9 @@ class TrainSection(Section):
     `trl.use_vllm = true`).
     `save_every`: steps between two checkpoints. `keep_checkpoints`: how many of the last are kept.
     `validate_every`: steps between two validations. `validate_tasks`: tasks of each.
-    `curriculum`: choose tasks by their difficulty; without it they are shuffled.
+    `sampler`: what chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`; by
+    default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
+    ["max_variance(factor=2)"], see `agentgym list gatherers`.
     `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never).
     `audit_sample`: trajectories of such an audit. `audit_continuations`: episodes continued from each of their turns.
     `failures`: how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the
@@ -121,7 +111,8 @@ class TrainSection(Section):
     keep_checkpoints: Count = 2
     validate_every: Count = 10
     validate_tasks: Count = 64
-    curriculum: CurriculumSection | None = None
+    sampler: str | None = None
+    gather: list[str] = []
     audit_every: Annotated[int, Field(ge=0)] = 0
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4

@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,10 +25,9 @@ from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, training_only
-from agentgym.training.branching import Branching
-from agentgym.training.curriculum import Curriculum
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
+from agentgym.training.gatherers import GatheredGroup, Gatherer, play_groups
 from agentgym.training.grpo_batches import (
     by_token,
     episode_returns,
@@ -48,6 +46,7 @@ from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_
 from agentgym.training.objectives import RowLosses, TokenBatch, WeightedTerm, losses_by_row
 from agentgym.training.processes import Processes
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import Rows
@@ -75,8 +74,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         signal_providers: compute signals that the estimator requires and no record holds
             (see agentgym.training.signals).
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
-        branching: grows groups as trees; None plays every episode from the start.
-        curriculum: chooses the tasks of each step by their difficulty; None lets TRL shuffle them.
+        gather: plays the groups of a step.
+        sampler: chooses the tasks of each step; None lets TRL shuffle them.
         objective: replaces the policy loss; None leaves it to TRL's `args.loss_type`.
         terms: losses that are added to it.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
@@ -95,8 +94,8 @@ class TurnGRPOTrainer(GRPOTrainer):
         estimator: Estimator,
         signal_providers: Sequence[SignalProvider] = (),
         failures: Mapping[str, Treatment] = {},
-        branching: Branching | None = None,
-        curriculum: Curriculum | None = None,
+        gather: Gatherer = play_groups,
+        sampler: Sampler | None = None,
         objective: RowLosses | None = None,
         terms: Sequence[WeightedTerm] = (),
         credit_callback: CreditCallback | None = None,
@@ -106,8 +105,9 @@ class TurnGRPOTrainer(GRPOTrainer):
         check_trl()
         self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
         self._signal_providers, self._failures = signal_providers, failures
-        self._branching, self._curriculum, self._credit_callback = branching, curriculum, credit_callback
+        self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
+        self._groups: list[GatheredGroup] = []  # in the first process: what was played in this step
         self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
         self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
@@ -165,7 +165,8 @@ class TurnGRPOTrainer(GRPOTrainer):
             train_version=self.state.global_step,
         )
         credit = apply_failure_masks(trajectories, credit, self._failures)
-        self._log(summarise(trajectories) | diagnose(trajectories, credit, self._group_size()))
+        episodes = [trajectory for group in self._groups for trajectory in group.episodes]
+        self._log(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
         self._log(_credit_statistics(trajectories, credit))
         if self.model.training:
             self._update_learners()
@@ -197,13 +198,11 @@ class TurnGRPOTrainer(GRPOTrainer):
             batch.pop("importance_sampling_ratio", None)
 
     def _update_learners(self) -> None:
-        """Let the curriculum and the signal providers learn from the batch, and log what they report."""
-        trajectories, size = self._trajectories, self._group_size()
-        if self._curriculum is not None:
-            starts = range(0, len(trajectories), size)
-            self._log(self._curriculum.update([trajectories[start : start + size] for start in starts]))
+        """Let the sampler and the signal providers learn from the batch, and log what they report."""
+        if self._sampler is not None:
+            self._log(self._sampler.update([group.episodes for group in self._groups]))
         for provider in self._signal_providers:
-            self._log(provider.update(trajectories))
+            self._log(provider.update(self._trajectories))
 
     def _log(self, metrics: Mapping[str, float]) -> None:
         """Add to TRL's own metrics, so that every logger shows them."""
@@ -337,16 +336,12 @@ class TurnGRPOTrainer(GRPOTrainer):
         self.rollout_policy.version = step
         label = f"{'train' if self.model.training else 'eval'}-{step:06d}"
         tasks = [self._tasks[i] for i in indices[::size]]
-        if self._curriculum is not None and self.model.training:
-            tasks = self._curriculum.draw(len(tasks), step)
-        play = self._rollouts.play if self._branching is None else partial(self._branching.grow, self._rollouts)
-        return play(
-            self.rollout_policy,
-            tasks,
-            label=label,
-            group_size=size,
-            progress=self._progress(),
+        if self._sampler is not None and self.model.training:
+            tasks = self._sampler.draw(len(tasks), step)
+        self._groups = self._gather(
+            self._rollouts, self.rollout_policy, tasks, label=label, group_size=size, progress=self._progress()
         )
+        return [trajectory for group in self._groups for trajectory in group.trained]
 
 
 def episode_return(completions: list[Any], episode_return: list[float | None], **_: Any) -> list[float | None]:

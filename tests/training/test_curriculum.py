@@ -15,8 +15,9 @@ from agentgym.errors import TaskError
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
 from agentgym.training import Recipe
-from agentgym.training.curriculum import FILE, Curriculum, curriculum_of
-from agentgym.training.train_section import CurriculumSection
+from agentgym.training.samplers import make_sampler, restore_sampler
+from agentgym.training.samplers.contract import FILE
+from agentgym.training.samplers.curriculum import Curriculum
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"{level}/{index}", "test/none-v1", "?", difficulty=level) for level in range(6) for index in range(5)]
@@ -89,10 +90,9 @@ def test_one_that_went_through_a_checkpoint_goes_on_as_one_that_did_not(step, hi
 def test_a_checkpoint_of_other_tasks_is_refused(tmp_path):
     (tmp_path / FILE).write_text(json.dumps({"cap": 77.0, "seen": []}))
     with pytest.raises(TaskError, match=r"was at difficulty 77.0, which no task has"):
-        curriculum_of(CurriculumSection(), TASKS, 0, tmp_path)
+        restore_sampler(make_sampler("curriculum", TASKS, 0), tmp_path)
     with pytest.raises(TaskError, match="needs tasks"):
         Curriculum([])
-    assert curriculum_of(None, TASKS, 0, None) is None
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_a_recipe_with_a_curriculum_trains_in_its_window_and_keeps_it_with_the_c
                 "group_size": 2,
                 "save_every": 1,
                 "validate_tasks": 1,
-                "curriculum": {"prompts": 2, "accuracy": 0.0},
+                "sampler": "curriculum(prompts=2, accuracy=0.0)",
             },
             "evaluate": {"tasks": 1},
             "machine": {"device": "cpu", "threads": 1},

@@ -203,7 +203,7 @@ RECIPE = {
         ({"objective": "tropr"}, r"train.objective = 'tropr'. .*Did you mean 'topr'"),
         ({"objective": "topr(clip=1.0)"}, "has no option 'clip'.*It accepts max_ratio"),
         ({"objective": "topr(max_ratio=0)"}, "'max_ratio' of 'topr' is 0: expected"),
-        ({"objective": "topr | gated"}, "an objective takes no wrappers"),
+        ({"objective": "topr | gated"}, "topr takes no wrappers"),
         ({"objective": "dr_grpo(epsilon=0.1)"}, r"takes its options in \[train.trl\]"),
         ({"objective": "topr", "trl": {"epsilon": 0.1}}, "train.objective = 'topr' is none of them"),
         ({"terms": {"entropy": {}}}, "train.terms = 'entropy'.*Did you mean 'entropy_"),

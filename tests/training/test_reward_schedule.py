@@ -11,7 +11,7 @@ from agentgym.errors import CreditError
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
 from agentgym.training import Rollouts
-from agentgym.training.branching import Branching
+from agentgym.training.gatherers.branching import Branching
 
 
 class AnswerOnly(Environment):

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
 
 from agentgym import registry
-from agentgym.credit.composition import parse_composition
-from agentgym.credit.options import check_options
 from agentgym.errors import CreditError, ShapeError
 from agentgym.reward import Schedule
+from agentgym.training.named_parts import load_part, parse_part
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +128,10 @@ def make_objective(text: str) -> RowLosses | TrlLoss:
 
     Raises: UnknownNameError; CreditError for options that it does not take.
     """
-    part, *wrappers = parse_composition(text)
-    if wrappers:
-        raise CreditError(f"{text!r}: an objective takes no wrappers. Losses are added to it under [train.terms].")
+    part = parse_part(text)
     registered: RowLosses | TrlLoss = registry.load("objectives", part.name)
     if not isinstance(registered, TrlLoss):
-        return _with_options("objective", part.name, registered, part.options)
+        return load_part("objectives", part.name, part.options)
     if part.options:
         raise CreditError(f"{text!r}: TRL computes this loss, and takes its options in [train.trl].")
     return registered
@@ -143,10 +139,4 @@ def make_objective(text: str) -> RowLosses | TrlLoss:
 
 def make_term(name: str, weight: float, schedule: Schedule | None, options: Mapping[str, Any]) -> WeightedTerm:
     """Make a loss term. Raises: UnknownNameError; CreditError for options that it does not take."""
-    function = registry.load("loss_terms", name)
-    return WeightedTerm(name, _with_options("loss term", name, function, options), weight, schedule)
-
-
-def _with_options(kind: str, name: str, function: Callable[..., Any], options: Mapping[str, Any]) -> RowLosses:
-    check_options(name, function, options, kind=kind)
-    return partial(function, **options)
+    return WeightedTerm(name, load_part("loss_terms", name, options), weight, schedule)

@@ -7,7 +7,7 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
     gold_answer.py    gold_logprobs: is the gold answer likelier?   one scoring pass per turn
     replays.py        continuations: episodes continued from turns  episodes
                       counterfactuals: turns left out               replays, without a policy
-                      branches: labels of groups grown as trees     nothing beside ../branching.py
+                      branches: labels of groups grown as trees     nothing beside ../gatherers/branching.py
     critic.py         values, action_values                         a network of its own (turn_scorer.py)
     token_critic.py   token_values                                  the same
     contributions.py  contributions                                 the same

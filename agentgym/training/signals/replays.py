@@ -104,7 +104,7 @@ class LeaveOneOutReplays:
 
 
 class BranchLabels:
-    """`branches`: which turns the trajectories of a group grown as a tree share (see agentgym.training.branching)."""
+    """`branches`: which turns the trajectories of a group grown as a tree share (see agentgym.training.gatherers)."""
 
     provides: tuple[str, ...] = ("branches",)
 

@@ -21,7 +21,6 @@ from agentgym.errors import RecipeError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.training.branching import Branching
 from agentgym.training.callbacks import (
     HEALTHY,
     CheckpointCompleteCallback,
@@ -33,13 +32,15 @@ from agentgym.training.callbacks import (
 )
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
-from agentgym.training.curriculum import Curriculum, curriculum_of
+from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
+from agentgym.training.gatherers.branching import Branching
 from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import FINAL, load_saved, restore, save_final, train_from
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
+from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import validate
@@ -53,14 +54,13 @@ def reinforce(context: RunContext, learner: Learner) -> Learner:
 
     Returns: the trained model, as it was saved.
     """
-    section, checkpoints, processes = context.recipe.train, context.folder.checkpoints, context.processes
+    checkpoints, processes = context.folder.checkpoints, context.processes
     if processes.share((checkpoints / FINAL).is_dir):
         return context.learner(*load_saved(context.recipe.policy, checkpoints / FINAL, context.device))
     checkpoint = latest_checkpoint(checkpoints)
     processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
-    curriculum = curriculum_of(section.curriculum, context.task_set["train"], context.recipe.seed, checkpoint)
-    trainer = _make_trainer(context, learner, curriculum, guard, checkpoint)
+    trainer = _make_trainer(context, learner, _sampler(context, checkpoint), guard, checkpoint)
     with out_of_memory_named("reinforcement", "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."):
         train_from(trainer, checkpoint)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
@@ -72,7 +72,7 @@ def reinforce(context: RunContext, learner: Learner) -> Learner:
 def _make_trainer(
     context: RunContext,
     learner: Learner,
-    curriculum: Curriculum | None,
+    sampler: Sampler | None,
     guard: CollapseGuardCallback,
     checkpoint: Path | None,
 ) -> TurnGRPOTrainer:
@@ -104,9 +104,9 @@ def _make_trainer(
             seed=recipe.seed,
         ),
         failures=section.failures,
-        branching=_branching(section, estimator, recipe.seed),
+        gather=_gatherer(section, estimator, recipe.seed),
         credit_callback=_credit_callback(context, learner.policy),
-        curriculum=curriculum,
+        sampler=sampler,
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=section.make_terms(),
         microbatch_tokens=section.microbatch_tokens,
@@ -118,7 +118,7 @@ def _make_trainer(
                 every=section.validate_every,
             ),
             moved_reference,
-            CheckpointCompleteCallback(curriculum),
+            CheckpointCompleteCallback(sampler),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -198,10 +198,23 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
-def _branching(section: TrainSection, estimator: Estimator, seed: int) -> Branching | None:
-    if "branches" not in estimator.requires:
+def _gatherer(section: TrainSection, estimator: Estimator, seed: int) -> Gatherer:
+    """What plays the groups: as trees where the estimator compares branches, within the wrappers of the recipe."""
+    base: Gatherer = play_groups
+    if "branches" in estimator.requires:
+        base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
+    return make_gatherer(base, section.gather)
+
+
+def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:
+    """The recipe's sampler as it was at a checkpoint; None if the recipe has none."""
+    recipe = context.recipe
+    if recipe.train.sampler is None:
         return None
-    return Branching(section.signals.root_episodes, section.signals.branch_before, seed)
+    sampler = make_sampler(recipe.train.sampler, context.task_set["train"], recipe.seed)
+    if checkpoint is not None:
+        restore_sampler(sampler, checkpoint)
+    return sampler
 
 
 def _credit_callback(context: RunContext, policy: Policy) -> CreditCallback:

@@ -12,8 +12,8 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.rollout import Checkpoints, Fork
 from agentgym.task import Task, seed_of
+from agentgym.training.gatherers.contract import GatheredGroup
 from agentgym.training.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Branching:
         label: str,
         group_size: int,
         progress: float | None = None,
-    ) -> list[Trajectory]:
-        """Play a forest for every task. Returns: as `Rollouts.play`, the root episodes of a group first.
+    ) -> list[GatheredGroup]:
+        """Play a forest for every task: a Gatherer. The root episodes of a group come first.
 
         Raises: CreditError if a group has no room for a branch, or the reward judges groups.
         """
@@ -83,7 +83,7 @@ class Branching:
         others = iter(rollouts.play(policy, tasks_from_start, label=f"{label}-anew") if tasks_from_start else ())
         for group in groups:
             group += [next(others) for _ in range(group_size - len(group))]
-        return [trajectory for group in groups for trajectory in group]
+        return [GatheredGroup(group) for group in groups]
 
     def _check(self, rollouts: Rollouts, group_size: int) -> None:
         if rollouts.reward is not None and rollouts.reward.has_stage("group"):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from agentgym.credit.options import Count, Share
 from agentgym.errors import TaskError
 from agentgym.task import Task, seed_of
-from agentgym.training.train_section import CurriculumSection
 from agentgym.trajectory import Trajectory
-
-FILE = "curriculum.json"
 
 
 class Curriculum:
@@ -24,14 +20,16 @@ class Curriculum:
 
     Args:
         tasks: to draw from; their `difficulty` values, sorted, are the levels.
-        window: at most so many levels, including the cap's.
         seed: together with the step it seeds the draw.
+        window: at most so many levels, including the cap's.
+        accuracy: mean success at which the cap rises.
+        prompts: groups of the cap's level that it takes to measure that.
     Raises: TaskError without tasks.
     Source: the difficulty range of RLVE, Zeng et al. 2025, arXiv:2511.07317; 4, 0.9 and 8 are its choices.
     """
 
     def __init__(
-        self, tasks: Sequence[Task], *, window: int = 4, accuracy: float = 0.9, prompts: int = 8, seed: int = 0
+        self, tasks: Sequence[Task], seed: int = 0, *, window: Count = 4, accuracy: Share = 0.9, prompts: Count = 8
     ) -> None:
         if not len(tasks):
             raise TaskError("A curriculum needs tasks to draw from.")
@@ -81,19 +79,3 @@ class Curriculum:
                 f"The curriculum was at difficulty {state['cap']}, which no task has. Levels are {self.levels}."
             )
         self._cap, self._recent = self.levels.index(state["cap"]), list(state["seen"])
-
-    def save_in(self, folder: Path) -> None:
-        """Write the state into a checkpoint's folder."""
-        (folder / FILE).write_text(json.dumps(self.state()), encoding="utf-8")
-
-
-def curriculum_of(
-    section: CurriculumSection | None, tasks: Sequence[Task], seed: int, checkpoint: Path | None
-) -> Curriculum | None:
-    """Return a recipe's curriculum as it was at a checkpoint, None if the recipe has none. Raises: TaskError."""
-    if section is None:
-        return None
-    curriculum = Curriculum(tasks, **section.model_dump(), seed=seed)
-    if checkpoint is not None and (checkpoint / FILE).is_file():
-        curriculum.load(json.loads((checkpoint / FILE).read_text(encoding="utf-8")))
-    return curriculum

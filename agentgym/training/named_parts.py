@@ -1,0 +1,31 @@
+"""Parts of a training run that a recipe names in a line of text with their options, such as `topr(max_ratio=1.0)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from agentgym import registry
+from agentgym.credit.composition import ComposedPart, parse_composition
+from agentgym.credit.options import check_options
+from agentgym.errors import CreditError
+
+
+def parse_part(text: str) -> ComposedPart:
+    """Read a name and its options. Raises: CreditError saying what cannot be read."""
+    part, *wrappers = parse_composition(text)
+    if wrappers:
+        raise CreditError(f"{text!r}: {part.name} takes no wrappers. Write one name, with options in brackets.")
+    return part
+
+
+def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
+    """Load what is registered under a name, with its options filled in: a function, or a class to be called.
+
+    Raises: UnknownNameError; CreditError for options that it does not take.
+    """
+    registered = registry.load(kind, name)
+    signature = vars(registered).get("__init__", registered) if isinstance(registered, type) else registered
+    check_options(name, signature, options, kind=kind.replace("_", " ").removesuffix("s"))
+    return partial(registered, **options)

@@ -1,0 +1,81 @@
+"""Draws the tasks that are solved sometimes: those whose outcome is least certain."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.credit.options import Decay, Share
+from agentgym.errors import TaskError
+from agentgym.task import Task, seed_of
+from agentgym.trajectory import Trajectory
+
+
+class Learnable:
+    """Draws tasks by p (1 - p), where p is how often a task was solved of late.
+
+    A group whose episodes all succeed, or all fail, teaches nothing. A task that was never played counts as solved half
+    of the time, so every task is tried. No task is drawn twice in a step.
+
+    Args:
+        tasks: to draw from.
+        seed: together with the step it seeds the draw.
+        uniform: the share of draws that do not look at p, so that a forgotten task is noticed.
+        memory: what an earlier success rate still weighs after each group of its task, against 1 for the newest.
+    Raises: TaskError without tasks.
+    Source: learnability p (1 - p), Foster and Foerster 2025, arXiv:2502.12272; the running estimate is our own.
+    """
+
+    def __init__(self, tasks: Sequence[Task], seed: int = 0, *, uniform: Share = 0.2, memory: Decay = 0.5) -> None:
+        if not len(tasks):
+            raise TaskError("A sampler needs tasks to draw from.")
+        self._tasks = {task.id: task for task in tasks}
+        self._seed, self._uniform, self._memory = seed, uniform, memory
+        self._success: dict[str, float] = {}
+
+    def draw(self, count: int, step: int) -> list[Task]:
+        """Draw the tasks of a step without repetition; with it only where there are fewer tasks than `count`."""
+        rng = random.Random(seed_of("learnable", self._seed, step))
+        chosen: list[Task] = []
+        while len(chosen) < count:
+            left = {name: self._weight(name) for name in self._tasks}
+            for _ in range(min(count - len(chosen), len(left))):
+                name = self._draw_one(rng, left)
+                chosen.append(self._tasks[name])
+                del left[name]
+        return chosen
+
+    def _draw_one(self, rng: random.Random, weights: Mapping[str, float]) -> str:
+        names = list(weights)
+        if rng.random() < self._uniform or not any(weights.values()):
+            return rng.choice(names)
+        return rng.choices(names, list(weights.values()))[0]
+
+    def _weight(self, name: str) -> float:
+        success = self._success.get(name, 0.5)
+        return success * (1 - success)
+
+    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+        """Take in how groups came out. Returns: metrics."""
+        for group in groups:
+            judged = [t.success for t in group if t.valid and t.success is not None]
+            if judged:
+                name, rate = group[0].task.id, sum(judged) / len(judged)
+                before = self._success.get(name, rate)
+                self._success[name] = (self._memory * before + rate) / (self._memory + 1)
+        weights = [self._weight(name) for name in self._tasks]
+        return {
+            "sampler/tried": len(self._success) / len(self._tasks),
+            "sampler/learnability": sum(weights) / len(weights),
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as plain data."""
+        return {"success": self._success}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state`. Raises: TaskError if it names a task that there is not."""
+        if unknown := state["success"].keys() - self._tasks.keys():
+            raise TaskError(f"The sampler's state is of other tasks: there is no task {min(unknown)!r}.")
+        self._success = dict(state["success"])
