@@ -44,8 +44,8 @@ hypothesis.settings.load_profile("agentgym")
 
 
 DURATIONS = Path(__file__).with_name("durations.json")
-"""The seconds that all cases of a test function take together, for each function that takes half a second or more."""
-SLOW_S, LONG_S = 0.5, 5.0
+"""The seconds that all cases of a test function take together, for each function that takes SLOW_S or more."""
+SLOW_S, LONG_S = 0.25, 5.0
 seconds_of_this_run: Counter[str] = Counter()
 
 

@@ -14,7 +14,7 @@ from agentgym import registry
 from agentgym.environment import Environment
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
-from agentgym.task import TaskSet
+from agentgym.task import Task, TaskSet
 
 GROUPS: dict[str, dict[str, str]] = project()["project"]["entry-points"]
 
@@ -108,6 +108,32 @@ def test_an_importer_is_a_function_of_one_path(name):
         if parameter.default is parameter.empty
     ]
     assert len(required) == 1
+
+
+@pytest.mark.parametrize("name", of("objectives"))
+def test_an_objective_is_a_loss_of_trl_or_a_function_of_tokens(name):
+    from agentgym.training.objectives import TrlLoss
+
+    thing = load("objectives", name)
+    assert isinstance(thing, TrlLoss) or next(iter(inspect.signature(thing).parameters)) == "tokens"
+
+
+@pytest.mark.parametrize("name", of("loss_terms"))
+def test_a_loss_term_is_a_function_of_tokens(name):
+    assert next(iter(inspect.signature(load("loss_terms", name)).parameters)) == "tokens"
+
+
+@pytest.mark.parametrize("name", of("samplers"))
+def test_a_sampler_is_made_of_tasks_and_a_seed(name):
+    task = Task("t", "test/none-v1", "?")
+    assert load("samplers", name)([task], 0).draw(1, 0) == [task]
+
+
+@pytest.mark.parametrize("name", of("gatherers"))
+def test_a_gatherer_wraps_a_gatherer(name):
+    from agentgym.training.gatherers import play_groups
+
+    assert callable(load("gatherers", name)(play_groups))
 
 
 def test_every_kind_of_entry_point_is_checked_here():
