@@ -37,7 +37,7 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     "malformed": ("calls that could not be read", "scored", "writing calls is learnt"),
     "unknown_tool": ("calls of a tool that does not exist", "scored", "knowing the tools is learnt"),
     "wrong_arguments": ("calls whose arguments do not fit the tool", "scored", "reading a tool's schema is learnt"),
-    "tool_error": ("calls that the tool refused", "scored", "errors are how a world is explored"),
+    "tool_error": ("calls that the tool refused", "scored", "errors are how an environment is explored"),
     "timeout": ("calls that took too long", "scored", "the agent chose what to run"),
     "over_budget": ("calls after a budget was used up", "scored", "budgets are part of the task"),
     "repeated": ("calls made before with the same result", "scored", "asking twice costs turns, which the reward sees"),
@@ -52,7 +52,7 @@ _TABLE: dict[str, tuple[str, Treatment, str]] = {
     "failed": (
         "episodes that failed by no fault of the agent (left out of every rate)",
         "excluded",
-        "the agent did nothing wrong: a zero would be a lie",
+        "the agent did nothing wrong, so a reward of 0 would be wrong",
     ),
 }
 FAILURES = {kind: Failure(level, *_TABLE[kind]) for kind, level in LEVELS.items()}
