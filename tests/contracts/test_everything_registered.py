@@ -11,6 +11,7 @@ import pytest
 from pins import PINS, tools_digest
 
 from agentgym.credit import CreditWarning
+from agentgym.errors import UnknownNameError
 from agentgym.registry import (
     KINDS,
     close_backends,
@@ -32,7 +33,7 @@ from agentgym.testing import (
     check_reward,
 )
 
-EXTRAS = ("torch", "transformers")  # without the extra `train`, policies that need them cannot be imported
+EXTRAS = ("torch", "transformers")  # without the extra `train`, some policies and every objective cannot be imported
 SAMPLES = {
     "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
     "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
@@ -67,13 +68,23 @@ def playable(name):
         pytest.skip(f"{name}: {reason}")
 
 
+@pytest.mark.parametrize(("kind", "pins"), [("environments", "tools"), ("task_sets", "task_sets")])
+def test_an_id_that_was_pinned_is_still_registered(kind, pins):
+    """An old version stays for one release, and its pin goes with it; then the error for it names the new one."""
+    missing = PINS[pins].keys() - set(names(kind))
+    assert not missing, "these ids can no longer be run: see docs/stability.md"
+    newest = max(name for name in names(kind) if name.endswith("-v1"))
+    with pytest.raises(UnknownNameError, match=f"Did you mean '{newest.removesuffix('1')}"):
+        load(kind, f"{newest.removesuffix('1')}0")
+
+
 def test_every_registered_name_can_be_imported():
     assert {kind for kind, _ in everything()} == set(KINDS)
     for kind, name in everything():
         try:
             assert load(kind, name) is not None
         except ImportError as error:
-            if kind != "policies" or str(error.name).partition(".")[0] not in EXTRAS:
+            if kind not in ("policies", "objectives", "loss_terms") or str(error.name).partition(".")[0] not in EXTRAS:
                 raise
 
 
