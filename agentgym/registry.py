@@ -39,6 +39,7 @@ Kind = Literal[
     "loss_terms",
     "samplers",
     "gatherers",
+    "stages",
     "backends",
     "policies",
     "call_formats",

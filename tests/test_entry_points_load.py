@@ -136,6 +136,13 @@ def test_a_gatherer_wraps_a_gatherer(name):
     assert callable(load("gatherers", name)(play_groups))
 
 
+@pytest.mark.parametrize("name", of("stages"))
+def test_a_stage_is_a_defined_one(name):
+    from agentgym.training.stages.contract import Stage
+
+    assert isinstance(load("stages", name), Stage)
+
+
 def test_every_kind_of_entry_point_is_checked_here():
     """A new kind in the registry needs a test above."""
     checked = {kind for kind in registry.KINDS if f'of("{kind}")' in Path(__file__).read_text()}

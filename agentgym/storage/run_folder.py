@@ -57,6 +57,10 @@ class RunFolder:
         """Whether a run has written into a folder."""
         return any((path / sign).exists() for sign in _SIGNS)
 
+    def phase(self, usual: str) -> str:
+        """The name under which a phase is logged, and under which its episodes are recorded."""
+        return usual
+
     def create(self) -> RunFolder:
         """Make the folder, if it is not there yet."""
         self.path.mkdir(parents=True, exist_ok=True)
@@ -132,6 +136,36 @@ class RunFolder:
         if not path.resolve().is_relative_to(self.path.resolve()) or not name:
             raise ValueError(f"{name!r} is not a name inside the run folder {self.path}.")
         return path
+
+
+class StageFolder(RunFolder):
+    """Where one stage of several in a run writes: into stages/<name>, and its metrics into those of the run.
+
+    Its phases have its name: `train` becomes `<name>`, and `validation` becomes `<name>_validation`.
+
+    Args:
+        run: the folder of the run. `name`: of the stage.
+    """
+
+    def __init__(self, run: RunFolder, name: str) -> None:
+        super().__init__(run.path / "stages" / name)
+        self.ledger, self.metrics_file, self.report = run.ledger, run.metrics_file, run.report
+
+    def phase(self, usual: str) -> str:
+        """The stage's own name of a phase."""
+        return f"{self.name}_validation" if usual.endswith("validation") else self.name
+
+    def log(self, step: int, phase: str, **metrics: float) -> None:
+        """As RunFolder.log, with the stage's own name of the phase."""
+        super().log(step, self.phase(phase), **metrics)
+
+    def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
+        """As RunFolder.metrics; of all phases those of the whole run."""
+        return super().metrics(phase and self.phase(phase))
+
+    def forget(self, phases: Collection[str], after_step: int) -> None:
+        """As RunFolder.forget, with the stage's own names of the phases."""
+        super().forget([self.phase(phase) for phase in phases], after_step)
 
 
 _OF_CHECKPOINTS = ("config.json", "adapter_config.json")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -140,7 +140,16 @@ class CollapseGuardCallback(TrainerCallback):
 
 
 def keep_healthy(checkpoint: Path, target: Path) -> None:
-    """Replace `target` by a copy of a checkpoint, atomically, with hard links where the file system has them."""
+    """Replace `target` by a copy of a checkpoint, which says of which step it is."""
+    copy_linked(checkpoint, target, {STEP: checkpoint.name.rpartition("-")[2]})
+
+
+def copy_linked(checkpoint: Path, target: Path, texts: Mapping[str, str] = {}) -> None:
+    """Replace `target` by a copy of a checkpoint, atomically, with hard links where the file system has them.
+
+    Args:
+        texts: more files to write into the copy, by name.
+    """
     partial = target.with_name(target.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     try:
@@ -148,7 +157,8 @@ def keep_healthy(checkpoint: Path, target: Path) -> None:
     except (OSError, shutil.Error):
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(checkpoint, partial)
-    (partial / STEP).write_text(checkpoint.name.rpartition("-")[2], encoding="utf-8")
+    for name, text in texts.items():
+        (partial / name).write_text(text, encoding="utf-8")
     shutil.rmtree(target, ignore_errors=True)
     partial.rename(target)
 

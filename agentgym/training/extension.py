@@ -54,6 +54,11 @@ def depends_on_steps(recipe: Recipe, task_set: TaskSet) -> list[str]:
 
 def _check_extensible(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
     """Raises: RecipeError that says why this run cannot go on to these steps."""
+    if recipe.stage:
+        raise RecipeError(
+            f"{run.path} has stages of its own ([[stage]]), of which --extend cannot choose one. To train its result "
+            f"further, start a new run with policy.path = {str(run.path)!r}."
+        )
     before, now = recorded.train.steps, recipe.train.steps
     if now < before:
         raise RecipeError(f"train.steps was {before}, now {now}: a run is extended to more steps than it has.")

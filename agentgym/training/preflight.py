@@ -17,6 +17,7 @@ from agentgym.policy.quantization import quantization_config
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.gatherers import make_gatherer, play_groups
+from agentgym.training.models import FINAL
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe import Recipe
@@ -24,6 +25,7 @@ from agentgym.training.samplers import make_sampler
 from agentgym.training.signals.selection import check_signals_available
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.demonstrate import script_of
+from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.trial_reset import check_environments
 
@@ -53,6 +55,23 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
         estimator that requires what the environments or the task set do not provide.
     """
     _check_model(recipe)
+    stages = planned_stages(recipe)
+    recipes: list[Recipe] = []
+    for stage in stages:
+        if stage.recipe not in recipes:
+            recipes.append(stage.recipe)
+            _check_sections(stage.recipe, task_set, processes)
+    trained = [stage for stage in stages if stage.stage.checkpoint]
+    if recipe.policy.lora and any(stage.stage.checkpoint == FINAL for stage in trained[:-1]):
+        raise RecipeError(
+            f"policy.lora: the stage {trained[-1].name!r} would train after one that has merged the adapter into the "
+            "model. With an adapter, `reinforce` is the last stage that trains."
+        )
+    check_environments(recipe, task_set)
+
+
+def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> None:
+    """The sections of a recipe, as a stage uses them."""
     _check_splits(recipe, task_set)
     _check_stratum(recipe, task_set)
     if recipe.warm_start or recipe.policy.tiny:
@@ -67,7 +86,6 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
     with silence_libraries():
         _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device), processes))
     _check_processes(recipe, processes)
-    check_environments(recipe, task_set)
 
 
 def _check_loss(recipe: Recipe) -> None:

@@ -28,6 +28,7 @@ from agentgym.training.named_parts import parse_part
 from agentgym.training.policy_section import PolicySection
 from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
+from agentgym.training.stage_section import StageSection
 from agentgym.training.train_section import TrainSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
@@ -173,6 +174,7 @@ class Recipe(Section):
     `tasks`: the task set. `policy`: the model. `episode`: budgets and sampling. `reward`: who judges; by default each
     environment's own reward. `warm_start`: imitation before the training; without this section there is none.
     `train`: reinforcement. `evaluate`: measurement on held-out tasks. `guard`: alarms. `machine`: the hardware.
+    `stage`: the stages of the run, where they are not the usual ones.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -186,11 +188,15 @@ class Recipe(Section):
     evaluate: EvaluateSection = EvaluateSection()
     guard: GuardSection = GuardSection()
     machine: HardwareSection = HardwareSection()
+    stage: list[StageSection] = []
 
     @model_validator(mode="after")
     def _sections_that_fit(self) -> Recipe:
         if self.policy.lora and self.train.reference.reset_every:
             raise ValueError("train.reference.reset_every: the reference of a LoRA adapter stays; leave it out")
+        names = [stage.given_name for stage in self.stage]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"two entries of [[stage]] are called {repeated[0]!r}: give one of them another `name`")
         if self.evaluate.zero_shot and not (self.policy.path and self.warm_start):
             raise ValueError("evaluate.zero_shot measures the model of policy.path before its [warm_start]: give both")
         return self
@@ -261,6 +267,7 @@ class Recipe(Section):
             references.append(("task_sets", self.tasks.set, "tasks.set"))
         elif not Path(self.tasks.set).is_file():
             raise RecipeError(f"{where}: tasks.set = {self.tasks.set!r}: there is no such file.")
+        references += [("stages", stage.kind, "stage.kind") for stage in self.stage]
         references += [("loss_terms", name, "train.terms") for name in self.train.terms]
         try:
             key, value = "estimator", self.train.estimator

@@ -1,4 +1,4 @@
-"""Execute a recipe: demonstrations, warm start, held-out before, reinforcement, held-out after, report.
+"""Execute a recipe: its stages in their order, then the report.
 
 Every stage (see agentgym.training.stages) leaves its result in the run folder, complete or not at all. A run that was
 interrupted continues with the first stage that has no result, and within reinforcement from the last complete
@@ -8,7 +8,7 @@ checkpoint.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,18 @@ from rich.console import Console
 from agentgym.errors import RecipeError
 from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import RunFolder
+from agentgym.training.callbacks import copy_linked
 from agentgym.training.extension import depends_on_steps
 from agentgym.training.extension import extend as extend_run
 from agentgym.training.memory_plan import memory_note
+from agentgym.training.models import FINAL, load_saved
 from agentgym.training.preflight import check_before_start
 from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.silence import silence_libraries
-from agentgym.training.stages.context import RunContext
-from agentgym.training.stages.measure import conclude, measure
-from agentgym.training.stages.reinforce import reinforce
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.measure import conclude
+from agentgym.training.stages.plan import PlannedStage, planned_stages
 from agentgym.training.stages.warm_start import starting_learner
 
 
@@ -71,25 +73,44 @@ def train(
     processes.share(prepare)
     if recipe.machine.threads:
         torch.set_num_threads(recipe.machine.threads)
-    context = RunContext.open(run, recipe, task_set, console, processes)
+    stages = planned_stages(recipe)
+    state_keys = any(stage.recipe.rollout_config(task_set).state_keys for stage in stages)
+    context = RunContext.open(run, recipe, task_set, console, processes, state_keys=state_keys)
     try:
-        _run_stages(context)
+        _run_stages(context, stages)
     finally:
         context.rollouts.close()
     return run
 
 
-def _run_stages(context: RunContext) -> None:
-    recipe, started = context.recipe, time.monotonic()
+def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
+    """Run the stages after the last one whose checkpoint is there, from that checkpoint."""
+    started = time.monotonic()
+    is_done = context.processes.share(lambda: [stage.is_done(context) for stage in stages])
+    first = len(stages) - is_done[::-1].index(True) if any(is_done) else 0
     with silence_libraries(), context.progress:
-        learner = starting_learner(context)
-        measure(context, "before", learner)
-        if recipe.train.steps:
-            learner = reinforce(context, learner)
-        measure(context, "after", learner)
-        if recipe.evaluate.control:
-            measure(context, "control", learner, recipe.evaluate.control)
-    context.processes.share(lambda: conclude(context, minutes=(time.monotonic() - started) / 60))
+        learner = _learner_of(context, stages[first - 1]) if first else starting_learner(context)
+        for stage in stages[first:]:
+            learner = stage.run(context, learner)
+    context.processes.share(lambda: _publish_final(context, stages))
+    evaluations = [stage.name for stage in stages if stage.kind == "evaluate" and stage.name != "zero_shot"]
+    context.processes.share(lambda: conclude(context, (time.monotonic() - started) / 60, evaluations))
+
+
+def _learner_of(context: RunContext, done: PlannedStage) -> Learner:
+    """The learner that a stage has left."""
+    own = done.context(context)
+    assert done.stage.checkpoint is not None
+    return own.learner(*load_saved(own.recipe.policy, own.folder.checkpoints / done.stage.checkpoint, own.device))
+
+
+def _publish_final(context: RunContext, stages: Sequence[PlannedStage]) -> None:
+    """Put the checkpoint of the last stage that trains where every run has its result, checkpoints/final."""
+    last = next((stage for stage in reversed(stages) if stage.stage.checkpoint and stage.has_folder), None)
+    if last is not None:
+        context.folder.checkpoints.mkdir(exist_ok=True)
+        trained = last.context(context).folder.checkpoints / str(last.stage.checkpoint)
+        copy_linked(trained, context.folder.checkpoints / FINAL)
 
 
 def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, steps_may_differ: bool = False) -> None:

@@ -69,7 +69,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         tasks: the training tasks.
         policy: samples from `model`, or a function that makes it from the trainer; its `version` is set to the
             optimiser step.
-        rollouts: plays the episodes.
+        rollouts: plays the episodes. label: their names begin with it, and end with the step.
         estimator: maps a group of trajectories to one advantage per turn (see agentgym.credit).
         signal_providers: compute signals that the estimator requires and no record holds
             (see agentgym.training.signals).
@@ -92,6 +92,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         policy: Policy | Callable[[TurnGRPOTrainer], Policy],
         rollouts: Rollouts,
         estimator: Estimator,
+        label: str = "train",
         signal_providers: Sequence[SignalProvider] = (),
         failures: Mapping[str, Treatment] = {},
         gather: Gatherer = play_groups,
@@ -103,7 +104,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         **options: Any,
     ) -> None:
         check_trl()
-        self._tasks, self._rollouts, self._estimator = tasks, rollouts, estimator
+        self._tasks, self._rollouts, self._label, self._estimator = tasks, rollouts, label, estimator
         self._signal_providers, self._failures = signal_providers, failures
         self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
@@ -334,7 +335,7 @@ class TurnGRPOTrainer(GRPOTrainer):
             )
         step = self.state.global_step
         self.rollout_policy.version = step
-        label = f"{'train' if self.model.training else 'eval'}-{step:06d}"
+        label = f"{self._label if self.model.training else 'eval'}-{step:06d}"
         tasks = [self._tasks[i] for i in indices[::size]]
         if self._sampler is not None and self.model.training:
             tasks = self._sampler.draw(len(tasks), step)

@@ -59,6 +59,8 @@ HEAVY_MODULES = {
     "agentgym.training.run": "train",
     "agentgym.training.stages.context": "train",
     "agentgym.training.stages.measure": "train",
+    "agentgym.training.stages.contract": "train",
+    "agentgym.training.stages.plan": "train",
     "agentgym.training.stages.reinforce": "train",
     "agentgym.training.stages.warm_start": "train",
     "agentgym.training.vision_inputs": "train",

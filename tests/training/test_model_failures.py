@@ -79,7 +79,9 @@ def test_a_warm_start_that_diverges_ends_with_its_step(tmp_path):
 
 def test_some_failed_episodes_are_reported_with_their_causes(warm, tmp_path):
     chosen, console = from_checkpoint(warm), Console(file=io.StringIO())
-    context = RunContext.open(RunFolder(tmp_path / "run").create(), chosen, chosen.tasks.load(), console)
+    context = RunContext.open(
+        RunFolder(tmp_path / "run").create(), chosen, chosen.tasks.load(), console, state_keys=False
+    )
     failed = Trajectory("a", Task("t", "test/press-v1", "p"), stop_reason=StopReason.INFRA_ERROR, error="it broke")
     ended = Trajectory(
         "b",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,7 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,8 @@ class RunContext:
         task_set, rollouts: the recipe's tasks, and what plays episodes of them.
         console, progress: the terminal, and the progress bars on it.
         processes: which of the processes this is. The first alone plays, writes and prints.
+        stage: the name of the stage that runs; "" before the first.
+        demonstrations: those that were played already, by what was asked for.
     """
 
     folder: RunFolder
@@ -76,14 +79,23 @@ class RunContext:
     console: Console
     progress: PhaseProgress
     processes: Processes = ALONE
+    stage: str = ""
+    demonstrations: dict[tuple[int, float], list[Trajectory]] = field(default_factory=dict)
 
     @classmethod
     def open(
-        cls, folder: RunFolder, recipe: Recipe, task_set: TaskSet, console: Console, processes: Processes = ALONE
+        cls,
+        folder: RunFolder,
+        recipe: Recipe,
+        task_set: TaskSet,
+        console: Console,
+        processes: Processes = ALONE,
+        *,
+        state_keys: bool,
     ) -> RunContext:
-        """Make the rollouts. `close` them in the end."""
+        """Make the rollouts. `close` them in the end. `state_keys`: whether a stage reads them (see RolloutConfig)."""
         rollouts = Rollouts(
-            recipe.rollout_config(task_set),
+            replace(recipe.rollout_config(task_set), state_keys=state_keys),
             pool=recipe.episode.pool,
             ledger=Ledger(folder.ledger) if processes.is_first else None,
             on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),

@@ -18,11 +18,16 @@ if TYPE_CHECKING:
 
 
 def demonstrate(context: RunContext) -> list[Trajectory]:
-    """Play the demonstrations that [warm_start] asks for; without that section enough to train a tokenizer."""
+    """Play the demonstrations that [warm_start] asks for; without that section enough to train a tokenizer.
+
+    What a run has played once is not played again.
+    """
     section = context.recipe.warm_start or WarmStartSection(demonstrations=200)
     count = min(section.demonstrations, len(context.task_set["train"]))
+    if (key := (count, section.imperfect_oracle)) in context.demonstrations:
+        return context.demonstrations[key]
     with context.progress_bar("demonstrations", count) as advance:
-        return demonstrations(
+        context.demonstrations[key] = demonstrations(
             context.rollouts,
             context.task_set,
             count,
@@ -30,6 +35,7 @@ def demonstrate(context: RunContext) -> list[Trajectory]:
             seed=context.recipe.seed,
             on_trajectory=lambda _: advance(),
         )
+    return context.demonstrations[key]
 
 
 @renamed_keywords(novice="imperfect_oracle", seen="on_trajectory")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from agentgym.evaluation.text import format_gains
 from agentgym.rounding import percent
 from agentgym.training.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
 
 
 def validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
@@ -87,15 +88,33 @@ def _measure(context: RunContext, when: str, learner: Learner, parameters: Mappi
     context.folder.write_json(f"evaluation/{when}.json", evaluation.to_json())
 
 
-def conclude(context: RunContext, minutes: float) -> None:
-    """Write the report and print what was learnt, how long the run took, and where the report is."""
+@define_stage(section="evaluate")
+def evaluate_stage(context: RunContext, learner: Learner) -> Learner:
+    """Measures the policy on held-out tasks, as [evaluate] says."""
+    measure(context, context.stage, learner)
+    return learner
+
+
+@define_stage(section="evaluate")
+def control_stage(context: RunContext, learner: Learner) -> Learner:
+    """Measures it with the task parameters of `evaluate.control`: a task that is solved then was guessed."""
+    measure(context, context.stage, learner, context.recipe.evaluate.control)
+    return learner
+
+
+def conclude(context: RunContext, minutes: float, evaluations: Sequence[str]) -> None:
+    """Write the report and print what was learnt, how long the run took, and where the report is.
+
+    Args:
+        evaluations: those of the run in their order; the first and the last of them are compared.
+    """
     console, stratum = context.console, context.recipe.evaluate.stratum
     report = write_report(context.folder)
     console.print()
-    zero_shot, before, after, control = (
-        _evaluation_file(context, when) for when in ("zero_shot", "before", "after", "control")
-    )
-    if before.is_file() and after.is_file():
+    zero_shot, control = (_evaluation_file(context, when) for when in ("zero_shot", "control"))
+    files = [_evaluation_file(context, when) for when in evaluations]
+    before, after = [*files[:1], *files[-1:]] or [zero_shot, zero_shot]
+    if before != after and before.is_file() and after.is_file():
         console.print(format_gains(Evaluation.load(before), Evaluation.load(after), first=stratum))
         if zero_shot.is_file():
             untrained = percent(Evaluation.load(zero_shot).success(stratum).value)

@@ -35,7 +35,7 @@ from agentgym.training.credit_audit import CreditAudit
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.model_failures import out_of_memory_named
-from agentgym.training.models import FINAL, load_saved, restore, save_final, train_from
+from agentgym.training.models import FINAL, restore, save_final, train_from
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
@@ -43,20 +43,21 @@ from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.measure import validate
 from agentgym.training.train_section import TrainSection
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 
 
-def reinforce(context: RunContext, learner: Learner) -> Learner:
-    """Train the learner's weights in place and save them, from the last complete checkpoint if there is one.
+@define_stage(section="train", checkpoint=FINAL)
+def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
+    """Reinforcement learning with turn-level credit, as [train] says.
 
+    The learner's weights are trained in place and saved, from the last complete checkpoint if there is one.
     Returns: the trained model, as it was saved.
     """
     checkpoints, processes = context.folder.checkpoints, context.processes
-    if processes.share((checkpoints / FINAL).is_dir):
-        return context.learner(*load_saved(context.recipe.policy, checkpoints / FINAL, context.device))
     checkpoint = latest_checkpoint(checkpoints)
     processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
@@ -82,7 +83,8 @@ def _make_trainer(
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
     moved_reference = MovedReferenceCallback()
-    bar = context.progress.add_task("reinforcement", total=section.steps * section.iterations, line_a_note=True)
+    title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
+    bar = context.progress.add_task(title, total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
     logging = LoggingCallback(context.folder, "train", context.progress, bar, shown_metrics)
     make_trainer = partial(
@@ -92,6 +94,7 @@ def _make_trainer(
         tasks=list(context.task_set["train"]),
         policy=learner.policy if section.generation == "transformers" else _trl_policy(context, learner),
         rollouts=context.rollouts,
+        label=phase,
         estimator=estimator,
         signal_providers=providers_for(
             estimator,

@@ -13,11 +13,12 @@ from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training.callbacks import LoggingCallback, ValidationCallback, latest_checkpoint, step_of
 from agentgym.training.imitation import imitate
 from agentgym.training.model_failures import DivergenceCallback
-from agentgym.training.models import load_model, load_saved, save_model
+from agentgym.training.models import load_model, save_model
 from agentgym.training.recipe import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.demonstrate import demonstrate
-from agentgym.training.stages.measure import measure, validate
+from agentgym.training.stages.measure import validate
 from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
@@ -28,23 +29,19 @@ STEPS = "warm_start_steps"
 
 
 def starting_learner(context: RunContext) -> Learner:
-    """Return the finished warm start, else the recipe's model, after the warm start that the recipe asks for."""
+    """The recipe's model, before any stage."""
     recipe = context.recipe
-    finished = context.folder.checkpoints / WARM_START
-    if finished.is_dir():
-        return context.learner(*load_saved(recipe.policy, finished, context.device))
     if recipe.policy.path is not None:
-        learner = context.learner(*load_model(recipe.policy, context.device, recipe.seed))
-        if recipe.warm_start:
-            if recipe.evaluate.zero_shot:
-                measure(context, "zero_shot", learner)
-            examples = context.processes.share(lambda: demonstrate(context))
-            warm_start(context, recipe.warm_start, learner, examples)
-        return learner
-    examples = context.processes.share(lambda: demonstrate(context))
-    learner = _tiny_learner(context, examples)
-    if recipe.warm_start:
-        warm_start(context, recipe.warm_start, learner, examples)
+        return context.learner(*load_model(recipe.policy, context.device, recipe.seed))
+    return _tiny_learner(context, context.processes.share(lambda: demonstrate(context)))
+
+
+@define_stage(section="warm_start", checkpoint=WARM_START)
+def imitate_stage(context: RunContext, learner: Learner) -> Learner:
+    """Imitates the task set's scripted players, as [warm_start] says."""
+    section = context.recipe.warm_start
+    assert section is not None  # the plan of the stages fills it in
+    warm_start(context, section, learner, context.processes.share(lambda: demonstrate(context)))
     return learner
 
 
