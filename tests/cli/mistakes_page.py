@@ -34,9 +34,10 @@ INTRODUCTION = """\
 
 # Ten first mistakes
 
-What each prints, whole, without a terminal, and its exit code. `beginner.py` is
-[tests/cli/beginner.py](../tests/cli/beginner.py): environments with one mistake each. The error names the cause, the
-line of your code, and what to do. The other usual errors: [when something fails](errors.md).
+This page shows common mistakes. Each section has a command, all that it prints without a terminal, and its exit code. The
+error names the cause, the line of your code, and what to do. `beginner.py` is
+[tests/cli/beginner.py](../tests/cli/beginner.py), which defines environments with one mistake each. Other common errors
+are in [when something fails](errors.md).
 """
 MISTAKES: Sequence[tuple[str, str]] = (
     ("A bug in a tool", "agentgym eval beginner/tool-set-v1 --policy oracle --import beginner.py"),
