@@ -34,8 +34,8 @@ INTRODUCTION = """\
 
 # Ten first mistakes
 
-This page shows common mistakes. Each section has a command, all that it prints without a terminal, and its exit code. The
-error names the cause, the line of your code, and what to do. `beginner.py` is
+This page shows common mistakes. Each section has a command, all that it prints without a terminal, and its exit code.
+The error names the cause, the line of your code, and what to do. `beginner.py` is
 [tests/cli/beginner.py](../tests/cli/beginner.py), which defines environments with one mistake each. Other common errors
 are in [when something fails](errors.md).
 """
