@@ -183,14 +183,17 @@ def load_task_set(name: str) -> TaskSet:
 def task_set_for(environment: str) -> TaskSet | None:
     """A registered task set that is played in an environment; None if there is none.
 
-    Task sets are built until one fits. Those with a similar name come first: `sql/...` for `agentgym/sql-v1`.
+    Task sets are built until one fits. Those with a similar name come first: `sql/...` for `agentgym/sql-v1`. The
+    bundled ones are left out where the environment is not bundled: they know none of another package.
     """
     bare = environment.rpartition("/")[2]
 
     def dissimilarity(name: str) -> tuple[bool, bool]:
         return name.replace("/", "-") != bare, not bare.startswith(name.partition("/")[0])
 
-    for name in sorted(names("task_sets"), key=dissimilarity):
+    bundled = _is_bundled("environments", environment)
+    candidates = [name for name in names("task_sets") if bundled or not _is_bundled("task_sets", name)]
+    for name in sorted(candidates, key=dissimilarity):
         task_set = load_task_set(name)
         if any(len(tasks) and tasks[0].environment == environment for tasks in task_set.values()):
             return task_set
@@ -216,6 +219,11 @@ def everything() -> Iterator[tuple[Kind, str]]:
     for kind in KINDS:
         for name in names(kind):
             yield kind, name
+
+
+def _is_bundled(kind: Kind, name: str) -> bool:
+    """Whether a name comes with agentgym itself."""
+    return (origin(kind, name) or "").startswith("agentgym.")
 
 
 @cache
