@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -265,6 +266,18 @@ def test_a_run_is_watched_while_another_process_writes_it(page, tmp_path):
         writer.stdin.close()
         writer.stdout.close()
     assert writer.returncode == 0
+
+
+def test_a_headline_about_one_kind_of_task_says_how_all_tasks_did(page, runs, tmp_path):
+    folder = shutil.copytree(runs / "watched", tmp_path / "odd")
+    with (folder / "recipe.toml").open("a", encoding="utf-8") as recipe:
+        recipe.write('\n[evaluate]\nstratum = "odd"\n')
+    page.goto(write_report(folder).as_uri())
+    page.wait_for_selector(".headline .gain")
+    assert "on odd" in page.locator(".headline .gain").inner_text()
+    rows = page.get_by_role("region", name="By kind of task").locator("tbody tr").all_inner_texts()
+    count = next(row.split("\t")[1] for row in rows if row.startswith("all tasks"))
+    assert re.search(rf"On all {count} tasks: \d+ % to \d+ %", page.locator(".headline").inner_text())
 
 
 def test_the_report_alone_holds_the_same_and_runs_nothing_but_its_own_script(page, runs):
