@@ -36,6 +36,19 @@ def guests_below(pid: int) -> set[int]:
     return guests
 
 
+def spawners() -> set[int]:
+    """The spawners that are children of this process, whoever made them."""
+    return {pid for pid in processes_below(os.getpid()) if _is_own_spawner(pid)}
+
+
+def _is_own_spawner(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+        return int(status[1]) == os.getpid() and b"guest import spawner" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 def groups(spawner: int) -> set[str]:
     """Every control group that a spawner has made."""
     walk = os.walk("/sys/fs/cgroup")  # which passes over what goes meanwhile

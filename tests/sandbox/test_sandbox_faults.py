@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from counts import groups, guests_below, mounts, open_files, processes_below
+from counts import groups, guests_below, mounts, open_files, processes_below, spawners
 
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.host import guest_sandbox
@@ -31,30 +31,8 @@ async def until(condition, what: str, within_s: float = 10.0) -> None:
         await asyncio.sleep(0.01)
 
 
-def spawners() -> set[int]:
-    return {
-        pid
-        for pid in processes_below(os.getpid())
-        if b"guest import spawner" in command_line(pid) and parent(pid) == os.getpid()
-    }
-
-
 def guests() -> set[int]:
     return guests_below(os.getpid())
-
-
-def command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-def parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
 
 
 async def test_a_closed_backend_leaves_nothing(small):

@@ -8,8 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from counts import processes_below
-from test_sandbox_faults import run_script, spawners, until
+from counts import processes_below, spawners
+from test_sandbox_faults import run_script, until
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.host import guest_handle
