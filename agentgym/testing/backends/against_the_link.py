@@ -133,7 +133,8 @@ async def a_guest_that_stalls(target: Target) -> None:
 async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
     """The reply breaks off after every part of it, with other calls under way: all of them get SandboxDied."""
     frame = encode({**HONEST, "out": 3}, b"abc")
-    for cut in (0, 1, 7, 8, 20, len(frame) - 4, len(frame) - 1):
+
+    async def break_off(cut: int) -> None:
         async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
             calls = [asyncio.create_task(guest.sandbox.run_python("pass")) for _ in range(3)]
             await asyncio.sleep(0)
@@ -142,6 +143,9 @@ async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
             guest.link.close()
             for call in calls:
                 await check_raises(SandboxDied, call, f"a call whose reply broke off after {cut} bytes")
+
+    # Each waits for the true guest, which lives on, to report its end.
+    await asyncio.gather(*(break_off(cut) for cut in (0, 1, 7, 8, 20, len(frame) - 4, len(frame) - 1)))
 
 
 async def a_guest_that_floods(target: Target) -> None:
