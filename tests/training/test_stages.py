@@ -14,6 +14,8 @@ from rich.console import Console
 
 from agentgym import register
 from agentgym.errors import RecipeError
+from agentgym.evaluation.report.contents import read
+from agentgym.evaluation.report.run_data import run_data
 from agentgym.storage import checkpoint_in
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
@@ -73,6 +75,16 @@ def test_every_stage_leaves_its_result_under_its_own_name(finished):
     assert len(list(ledger.trajectories("hard-"))) == 3 * 8
     assert len(list(ledger.trajectories("held-out-middle"))) == 4
     ledger.close()
+
+
+def test_the_report_draws_every_stage_that_trains(finished):
+    data = run_data(read(finished))
+    assert (data["step"], data["steps"]) == (5, 5)
+    assert [stage["phase"] for stage in data["reinforcement"]] == ["easy", "hard"]
+    assert [stage["phase"] for stage in data["imitation"]] == ["warm_start"]
+    assert {"easy", "hard", "warm_start"} < set(data["curves"])
+    assert data["bands"]["hard_validation"]
+    assert any(alarm.startswith("hard, step 3: ") for alarm in data["alarms"])
 
 
 def test_the_result_of_the_run_is_that_of_its_last_stage(finished):

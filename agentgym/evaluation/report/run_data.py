@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from agentgym.evaluation.record import Evaluation
@@ -20,15 +21,26 @@ MOST_TAGS = 4
 NOT_CURVES = {"step", "time", "epoch"}
 
 
+@dataclass(frozen=True, slots=True)
+class _StageCurves:
+    """A stage that trains, as its metrics name it: its phase, that of its validation, and what its recipe says."""
+
+    phase: str
+    validation: str
+    steps: int
+    validate_tasks: int
+
+
 def run_summary(contents: Contents) -> dict[str, Any]:
     """What a list of runs shows of one."""
-    train, steps = contents.metrics.get("train", []), contents.recipe_value("train", "steps", default=0)
-    iterations = contents.recipe_value("train", "iterations", default=1)
+    stages = _stages(contents, "reinforce")
+    current = next((stage for stage in reversed(stages) if stage.phase in contents.metrics), stages[0])
+    train = contents.metrics.get(current.phase, [])
     before, after = contents.pair()
     tag = stratum(contents)
     spark = _points(train, "success") or _points(train, "reward")
     last = {name: rows[-1][1] for name in ("success", "reward") if (rows := _points(train, name))}
-    validated = _points(contents.metrics.get("validation", []), "success")
+    validated = _points(contents.metrics.get(current.validation, []), "success")
     phase = max(contents.metrics, key=lambda name: contents.metrics[name][-1].get("time", 0.0), default=None)
     return {
         "name": visible(contents.name),
@@ -36,8 +48,10 @@ def run_summary(contents: Contents) -> dict[str, Any]:
         "estimator": _word(contents.recipe_value("train", "estimator")),
         "policy": _policy(contents),
         "phase": phase and visible(phase),
-        "step": int(train[-1]["step"]) if train else 0,
-        "steps": steps * iterations if isinstance(steps, int) and isinstance(iterations, int) else 0,
+        "step": sum(
+            int(contents.metrics[stage.phase][-1]["step"]) for stage in stages if stage.phase in contents.metrics
+        ),
+        "steps": sum(stage.steps for stage in stages),
         "spark": thinned(spark, SPARK_POINTS),
         "last": last,
         "validation": validated[-1][1] if validated else None,
@@ -46,16 +60,42 @@ def run_summary(contents: Contents) -> dict[str, Any]:
     }
 
 
+def _stages(contents: Contents, kind: str) -> list[_StageCurves]:
+    """The stages of a kind: those that the recipe lists, or the usual one."""
+    usual, validation = {"reinforce": ("train", "validation"), "imitate": ("warm_start", "warm_start_validation")}[kind]
+    listed = contents.recipe_value("stage", default=[])
+    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    if not entries:
+        return [_stage_curves(contents, usual, usual, validation, {})]
+    stages = []
+    for entry in entries:
+        if entry.get("kind") == kind:
+            name, options = str(entry.get("name") or usual), entry.get("options")
+            options = options if isinstance(options, Mapping) else {}
+            stages.append(_stage_curves(contents, usual, name, f"{name}_validation", options))
+    return stages or [_StageCurves(usual, validation, 0, 64)]
+
+
+def _stage_curves(
+    contents: Contents, section: str, phase: str, validation: str, options: Mapping[str, Any]
+) -> _StageCurves:
+    def number(key: str, default: int) -> int:
+        value = options.get(key, contents.recipe_value(section, key, default=default))
+        return value if isinstance(value, int) and value >= 0 else default
+
+    return _StageCurves(phase, validation, number("steps", 0) * number("iterations", 1), number("validate_tasks", 64))
+
+
 def run_data(contents: Contents) -> dict[str, Any]:
     """Everything of a run but its episodes."""
+    reinforcement, imitation = _stages(contents, "reinforce"), _stages(contents, "imitate")
     return run_summary(contents) | {
         "evaluations": [_evaluation(e, stratum(contents)) | _passes(e) for e in contents.evaluations],
         **findings(contents),
         "curves": {visible(phase): _curves(rows) for phase, rows in contents.metrics.items()},
-        "bands": {
-            phase: _bands(contents, phase, section)
-            for phase, section in (("validation", "train"), ("warm_start_validation", "warm_start"))
-        },
+        "reinforcement": [_phases(stage) for stage in reinforcement],
+        "imitation": [_phases(stage) for stage in imitation],
+        "bands": {visible(stage.validation): _bands(contents, stage) for stage in (*reinforcement, *imitation)},
         "alarms": _alarms(contents),
         "notes": [visible(note) for note in contents.notes],
         "recipe": visible(contents.recipe_text),
@@ -65,11 +105,17 @@ def run_data(contents: Contents) -> dict[str, Any]:
 
 def _alarms(contents: Contents) -> list[str]:
     """What the collapse guard said while training, in words; guard.json may be missing or cut short."""
-    try:
-        guard = json.loads((contents.path / "guard.json").read_text(encoding="utf-8"))
-        return [f"Step {int(alarm['step'])}: {visible(alarm['reason'])}" for alarm in guard["alarms"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
+    alarms = []
+    for file in (contents.path / "guard.json", *sorted(contents.path.glob("stages/*/guard.json"))):
+        stage = "" if file.parent == contents.path else f"{visible(file.parent.name)}, step"
+        try:
+            guard = json.loads(file.read_text(encoding="utf-8"))
+            alarms += [
+                f"{stage or 'Step'} {int(alarm['step'])}: {visible(alarm['reason'])}" for alarm in guard["alarms"]
+            ]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return alarms
 
 
 def _flat(data: Mapping[str, Any], prefix: str = "") -> list[list[str]]:
@@ -97,14 +143,16 @@ def _curves(rows: Sequence[Mapping[str, float]]) -> dict[str, list[list[float]]]
     return {name: points for name, points in curves.items() if points}
 
 
-def _bands(contents: Contents, phase: str, section: str) -> list[list[float]]:
+def _phases(stage: _StageCurves) -> dict[str, str]:
+    return {"phase": visible(stage.phase), "validation": visible(stage.validation)}
+
+
+def _bands(contents: Contents, stage: _StageCurves) -> list[list[float]]:
     """Wilson's 95 % interval around each validated success: step, low, high."""
-    count = contents.recipe_value(section, "validate_tasks", default=64)
-    count = count if isinstance(count, int) and count > 0 else 64
     bands = []
-    for row in contents.metrics.get(phase, []):
+    for row in contents.metrics.get(stage.validation, []):
         if 0 <= row.get("success", -1) <= 1:
-            n = max(1, count - int(row.get("failed", 0)))
+            n = max(1, (stage.validate_tasks or 64) - int(row.get("failed", 0)))
             estimate = wilson(row["success"] * n, n)
             bands.append([row["step"], estimate.low, estimate.high])
     return bands

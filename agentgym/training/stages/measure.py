@@ -35,7 +35,8 @@ def _validate(context: RunContext, learner: Learner, step: int, count: int, phas
     learner.model.train(training)
     metrics = summarise(trajectories)
     context.folder.log(step, phase, **metrics)
-    line = f"{phase.replace('_', ' ')} at step {step}: success {metrics.get('success', float('nan')):.3f}"
+    shown_phase, success = context.folder.phase(phase).replace("_", " "), metrics.get("success", float("nan"))
+    line = f"{shown_phase} at step {step}: success {success:.3f}"
     context.console.print(f"{line} on {len(trajectories)} tasks", markup=False, highlight=False, soft_wrap=True)
     return metrics
 

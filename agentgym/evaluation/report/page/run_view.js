@@ -109,25 +109,45 @@ function toRead(run) {
 }
 
 function charts(run) {
-  const train = run.curves.train ?? {};
-  const validation = run.curves.validation ?? {};
-  const warm = run.curves.warm_start ?? {};
-  const width = (points) => Math.max(1, Math.floor((points?.length ?? 0) / 25)) | 1;
-  const line = (name, points, colour) => ({ name, points: smoothed(points ?? [], width(points)), raw: width(points) > 1 ? points : [], colour });
-  const checked = (name) => ({ name: "validation", points: validation[name] ?? [], colour: 1, dots: true });
-  const components = Object.keys(train).filter((name) => name.startsWith("turn_reward/")).slice(0, 4);
-  const drawn = [
-    lineChart({ title: "Success", note: "validation with its 95 % interval", share: true, series: [{ ...checked("success"), band: run.bands.validation ?? [] }, line("training", train.success, 5)] }),
-    lineChart({ title: "Reward", note: "per training episode", series: [line("reward", train.reward, 2)] }),
-    lineChart({ title: "Turns per episode", series: [checked("turns"), line("training", train.turns, 5)] }),
-    lineChart({ title: "Calls that ran", share: true, series: [checked("calls_ok"), line("training", train.calls_ok, 5)] }),
-    lineChart({ title: "Turn rewards", note: "sum over an episode", series: components.map((name, i) => line(name.slice(12), train[name], i + 1)) }),
-    lineChart({ title: "Entropy", note: "of the next token, nats", series: [line("entropy", train.entropy, 4)] }),
-    lineChart({ title: "Warm start, loss", note: "nats per token", series: [line("loss", warm.loss, 3)] }),
-    lineChart({ title: "Warm start, success", share: true, series: [{ name: "validation", points: run.curves.warm_start_validation?.success ?? [], colour: 3, dots: true, band: run.bands.warm_start_validation ?? [] }] }),
-  ].filter(Boolean);
+  const drawn = [...run.reinforcement.flatMap((stage) => reinforcementCharts(run, stage)), ...run.imitation.flatMap((stage) => imitationCharts(run, stage))].filter(Boolean);
   if (!drawn.length) return run.steps ? h("p", { class: "empty" }, "No curves yet: nothing has been logged.") : null;
   return h("section", { "aria-label": "Curves" }, h("h2", {}, "Curves"), h("div", { class: "charts" }, drawn));
+}
+
+function named(stage) {
+  const name = plain(stage.phase);
+  return name.charAt(0).toUpperCase() + name.slice(1);
+}
+
+/** A curve of at most some 25 points, means of neighbours, with the points themselves behind it. */
+function line(name, points, colour) {
+  const width = Math.max(1, Math.floor((points?.length ?? 0) / 25)) | 1;
+  return { name, points: smoothed(points ?? [], width), raw: width > 1 ? points : [], colour };
+}
+
+/** A stage of reinforcement; where it is not the usual one, its name stands before each title. */
+function reinforcementCharts(run, stage) {
+  const train = run.curves[stage.phase] ?? {};
+  const validation = run.curves[stage.validation] ?? {};
+  const titled = (title) => (stage.phase === "train" ? title : `${named(stage)}, ${title.toLowerCase()}`);
+  const checked = (name) => ({ name: "validation", points: validation[name] ?? [], colour: 1, dots: true });
+  const components = Object.keys(train).filter((name) => name.startsWith("turn_reward/")).slice(0, 4);
+  return [
+    lineChart({ title: titled("Success"), note: "validation with its 95 % interval", share: true, series: [{ ...checked("success"), band: run.bands[stage.validation] ?? [] }, line("training", train.success, 5)] }),
+    lineChart({ title: titled("Reward"), note: "per training episode", series: [line("reward", train.reward, 2)] }),
+    lineChart({ title: titled("Turns per episode"), series: [checked("turns"), line("training", train.turns, 5)] }),
+    lineChart({ title: titled("Calls that ran"), share: true, series: [checked("calls_ok"), line("training", train.calls_ok, 5)] }),
+    lineChart({ title: titled("Turn rewards"), note: "sum over an episode", series: components.map((name, i) => line(name.slice(12), train[name], i + 1)) }),
+    lineChart({ title: titled("Entropy"), note: "of the next token, nats", series: [line("entropy", train.entropy, 4)] }),
+  ];
+}
+
+function imitationCharts(run, stage) {
+  const validated = run.curves[stage.validation]?.success ?? [];
+  return [
+    lineChart({ title: `${named(stage)}, loss`, note: "nats per token", series: [line("loss", run.curves[stage.phase]?.loss, 3)] }),
+    lineChart({ title: `${named(stage)}, success`, share: true, series: [{ name: "validation", points: validated, colour: 3, dots: true, band: run.bands[stage.validation] ?? [] }] }),
+  ];
 }
 
 function allNumbers(run, open) {
