@@ -102,14 +102,18 @@ async def test_the_start_button_of_the_page_cannot_begin_another_episode():
     ["bisect-angle", "book-flight-nodelay", "click-shape", "drag-items-grid", "email-inbox-forward-nl", "social-media"],
 )
 async def test_a_scripted_player_is_paid_in_full(name, players):
-    """One of each family; `make gui-full` plays them all, twice."""
-    environment = make("agentgym/web-v1", max_chars=20_000)
-    try:
-        page = players.Page(environment, await environment.reset(task(name), seed=0))
-        await players.PLAYERS[name](page)
-        assert page.reward >= 0.9
-    finally:
-        await environment.close()
+    """One of each family; `make gui-full` plays them all, twice. A click may miss a menu that moves late."""
+    for _ in range(3):
+        environment = make("agentgym/web-v1", max_chars=20_000)
+        try:
+            page = players.Page(environment, await environment.reset(task(name), seed=0))
+            await players.PLAYERS[name](page)
+        finally:
+            await environment.close()
+        if page.reward is not None:
+            break
+    assert page.reward is not None
+    assert page.reward >= 0.9
 
 
 async def test_a_request_that_the_page_gives_as_fields_is_asked_in_words():
