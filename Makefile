@@ -141,7 +141,7 @@ test-fast: $(STAMP)  ## half of the tests, of every room: those that tests/durat
 
 # vLLM pins other versions than training does, so its server lives in an environment of its own; the tests speak HTTP.
 test-vllm: $(STAMP) $(VLLM_STAMP)  ## the tests against a real vLLM server on the CPU (3.5 GB, in .venv-vllm)
-	AGENTGYM_VLLM_PYTHON="$(VLLM_PY)" "$(PY)" -m pytest tests/vllm_server $(PYTEST_ARGS)
+	AGENTGYM_VLLM_PYTHON="$(VLLM_PY)" "$(PY)" -m pytest tests/vllm_server tests/training/test_training_on_vllm.py $(PYTEST_ARGS)
 
 $(VLLM_STAMP): tests/vllm_server/requirements.txt
 	@test -x "$(VLLM_PY)" || { $(find_python); $(call make_venv,$(VLLM_VENV)); }

@@ -117,6 +117,12 @@ class Policy:
         """Natural-log probability of each continuation token after the prefix, teacher-forced."""
         raise PolicyError(f"{self.name} cannot score given tokens: it offers no log-probabilities of a given text.")
 
+    async def refresh(self) -> None:
+        """Told before each batch of episodes or scores while it is trained: answer with the weights as they are now.
+
+        Raises: PolicyError if they cannot be had.
+        """
+
     def episode_started(self, episode: str) -> None:
         """Told when an episode begins, so that a batching policy knows how many requests to wait for."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -19,6 +20,7 @@ from agentgym.deprecation import renamed_attributes, renamed_keywords, renamed_m
 from agentgym.errors import ContextFull, PolicyError
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on
+_UNIX_SOCKET = re.compile(r"unix:(?P<socket>/.+?\.sock)(?P<path>/.*)?")
 _FULL = ("context length", "context_length", "maximum context", "max_model_len", "too many tokens")
 
 
@@ -73,7 +75,8 @@ class JsonEndpoint:
     """Posts JSON, gets JSON.
 
     Args:
-        base_url: for example http://127.0.0.1:8000. `headers`: sent along, never shown in an error.
+        base_url: for example http://127.0.0.1:8000, or unix:/path/of.sock for a socket of this machine.
+        headers: sent along, never shown in an error.
         retry_policy: see RetryPolicy.
         connections: open at once; further requests wait for one.
         jitter: draws the pauses, so that a thousand clients do not return at the same moment.
@@ -89,6 +92,9 @@ class JsonEndpoint:
         jitter: random.Random | None = None,
     ) -> None:
         self.base_url, self.retry_policy = base_url.rstrip("/"), retry_policy
+        on_socket = _UNIX_SOCKET.fullmatch(self.base_url)
+        self._socket = on_socket["socket"] if on_socket else None
+        self._http_url = f"http://localhost{on_socket['path'] or ''}" if on_socket else self.base_url
         self._headers, self._connections = dict(headers or {}), connections
         self._jitter = jitter or random.Random()
         self._has_answered = self._given_up = False  # whether the server ever did; whether unreached_s has passed
@@ -98,17 +104,19 @@ class JsonEndpoint:
 
     patience = renamed_member("retry_policy")
 
-    async def post(self, path: str, body: dict[str, Any] | None = None) -> Any:
+    async def post(self, path: str, body: dict[str, Any] | None = None, *, plain_text: bool = False) -> Any:
         """The answer's JSON, None if it is empty.
 
+        Args:
+            plain_text: the answer is one, and returned as it is.
         Raises: PolicyError naming path, status and the beginning of the answer, once trying again is no use or the
             retry policy is exhausted; ContextFull where the server says that the prompt is too long.
         """
-        return await self._in_turn("POST", path, body)
+        return await self._in_turn("POST", path, body, plain_text)
 
     async def get(self, path: str) -> Any:
         """As `post`."""
-        return await self._in_turn("GET", path, None)
+        return await self._in_turn("GET", path, None, False)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -116,13 +124,15 @@ class JsonEndpoint:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.aclose()
 
-    async def _in_turn(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    async def _in_turn(self, *request: Any) -> Any:
         """Wait for a free connection, then try: time spent in the queue is no fault of the server."""
         client, slots = self._open()
         async with slots:
-            return await self._patiently(client, method, path, body)
+            return await self._patiently(client, *request)
 
-    async def _patiently(self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    async def _patiently(
+        self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None, plain_text: bool
+    ) -> Any:
         now = asyncio.get_running_loop().time
         began, pause, tries = now(), self.retry_policy.backoff_s, 0
         ends = began + self.retry_policy.total_s
@@ -130,7 +140,8 @@ class JsonEndpoint:
             tries += 1
             try:
                 async with asyncio.timeout(min(self.retry_policy.attempt_s, ends - now())):
-                    return await self._attempt(client, method, path, body)
+                    answer = await self._attempt(client, method, path, body)
+                    return answer.text if plain_text else self._content_of(answer)
             except TimeoutError:
                 failed = _RetryableFailure(f"no answer within {self.retry_policy.attempt_s:g} s")
             except _RetryableFailure as failure:
@@ -159,9 +170,11 @@ class JsonEndpoint:
     def _is_unreached(self, failure: _RetryableFailure) -> bool:
         return failure.unreached and not self._has_answered
 
-    async def _attempt(self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None) -> Any:
+    async def _attempt(
+        self, client: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None
+    ) -> httpx.Response:
         try:
-            answer = await client.request(method, self.base_url + path, json=body)
+            answer = await client.request(method, self._http_url + path, json=body)
         except (httpx.TransportError, httpx.DecodingError) as error:
             unreached = isinstance(error, (httpx.ConnectError, httpx.UnsupportedProtocol))
             raise _RetryableFailure(f"{type(error).__name__}: {error}", unreached=unreached) from error
@@ -178,6 +191,9 @@ class JsonEndpoint:
             raise PolicyError(
                 f"{method} {path} was refused with {response_excerpt} Correct the request; it is not sent again."
             )
+        return answer
+
+    def _content_of(self, answer: httpx.Response) -> Any:
         if not answer.content.strip():
             return None
         try:
@@ -191,15 +207,19 @@ class JsonEndpoint:
         """The client of this event loop, and its free connections: neither can move from one loop to another."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=self._connections)
             self._client = httpx.AsyncClient(
                 headers=self._headers,
                 timeout=None,  # asyncio.timeout above bounds the whole attempt; httpx would bound each read
-                limits=httpx.Limits(max_connections=None, max_keepalive_connections=self._connections),
+                limits=limits,
+                transport=httpx.AsyncHTTPTransport(uds=self._socket, limits=limits) if self._socket else None,
             )
             self._loop, self._slots = loop, asyncio.Semaphore(self._connections)
         return self._client, self._slots
 
     def _server_address(self) -> str:
+        if self._socket:
+            return self.base_url
         try:
             url = httpx.URL(self.base_url)
         except httpx.InvalidURL:

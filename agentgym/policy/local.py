@@ -70,13 +70,15 @@ def policy_of(
     Args:
         reader: its tokenizer, or its processor if it reads images.
     """
+    renderer = renderer_of(reader, call_format, template_options)
+    return (TransformersPolicy if renderer.images is None else VisionPolicy)(model, renderer, **options)
+
+
+def renderer_of(reader: Any, call_format: str, template_options: dict[str, Any]) -> TemplateRenderer:
+    """The renderer of a model by its tokenizer, or by its processor if it reads images."""
     tokenizer = tokenizer_of(reader)
     chosen_format = call_format_for(tokenizer, call_format, template_options)
     if call_format != AUTO:
         warn_of_another_format(chosen_format, tokenizer, template_options)
-    if tokenizer is reader:
-        renderer = TemplateRenderer(tokenizer, chosen_format, template_options=template_options)
-        return TransformersPolicy(model, renderer, **options)
-    images = ImageTokens(reader)
-    renderer = TemplateRenderer(tokenizer, chosen_format, template_options=template_options, images=images)
-    return VisionPolicy(model, renderer, **options)
+    images = None if tokenizer is reader else ImageTokens(reader)
+    return TemplateRenderer(tokenizer, chosen_format, template_options=template_options, images=images)

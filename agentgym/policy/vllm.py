@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from agentgym.deprecation import renamed_keywords
 from agentgym.errors import ContextFull, PolicyError
@@ -24,14 +26,16 @@ from agentgym.policy.vllm_images import completion_choice, generate_request
 class VllmPolicy(Policy):
     """Continues token ids through `/v1/completions`.
 
-    The server must run with `--logprobs-mode processed_logprobs`, else log-probabilities are those at temperature 1,
-    and for `update_weights` with VLLM_SERVER_DEV_MODE=1, which lets anyone who reaches the port steer it.
+    The server must run with `--logprobs-mode processed_logprobs`, else log-probabilities are those at temperature 1;
+    for `update_weights` with VLLM_SERVER_DEV_MODE=1, which lets anyone who reaches the port steer it; and for
+    `update_adapter` with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.
 
     Where the conversation shows images, `/inference/v1/generate` is asked instead, which takes images beside token ids
     (vLLM 0.32 does), and what it made of the prompt is compared with the ids that were meant. Scores are of text only.
 
     Args:
-        base_url: without /v1, for example http://127.0.0.1:8000. `model`: as the server names it.
+        base_url: without /v1, for example http://127.0.0.1:8000, or unix:/path/of.sock.
+        model: as the server names it.
         tokenizer: path or hub name of the tokenizer; or give `renderer` instead.
         call_format: registered name of how the model writes calls; "auto" is how its chat template does.
         context_tokens: by default what the server says at the first request.
@@ -57,7 +61,9 @@ class VllmPolicy(Policy):
         self._endpoint = JsonEndpoint(base_url, retry_policy=retry_policy, connections=connections)
         self._updated: asyncio.Event | None = None  # set once the weights that are being replaced are in place
         self._drained: asyncio.Event | None = None  # set once no request runs under the old ones
-        self._running = 0
+        self._running: Counter[str] = Counter()  # requests, by the model or adapter that answers them
+        self._adapter: str | None = None  # what answers instead of the model
+        self._former_adapters: list[str] = []  # those that the server still has
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
@@ -123,7 +129,7 @@ class VllmPolicy(Policy):
             raise PolicyError("The weights are being replaced already. Await one update before the next.")
         updated = self._updated = asyncio.Event()
         try:
-            if self._running:
+            if self._running.total():
                 self._drained = asyncio.Event()
                 await self._drained.wait()
             await self._endpoint.post("/pause?mode=wait")  # the default would abort what other clients run
@@ -131,12 +137,34 @@ class VllmPolicy(Policy):
                 call = {"method": "reload_weights", "kwargs": {"weights_path": path}}
                 await self._endpoint.post("/collective_rpc", call)
                 await self._endpoint.post("/reset_prefix_cache")  # what it holds belongs to the old weights
-                self.version = self.version + 1 if version is None else version
+                self._answer_with(None, version)
             finally:
                 await self._endpoint.post("/resume")
         finally:
             self._updated = self._drained = None
             updated.set()
+
+    async def update_adapter(self, path: str, *, version: int | None = None) -> None:
+        """Let the server load a LoRA adapter from a folder that it can read, then answer with it.
+
+        Nobody waits: requests under way are answered by what they began with, and every reply carries its version. An
+        adapter is removed from the server once another has replaced it and no request runs under it.
+
+        Raises: PolicyError; answers then come from what the server has.
+        """
+        name = f"{self.model}-{uuid4().hex}"  # others may load adapters there too
+        adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # a second attempt is no error
+        await self._endpoint.post("/v1/load_lora_adapter", adapter, plain_text=True)
+        self._answer_with(name, version)
+        for former in [former for former in self._former_adapters if not self._running[former]]:
+            await self._endpoint.post("/v1/unload_lora_adapter", {"lora_name": former}, plain_text=True)
+            self._former_adapters.remove(former)
+
+    def _answer_with(self, adapter: str | None, version: int | None) -> None:
+        if self._adapter is not None:
+            self._former_adapters.append(self._adapter)
+        self._adapter = adapter
+        self.version = self.version + 1 if version is None else version
 
     async def close(self) -> None:
         """Close all connections; the server goes on."""
@@ -149,12 +177,13 @@ class VllmPolicy(Policy):
     async def _continue(self, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:
         while self._updated is not None:
             await self._updated.wait()
-        version, self._running = self.version, self._running + 1
+        version, model = self.version, self._adapter or self.model
+        self._running[model] += 1
         try:
-            answer = await self._endpoint.post(path, {"model": self.model, **body})
+            answer = await self._endpoint.post(path, {"model": model, **body})
         finally:
-            self._running -= 1
-            if self._drained is not None and not self._running:
+            self._running[model] -= 1
+            if self._drained is not None and not self._running.total():
                 self._drained.set()
         choices = answer.get("choices") if isinstance(answer, dict) else None
         if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
@@ -188,12 +217,19 @@ class VllmPolicy(Policy):
 
 
 def save_untied(model: Any, tokenizer: Any, folder: str | Path) -> None:
-    """Write a checkpoint whose output layer stands apart from its embeddings, for `update_weights`. One process."""
+    """Write a checkpoint whose output layer stands apart from its embeddings, for `update_weights`. One process.
+
+    An adapter that is not merged is left out.
+    """
     from safetensors.torch import save_file
 
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
-    weights = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    weights = {
+        name.replace(".base_layer.", "."): value.detach().cpu().contiguous().clone()
+        for name, value in model.state_dict().items()
+        if ".lora_" not in name
+    }
     weights["lm_head.weight"] = model.get_output_embeddings().weight.detach().cpu().contiguous().clone()
     save_file(weights, target / "model.safetensors", metadata={"format": "pt"})
     config = model.config.to_dict() | {"tie_word_embeddings": False, "architectures": [type(model).__name__]}

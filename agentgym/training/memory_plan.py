@@ -115,6 +115,8 @@ def plan_memory(
         "of earlier turns": min(cache, 2.0**30),  # TransformersPolicy.reuse_mib
         "logits": float(3 * rows * vocabulary * 4),
     }
+    if recipe.vllm is not None:  # the server's, which has a plan of its own
+        sampling = {}
     if available is None:
         available = available_bytes(device)
     return MemoryPlan(_millions(parameters), _millions(trained), always, training, sampling, available)

@@ -28,6 +28,7 @@ from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.trial_reset import check_environments
+from agentgym.training.vllm_check import check_vllm
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
 """Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""
@@ -55,6 +56,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
         estimator that requires what the environments or the task set do not provide.
     """
     _check_model(recipe)
+    check_vllm(recipe)
     stages = planned_stages(recipe)
     recipes: list[Recipe] = []
     for stage in stages:

@@ -30,6 +30,7 @@ from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
 from agentgym.training.stage_section import StageSection
 from agentgym.training.train_section import TrainSection
+from agentgym.training.vllm_section import VllmSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
 """Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
@@ -174,7 +175,7 @@ class Recipe(Section):
     `tasks`: the task set. `policy`: the model. `episode`: budgets and sampling. `reward`: who judges; by default each
     environment's own reward. `warm_start`: imitation before the training; without this section there is none.
     `train`: reinforcement. `evaluate`: measurement on held-out tasks. `guard`: alarms. `machine`: the hardware.
-    `stage`: the stages of the run, where they are not the usual ones.
+    `vllm`: a server that plays the episodes. `stage`: the stages of the run, where they are not the usual ones.
     """
 
     name: Annotated[str, Field(min_length=1)]
@@ -188,6 +189,7 @@ class Recipe(Section):
     evaluate: EvaluateSection = EvaluateSection()
     guard: GuardSection = GuardSection()
     machine: HardwareSection = HardwareSection()
+    vllm: VllmSection | None = None
     stage: list[StageSection] = []
 
     @model_validator(mode="after")

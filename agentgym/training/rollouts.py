@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
 from types import TracebackType
+from typing import Any
 
 from agentgym import registry
 from agentgym.errors import EpisodesFailed
@@ -88,8 +89,12 @@ class Rollouts:
         """
         if progress is not None and self.reward is not None:
             self.reward.set_progress(progress)
-        trajectories = self._runner.run(
-            self._manager_of(policy).collect(
+        manager = self._manager_of(policy)
+
+        async def collect() -> list[Trajectory]:
+            if isinstance(policy, Policy):
+                await policy.refresh()
+            return await manager.collect(
                 tasks,
                 group_size,
                 label=label,
@@ -98,7 +103,8 @@ class Rollouts:
                 checkpoints=checkpoints,
                 on_trajectory=on_trajectory,
             )
-        )
+
+        trajectories = self._runner.run(collect())
         self._report_failures(label, trajectories, record)
         return trajectories
 
@@ -123,6 +129,7 @@ class Rollouts:
         manager = self._manager_of(policy)
 
         async def collected() -> list[Trajectory]:
+            await policy.refresh()
             return [trajectory async for trajectory in manager.branch(forks, group_size, label=label, record=record)]
 
         return self._runner.run(collected())
@@ -145,6 +152,7 @@ class Rollouts:
         """Return the log-probabilities of each continuation's tokens after its prefix; all are requested at once."""
 
         async def score_all() -> list[list[float]]:
+            await policy.refresh()
             return await asyncio.gather(*(policy.score(prefix, continuation) for prefix, continuation in pairs))
 
         return self._runner.run(score_all())
@@ -154,6 +162,10 @@ class Rollouts:
         if self._manager is None or self._manager.policy is not policy:
             self._manager = EpisodeManager(policy, self.config, ledger=self.ledger)
         return self._manager
+
+    def finish(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something to its end on the event loop of the episodes."""
+        self._runner.run(work)
 
     def close(self) -> None:
         """Close the sandboxes, the event loop and the ledger."""

@@ -79,7 +79,7 @@ def train(
     try:
         _run_stages(context, stages)
     finally:
-        context.rollouts.close()
+        context.close()
     return run
 
 

@@ -27,7 +27,7 @@ BLOCK = re.compile(
     r"(?:<!-- test: (?P<how>[^\n]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
 )
 MAY_BE_SKIPPED = re.compile(
-    r"^(make |torchrun |pip install |\[project\.entry-points|python -m agentgym\.sandboxes|AGENTGYM_\w+=)"
+    r"^(make |torchrun |pip install |\[project\.entry-points|python -m agentgym\.sandboxes|AGENTGYM_\w+=|export VLLM_)"
 )
 
 

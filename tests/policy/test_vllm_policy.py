@@ -147,6 +147,31 @@ async def test_an_update_waits_for_running_requests_and_later_ones_wait_for_it(r
     ]
 
 
+async def test_an_adapter_that_nobody_needs_any_more_is_taken_off_the_server(renderer):
+    """Requests under way keep the adapter that they began with."""
+    reply, done = choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]}), Answer(b"Success: plain text")
+    with serving(done, Answer(reply, after_s=0.3), *[done] * 4, reply, Answer(b"")) as server:
+        policy = make_policy(server, renderer)
+        await policy.update_adapter("/adapters/1")
+        early = asyncio.create_task(policy.generate(Request([], prefix_ids=[5])))
+        await asyncio.sleep(0.05)
+        await policy.update_adapter("/adapters/2")  # the first is still in use
+        assert (await early).policy_version == 1
+        await policy.update_adapter("/adapters/3")
+        assert (await policy.generate(Request([], prefix_ids=[5]))).policy_version == 3
+        await policy.update_weights("/merged")
+        assert policy.version == 4
+        await policy.close()
+    loaded = [body for path, body, _ in server.requests if path == "/v1/load_lora_adapter"]
+    removed = [body["lora_name"] for path, body, _ in server.requests if path == "/v1/unload_lora_adapter"]
+    assert [body["lora_path"] for body in loaded] == ["/adapters/1", "/adapters/2", "/adapters/3"]
+    names = [body["lora_name"] for body in loaded]
+    assert len(set(names)) == 3
+    assert [body["model"] for path, body, _ in server.requests if path == "/v1/completions"] == [names[0], names[2]]
+    assert removed == names[:2]
+    assert [path for path, _, _ in server.requests].index("/v1/unload_lora_adapter") == 4
+
+
 async def test_a_request_that_the_server_broke_off_is_no_reply(renderer):
     with serving(choice(token_ids=[3], logprobs={"token_logprobs": [-1.0]}, finish_reason="abort")) as server:
         policy = make_policy(server, renderer)

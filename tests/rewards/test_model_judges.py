@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-import runpy
-from pathlib import Path
 
 import pytest
 from judging import answered, called, make_trajectory
+from model_server import Answer, serving
 
 from agentgym import JudgeError, Message, load_reward
 from agentgym.policy import Policy, Reply
@@ -17,10 +16,6 @@ from agentgym.rewards.http_judge import HttpJudge
 from agentgym.rewards.model_verdicts import EquivalenceJudge, PairwiseJudge, RubricJudge
 from agentgym.rewards.reward_model import RewardModel
 from agentgym.testing import check_reward
-
-# the server that the tests of policies misbehave with; the tests folders are no packages
-SERVER = runpy.run_path(str(Path(__file__).parents[1] / "policy/model_server.py"), run_name="model_server")
-Answer, serving = SERVER["Answer"], SERVER["serving"]
 
 
 class Reader(Policy):

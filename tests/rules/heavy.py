@@ -57,6 +57,8 @@ HEAVY_MODULES = {
     "agentgym.training.preflight": "train",
     "agentgym.training.reference": "train",
     "agentgym.training.run": "train",
+    "agentgym.training.vllm_check": "train",
+    "agentgym.training.vllm_engine": "train",
     "agentgym.training.stages.context": "train",
     "agentgym.training.stages.measure": "train",
     "agentgym.training.stages.contract": "train",

@@ -80,6 +80,12 @@ def test_a_plan_follows_the_recipe(folder):
     assert plain.fixed == saved + size
 
 
+def test_where_a_server_samples_its_keys_and_values_are_not_planned_here(folder):
+    alone = plan_of(folder)
+    served = plan_memory(recipe_of(folder, vllm={}), device="cpu", available=1e12)
+    assert (served.always, served.training, served.sampling) == (alone.always, alone.training, {})
+
+
 def test_a_model_that_cannot_fit_is_refused_before_a_folder_is_written(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(memory_plan, "available_bytes", lambda device: 1e6)
     with pytest.raises(

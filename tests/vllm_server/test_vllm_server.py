@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import socket
-import subprocess
 import time
 from dataclasses import replace
 
-import httpx
 import pytest
 import torch
 
@@ -29,9 +25,12 @@ from agentgym.policy import (
     make_tokenizer,
     save_untied,
 )
+from agentgym.policy.adapters import merged, new_adapter
+from agentgym.policy.lora_options import LoraOptions
+from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
+from agentgym.training.models import save_model
 
 pytestmark = pytest.mark.timeout(900)
-READY_S = 600  # usually half a minute; a busy machine needs more
 OPENING = (Message("system", "Use SQL."), Message("user", "How many orders?"))
 TOOLS = [
     {
@@ -65,84 +64,20 @@ def checkpoints(tmp_path_factory):
 @pytest.fixture(scope="module")
 def url(checkpoints, tmp_path_factory):
     """Address of a server that lives as long as this module."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    log = tmp_path_factory.mktemp("log") / "vllm.txt"
-    command = [
-        os.environ["AGENTGYM_VLLM_PYTHON"],
-        "-m",
-        "vllm.entrypoints.openai.api_server",
-        "--model",
-        str(checkpoints[0]),
-        "--served-model-name",
-        "tiny",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        str(port),
-        "--dtype",
-        "float32",
-        "--max-model-len",
-        "256",
-        "--max-num-seqs",
-        "32",
-        "--enforce-eager",
-        "--enable-auto-tool-choice",
-        "--tool-call-parser",
-        "hermes",
-        "--logprobs-mode",
-        "processed_logprobs",
-        "--max-logprobs",
-        "-1",
-    ]
-    settings = {
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "VLLM_SERVER_DEV_MODE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-    }
-    with log.open("w") as output:
-        # A folder of its own to start in: a folder named vllm or tests beside it would shadow the package.
-        server = subprocess.Popen(
-            command,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=os.environ | settings,
-            cwd=log.parent,
-            start_new_session=True,
-        )
-        address = f"http://127.0.0.1:{port}"
-        try:
-            _wait_until_ready(server, address, log)
-            yield address
-        finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            try:
-                server.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(server.pid, signal.SIGKILL)
-                server.wait()
-
-
-def _wait_until_ready(server, address, log):
-    ends = time.monotonic() + READY_S
-    while time.monotonic() < ends:
-        if server.poll() is not None:
-            break
-        try:
-            if httpx.get(address + "/health", timeout=2).is_success:
-                return
-        except httpx.TransportError:
-            time.sleep(0.5)
-    tail = "\n".join(log.read_text(errors="replace").splitlines()[-30:])
-    raise RuntimeError(f"The vLLM server did not become ready; its last lines:\n{tail}")
+    server = VllmServer(log=tmp_path_factory.mktemp("log") / "vllm.txt", python=os.environ["AGENTGYM_VLLM_PYTHON"])
+    options = "--dtype float32 --max-model-len 256 --max-num-seqs 32 --enforce-eager --enable-auto-tool-choice "
+    options += "--tool-call-parser hermes --max-logprobs -1 --enable-lora --max-lora-rank 8 --max-loras 2"
+    try:
+        server.start(checkpoints[0], options.split())
+        asyncio.run(server.wait_until_ready(600))  # usually half a minute; a busy machine needs more
+        yield server.address
+    finally:
+        server.close()
 
 
 @pytest.fixture
 async def served(url, checkpoints):
-    policy = VllmPolicy(url, "tiny", tokenizer=str(checkpoints[0]), retry_policy=ONCE)
+    policy = VllmPolicy(url, SERVED_NAME, tokenizer=str(checkpoints[0]), retry_policy=ONCE)
     yield policy
     await policy.close()
 
@@ -225,7 +160,7 @@ async def test_a_full_context_is_told(served):
     reply = await served.generate(replace(request_for(served), prefix_ids=[5] * 250))
     assert len(reply.token_ids) <= 6
     beyond = VllmPolicy(
-        served._endpoint.base_url, "tiny", renderer=served.renderer, context_tokens=10_000, retry_policy=ONCE
+        served._endpoint.base_url, SERVED_NAME, renderer=served.renderer, context_tokens=10_000, retry_policy=ONCE
     )
     with pytest.raises(PolicyError):
         await beyond.generate(replace(request_for(served), prefix_ids=[5] * 300))
@@ -234,7 +169,7 @@ async def test_a_full_context_is_told(served):
 
 @pytest.mark.parametrize("call_format", [None, "hermes"])
 async def test_the_chat_policy_speaks_to_the_same_server(url, call_format):
-    policy = ChatApiPolicy(url + "/v1", "tiny", call_format=call_format, retry_policy=ONCE)
+    policy = ChatApiPolicy(url + "/v1", SERVED_NAME, call_format=call_format, retry_policy=ONCE)
     reply = await policy.generate(Request(OPENING, TOOLS, sampling=Sampling(max_tokens=8, seed=1)))
     await policy.close()
     assert reply.message.role == "assistant"
@@ -264,6 +199,37 @@ async def test_new_weights_answer_after_an_update(served, checkpoints):
     assert repeated.logprobs == pytest.approx(await old.score(request.prefix_ids, repeated.token_ids), abs=1e-4)
     await old.close()
     await new.close()
+
+
+async def test_an_adapter_answers_after_an_update_and_nobody_waits_for_it(served, checkpoints, tmp_path):
+    """Requests under way end under what they began with; a former adapter is taken off the server."""
+    base, request = _local(checkpoints[0]), request_for(served)
+    await served.generate(request)
+    under_way = [asyncio.create_task(served.generate(request_for(served, seed=s, max_tokens=100))) for s in range(8)]
+    await asyncio.sleep(0.05)
+    adapted = []
+    for seed in (1, 2):
+        model = new_adapter(_local(checkpoints[0]).model, LoraOptions(rank=4, alpha=8), base="base", seed=seed)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.requires_grad:
+                    parameter.add_(0.2 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+        save_model(model, served.renderer.tokenizer, tmp_path / str(seed))
+        await served.update_adapter(str(tmp_path / str(seed)))
+        adapted.append(TransformersPolicy(merged(model), served.renderer))
+        reply = await served.generate(request)
+        assert reply.policy_version == seed
+        assert reply.logprobs == pytest.approx(await adapted[-1].score(request.prefix_ids, reply.token_ids), abs=1e-4)
+    for reply in await asyncio.gather(*under_way):
+        assert reply.policy_version == 0
+        assert reply.logprobs == pytest.approx(await base.score(request.prefix_ids, reply.token_ids), abs=1e-4)
+    models = await served._endpoint.get("/v1/models")
+    assert len([model for model in models["data"] if model.get("parent")]) == 1
+    await served.update_weights(str(checkpoints[0]))
+    reply = await served.generate(request)
+    assert reply.logprobs == pytest.approx(await base.score(request.prefix_ids, reply.token_ids), abs=1e-4)
+    for policy in (base, *adapted):
+        await policy.close()
 
 
 async def test_throughput_is_printed(served):

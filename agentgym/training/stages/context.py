@@ -16,7 +16,7 @@ from agentgym.policy.checkpoint import tokenizer_of
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.formats.contract import CallFormat
-from agentgym.policy.local import policy_of
+from agentgym.policy.local import policy_of, renderer_of
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.storage.ledger import Ledger
@@ -26,6 +26,7 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.vllm_engine import TrainedVllmPolicy, VllmEngine
 from agentgym.trajectory import Trajectory
 
 
@@ -41,7 +42,7 @@ class Learner:
 
     model: Any
     processing_class: Any
-    policy: TransformersPolicy
+    policy: TransformersPolicy | TrainedVllmPolicy
 
     @property
     def renderer(self) -> TemplateRenderer:
@@ -67,6 +68,7 @@ class RunContext:
         task_set, rollouts: the recipe's tasks, and what plays episodes of them.
         console, progress: the terminal, and the progress bars on it.
         processes: which of the processes this is. The first alone plays, writes and prints.
+        engine: samples instead of this process, where the recipe has a section [vllm].
         stage: the name of the stage that runs; "" before the first.
         demonstrations: those that were played already, by what was asked for.
     """
@@ -79,6 +81,7 @@ class RunContext:
     console: Console
     progress: PhaseProgress
     processes: Processes = ALONE
+    engine: VllmEngine | None = None
     stage: str = ""
     demonstrations: dict[tuple[int, float], list[Trajectory]] = field(default_factory=dict)
 
@@ -101,7 +104,16 @@ class RunContext:
             on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),
         )
         device, progress = device_of(recipe.machine.device), PhaseProgress(console)
-        return cls(folder, recipe, device, task_set, rollouts, console, progress, processes)
+        engine = VllmEngine(recipe, folder.path, device, console.print) if recipe.vllm else None
+        return cls(folder, recipe, device, task_set, rollouts, console, progress, processes, engine)
+
+    def close(self) -> None:
+        """End the server, if there is one, the sandboxes and the ledger."""
+        try:
+            if self.engine is not None:
+                self.rollouts.finish(self.engine.close())
+        finally:
+            self.rollouts.close()
 
     @contextmanager
     def progress_bar(self, description: str, total: int) -> Iterator[Callable[[], None]]:
@@ -117,16 +129,20 @@ class RunContext:
     def learner(self, model: Any, processing_class: Any) -> Learner:
         """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it."""
         hardware, section = self.recipe.machine, self.recipe.policy
+        named = own_model(model)
+        name = f"{type(named).__name__} of {named.num_parameters() / 1e6:.1f} M parameters"
+        as_called = processing_class, section.call_format, section.template_options
+        if self.engine is not None:
+            served = self.engine.policy(model, processing_class, renderer_of(*as_called))
+            served.name = f"{name} on vLLM"
+            return Learner(model, processing_class, served)
         policy = policy_of(
             model,
-            processing_class,
-            section.call_format,
-            section.template_options,
+            *as_called,
             max_batch=hardware.max_batch,
             max_batch_tokens=hardware.max_batch_tokens,
             lockstep=hardware.lockstep,
             autocast=getattr(torch, precision) if (precision := self.recipe.train.autocast(self.device)) else None,
         )
-        named = own_model(model)
-        policy.name = f"{type(named).__name__} of {named.num_parameters() / 1e6:.1f} M parameters"
+        policy.name = name
         return Learner(model, processing_class, policy)

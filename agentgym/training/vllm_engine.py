@@ -1,0 +1,129 @@
+"""Samples the model that is trained through a vLLM server, whose weights follow those in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from agentgym.policy.adapters import has_adapter, own_model
+from agentgym.policy.checkpoint import tokenizer_of
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.vllm import VllmPolicy, save_untied
+from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
+from agentgym.training.models import save_model
+from agentgym.training.recipe import Recipe
+from agentgym.training.vllm_check import served_model
+
+_LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of which vLLM reserves room for one
+_WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes
+_GPU_SHARE = 0.4  # of the memory, beside what trains
+
+
+class TrainedVllmPolicy(VllmPolicy):
+    """A policy that samples, on a server, from the weights that a model has when a batch of episodes begins."""
+
+    def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
+        super().__init__(engine.address, engine.served_name, renderer=renderer)
+        self.trained, self.processing_class, self._engine = model, processing_class, engine
+
+    async def refresh(self) -> None:
+        """Raises: PolicyError if the server cannot be started, or does not take the weights."""
+        await self._engine.serve(self)
+
+
+class VllmEngine:
+    """The server of one run, and the weights that it has.
+
+    Args:
+        recipe: with a section [vllm].
+        folder: of the run; weights and the server's log are written beneath it.
+        device: torch's name of the device that is trained on.
+        say: is told that the server starts, which takes a minute.
+    Raises: RecipeError if the server of `vllm.url` does not answer.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, device: str, say: Callable[[str], None]) -> None:
+        section = recipe.vllm
+        assert section is not None
+        self._recipe, self._device, self._say, self._start_s = recipe, device, say, section.start_s
+        self._weights = Path(section.folder or folder / "vllm_weights").resolve()
+        self._options = section.options
+        self._server: VllmServer | None = None
+        self._loaded: tuple[TrainedVllmPolicy, list[int]] | None = None
+        if section.url is None:
+            self._server = VllmServer(log=folder / "vllm.log", python=section.python, gpus=section.gpus)
+            self.address, self.served_name = self._server.address, SERVED_NAME
+            self._shares_gpus = section.gpus is None
+        else:
+            self.address, self.served_name = section.url, section.model or served_model(section.url)
+
+    def policy(self, model: Any, processing_class: Any, renderer: TemplateRenderer) -> TrainedVllmPolicy:
+        """A policy that samples from the model."""
+        return TrainedVllmPolicy(self, model, processing_class, renderer)
+
+    async def serve(self, policy: TrainedVllmPolicy) -> None:
+        """Give the server the weights of the policy's model, if it has others. Raises: PolicyError."""
+        weights = digest(policy.trained)
+        if self._loaded is not None:
+            former, loaded = self._loaded
+            if former is policy and loaded == weights:
+                return
+            if former is not policy:
+                await former.close()
+        if self._server is not None and not self._server.is_started:
+            await self._start(self._server, policy)
+        if has_adapter(policy.trained):
+            adapter = self._weights / f"adapter-{policy.version}"
+            await asyncio.to_thread(save_model, policy.trained, policy.processing_class, adapter)
+            await policy.update_adapter(str(adapter), version=policy.version)
+            for folder in self._weights.glob("adapter-*"):
+                if folder != adapter:
+                    shutil.rmtree(folder)
+        else:
+            await self._write(policy)
+            await policy.update_weights(str(self._weights), version=policy.version)
+        self._loaded = policy, weights
+
+    async def close(self) -> None:
+        """End the server that was started, and remove the weights that were written for it."""
+        if self._loaded is not None:
+            await self._loaded[0].close()
+        if self._server is not None:
+            await asyncio.to_thread(self._server.close)
+        shutil.rmtree(self._weights, ignore_errors=True)
+
+    async def _start(self, server: VllmServer, policy: TrainedVllmPolicy) -> None:
+        self._say("starting a vLLM server, which takes about a minute")
+        await self._write(policy)
+        on_cpu, lora = self._device == "cpu", self._recipe.policy.lora
+        options = ["--seed", str(self._recipe.seed), "--dtype", self._recipe.train.autocast(self._device) or "float32"]
+        if on_cpu:
+            options += ["--enforce-eager"]
+        elif self._shares_gpus:
+            options += ["--gpu-memory-utilization", str(_GPU_SHARE)]
+        if lora is not None:
+            rank = next((rank for rank in _LORA_RANKS if rank >= lora.rank), lora.rank)
+            options += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", "2"]
+        server.start(self._weights, [*options, *self._options])
+        await server.wait_until_ready(self._start_s)
+
+    async def _write(self, policy: TrainedVllmPolicy) -> None:
+        """Write the weights of the model, without an adapter, for the server to read."""
+        tokenizer = tokenizer_of(policy.processing_class)
+        await asyncio.to_thread(save_untied, own_model(policy.trained), tokenizer, self._weights)
+
+
+def digest(model: Any) -> list[int]:
+    """A number for each tensor that is trained: the sum of its bits, read as whole numbers.
+
+    Tensors have a counter of changes too, but optimisers written in CUDA do not count.
+    """
+    trained = [tensor.detach() for tensor in model.parameters() if tensor.requires_grad or not has_adapter(model)]
+    sums = [tensor.view(_WHOLE_NUMBERS[tensor.element_size()]).sum(dtype=torch.int64) for tensor in trained]
+    numbers: list[int] = torch.stack(sums).tolist()
+    return numbers

@@ -1,0 +1,79 @@
+"""A recipe with a section [vllm]: the server is started, follows the weights, plays every episode, and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.evaluation.record import Evaluation
+from agentgym.policy import make_model, make_tokenizer
+from agentgym.policy.checkpoint import save_atomically
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_reference import PUSHED, SMALL, kl_of
+from test_run import RECIPE, execute
+from test_training_processes import start
+
+PYTHON = os.environ.get("AGENTGYM_VLLM_PYTHON")
+pytestmark = [
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(not PYTHON, reason="`make test-vllm` installs vLLM in an environment of its own, and runs this"),
+]
+
+
+def recipe(policy: dict) -> Recipe:
+    data = json.loads(json.dumps(RECIPE | SMALL))
+    data["train"] |= {**PUSHED, "steps": 3}  # the weights move although nothing is earned
+    data["policy"] = policy
+    data["vllm"] = {"python": PYTHON, "options": ["--max-model-len=512"]}
+    return Recipe.parse(data)
+
+
+@pytest.fixture
+def checkpoint(tmp_path) -> Path:
+    tokenizer = make_tokenizer(["press the button"], 300)
+    save_atomically(make_model(tokenizer, hidden=64, layers=2, heads=2, kv_heads=1), tokenizer, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def assert_the_server_followed_the_weights_and_is_gone(run: Path, updates: str) -> None:
+    rows = RunFolder(run).metrics("train")
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert max(row["guard/drift"] for row in rows) < 1e-5
+    assert kl_of(run)[1] == 0 < kl_of(run)[3]
+    assert Evaluation.load(run / "evaluation" / "after.json").policy.endswith("on vLLM")
+    log = (run / "vllm.log").read_text()
+    assert log.count(f'POST {updates} HTTP/1.1" 200') >= 4  # three steps and what the last one left
+    assert not (run / "vllm_weights").exists()
+    assert str(run / "vllm_weights") not in _command_lines()
+
+
+def _command_lines() -> str:
+    return "".join(path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline"))
+
+
+def test_the_server_follows_weights_that_are_trained_in_full(tmp_path):
+    shape = {"vocabulary": 300, "hidden": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 32}
+    execute(recipe({"tiny": shape}), tmp_path / "run")
+    assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/collective_rpc")
+
+
+def test_the_server_follows_an_adapter_that_two_processes_train(tmp_path, checkpoint):
+    file = tmp_path / "recipe.toml"
+    file.write_text(recipe({"path": str(checkpoint), "lora": {"rank": 4, "alpha": 8}}).to_toml())
+    done = start(2, file, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/v1/load_lora_adapter")
+
+
+def test_a_server_that_does_not_start_is_explained_by_its_log(tmp_path, checkpoint):
+    broken = recipe({"path": str(checkpoint)})
+    broken = broken.model_copy(update={"vllm": broken.vllm.model_copy(update={"options": ["--no-such-option"]})})
+    with pytest.raises(Exception, match=r"(?s)ended with status 2. Its log, .*vllm.log, ends with:.*no-such-option"):
+        execute(broken, tmp_path / "run")
