@@ -1,10 +1,10 @@
 """What a TurnGRPOTrainer step costs beside a bare TRL GRPOTrainer step on the same tokens, in the same run.
 
-    python benchmarks/training.py [--rounds 15]
+    python benchmarks/training.py [--rounds 15] [--model models/smollm2-135m --groups 2]
 
 Both trainers get the same batch of recorded multi-turn episodes (made here, no sandbox), so that the difference
-is ours alone: grouping, the estimator, the (B, T) advantages and the metrics. Rounds alternate between the two;
-the ratio is of medians. The limit to meet is 1.05.
+is ours alone: grouping, the estimator, the (B, T) advantages, the metrics, and how the batch is computed. Rounds
+alternate between the two; the ratio is of medians. The limit to meet is 1.05.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from trl import GRPOConfig, GRPOTrainer
 from agentgym.credit import estimator
 from agentgym.messages import Message, StopReason
 from agentgym.policy import Policy, make_model, make_tokenizer
+from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.task import Task
 from agentgym.training import turn_grpo
 from agentgym.trajectory import Trajectory, Turn
 
-GROUP, GROUPS = 8, 8
+GROUP = 8
 
 
 class Recorded:
@@ -110,16 +111,23 @@ def steps_of(trainer: GRPOTrainer) -> Any:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
-    rounds = parser.parse_args().rounds
-    torch.set_num_threads(1)
-    tokenizer = make_tokenizer(["select email from customers where name = 'Ann'"] * 50, vocab_size=400)
+    parser.add_argument("--groups", type=int, default=8, help="of eight episodes each")
+    parser.add_argument("--model", help="a checkpoint; by default random weights of the quickstart's shape")
+    arguments = parser.parse_args()
+    rounds, episodes = arguments.rounds, GROUP * arguments.groups
+    if arguments.model:
+        models = [load_checkpoint(arguments.model, device="cpu") for _ in range(2)]
+        (first, tokenizer), (second, _) = models
+    else:
+        tokenizer = make_tokenizer(["select email from customers where name = 'Ann'"] * 50, vocab_size=400)
+        first, second = make_model(tokenizer), make_model(tokenizer)
     tasks = [
         Task(f"t{i}", "bench/none-v1", prompt=f"question {i}") for i in range(1024)
     ]  # more than any number of rounds draws
     with tempfile.TemporaryDirectory() as scratch:
         shared: dict[str, Any] = dict(
             output_dir=str(Path(scratch)),
-            per_device_train_batch_size=GROUP * GROUPS,
+            per_device_train_batch_size=episodes,
             num_generations=GROUP,
             max_completion_length=256,
             use_cpu=True,
@@ -132,7 +140,7 @@ def main() -> None:
             max_steps=10**6,
         )
         ours = turn_grpo.TurnGRPOTrainer(
-            make_model(tokenizer),
+            first,
             args=GRPOConfig(**shared),
             tasks=tasks,
             policy=Policy(),
@@ -141,7 +149,7 @@ def main() -> None:
             processing_class=tokenizer,
         )
         bare = GRPOTrainer(
-            make_model(tokenizer),
+            second,
             reward_funcs=[turn_grpo.episode_return],
             args=GRPOConfig(**shared),
             train_dataset=ours.train_dataset,
@@ -155,7 +163,7 @@ def main() -> None:
                 seconds = step()
                 if round_ >= 2:  # the first rounds warm caches up
                     times[name].append(seconds)
-    table = Table(title=f"One step of {GROUP * GROUPS} episodes, {rounds} rounds, one thread")
+    table = Table(title=f"One step of {episodes} episodes, {rounds} rounds, threads: {torch.get_num_threads()}")
     for column in ("trainer", "median ms", "min ms", "max ms"):
         table.add_column(column, justify="right" if column != "trainer" else "left")
     for name, seconds in times.items():
