@@ -115,13 +115,14 @@ def _likeliest(url: str, model: str, temperature: float) -> float:
 def _get(url: str, path: str) -> dict[str, Any]:
     try:
         answer = httpx.get(url.rstrip("/") + path, timeout=10)
-        answer.raise_for_status()
-        content = answer.json()
+        content, failure = answer.json() if answer.is_success else None, f"status {answer.status_code}"
     except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        content, failure = None, str(error)
+    if content is None:
         raise RecipeError(
-            f"vllm.url = {url!r}: no vLLM server answers there ({path}: {error}). Give the address without /v1, for "
+            f"vllm.url = {url!r}: no vLLM server answers there ({path}: {failure}). Give the address without /v1, for "
             "example http://127.0.0.1:8000, or leave it out to have one started."
-        ) from error
+        )
     return content if isinstance(content, dict) else {}
 
 

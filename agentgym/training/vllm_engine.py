@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import torch
 
@@ -51,7 +52,8 @@ class VllmEngine:
         section = recipe.vllm
         assert section is not None
         self._recipe, self._device, self._say, self._start_s = recipe, device, say, section.start_s
-        self._weights = Path(section.folder or folder / "vllm_weights").resolve()
+        # Removed at the end, so it is a folder of this run alone.
+        self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
         self._server: VllmServer | None = None
         self._loaded: tuple[TrainedVllmPolicy, list[int]] | None = None

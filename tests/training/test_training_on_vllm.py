@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 
 sys.path.insert(0, str(Path(__file__).parent))
+import lookup_environment
 from test_reference import PUSHED, SMALL, kl_of
 from test_run import RECIPE, execute
 from test_training_processes import start
@@ -50,7 +53,7 @@ def assert_the_server_followed_the_weights_and_is_gone(run: Path, updates: str) 
     assert Evaluation.load(run / "evaluation" / "after.json").policy.endswith("on vLLM")
     log = (run / "vllm.log").read_text()
     assert log.count(f'POST {updates} HTTP/1.1" 200') >= 4  # three steps and what the last one left
-    assert not (run / "vllm_weights").exists()
+    assert not list(run.glob("vllm_weights*"))
     assert str(run / "vllm_weights") not in _command_lines()
 
 
@@ -70,6 +73,25 @@ def test_the_server_follows_an_adapter_that_two_processes_train(tmp_path, checkp
     done = start(2, file, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/v1/load_lora_adapter")
+
+
+def test_the_server_ends_with_a_run_that_is_killed(tmp_path, checkpoint):
+    file = tmp_path / "recipe.toml"
+    file.write_text(recipe({"path": str(checkpoint)}).to_toml())
+    command = [sys.executable, "-m", "agentgym", "train", str(file), "--out", str(tmp_path / "run")]
+    run = subprocess.Popen([*command, "--import", lookup_environment.__file__], stdout=subprocess.DEVNULL)
+    log = tmp_path / "run" / "vllm.log"
+    _wait_until(lambda: log.exists() and '/collective_rpc HTTP/1.1" 200' in log.read_text())
+    run.kill()
+    run.wait()
+    _wait_until(lambda: str(tmp_path / "run") not in _command_lines())
+
+
+def _wait_until(condition, timeout_s=300):
+    ends = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.2)
 
 
 def test_a_server_that_does_not_start_is_explained_by_its_log(tmp_path, checkpoint):
