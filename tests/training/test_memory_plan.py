@@ -14,10 +14,12 @@ from typer.testing import CliRunner
 from agentgym.cli.app import app
 from agentgym.errors import RecipeError
 from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, memory_plan
 from agentgym.training.memory_plan import MemoryPlan, memory_note, plan_memory
 
 sys.path.insert(0, str(Path(__file__).parent))
+from test_reference import PUSHED, SMALL
 from test_run import RECIPE, execute
 
 
@@ -84,6 +86,13 @@ def test_where_a_server_samples_its_keys_and_values_are_not_planned_here(folder)
     alone = plan_of(folder)
     served = plan_memory(recipe_of(folder, vllm={}), device="cpu", available=1e12)
     assert (served.always, served.training, served.sampling) == (alone.always, alone.training, {})
+
+
+def test_an_optimiser_in_8_bits_trains(tmp_path):
+    data = json.loads(json.dumps(RECIPE | SMALL))
+    data["train"] |= {**PUSHED, "steps": 2, "trl": {"weight_decay": 0.5, "optim": "adamw_bnb_8bit"}}
+    execute(Recipe.parse(data), tmp_path / "run")
+    assert max(row["kl"] for row in RunFolder(tmp_path / "run").metrics("train")) > 0  # the weights moved
 
 
 def test_a_model_that_cannot_fit_is_refused_before_a_folder_is_written(folder, tmp_path, monkeypatch):
