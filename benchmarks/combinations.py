@@ -38,13 +38,14 @@ WARM_START = {"demonstrations": 100, "steps": 60, "batch_size": 16, "validate_ev
 
 
 def train(recipe: dict[str, object], folder: Path, processes: int) -> str:
-    """Run a recipe by the command line. Returns: "" or the last line of what went wrong."""
+    """Run a recipe by the command line. Returns: "" or the first line that says what went wrong."""
     file = folder.with_suffix(".toml")
     file.write_text(tomli_w.dumps(recipe))
     launcher = ["-m", "torch.distributed.run", "--nproc_per_node", str(processes)] if processes > 1 else []
     command = [sys.executable, *launcher, "-m", "agentgym", "train", str(file), "--out", str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no message"])[-1]
+    lines = [line for line in done.stderr.splitlines() if "Error" in line or "what()" in line]
+    return "" if done.returncode == 0 else (lines or done.stderr.splitlines() or ["no message"])[0].strip()
 
 
 def weights_apart(one: Path, two: Path) -> float:

@@ -17,7 +17,7 @@ from trl import SFTConfig, SFTTrainer
 from agentgym.messages import ImagePart
 from agentgym.training.callbacks import CheckpointCompleteCallback, latest_checkpoint
 from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_of, split_to
+from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
 from agentgym.training.model_failures import out_of_memory_named
 from agentgym.training.models import train_from
 from agentgym.training.muon import Muon
@@ -139,8 +139,8 @@ class ImitationTrainer(SFTTrainer):
     ) -> torch.Tensor:
         """SFTTrainer's, of each part; all are divided by the labelled tokens of the batch, so they add up."""
         lengths = inputs["attention_mask"].sum(1)
-        parts = parts_of(lengths[:, None].cpu().numpy(), self._microbatch_tokens)
-        parts = split_to(parts, max(self._processes.gather(len(parts))))
+        of_all = self._processes.gather(lengths[:, None].cpu().numpy())
+        parts = parts_alike(of_all, self._processes.rank, self._microbatch_tokens)
 
         def loss_of(rows: np.ndarray) -> torch.Tensor:
             index = torch.as_tensor(rows, device=lengths.device)

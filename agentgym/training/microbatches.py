@@ -38,13 +38,18 @@ def parts_of(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
     return [np.array(part) for part in parts]
 
 
-def split_to(parts: Sequence[np.ndarray], count: int) -> list[np.ndarray]:
-    """Halve the parts with the most rows until there are `count`, which is at most the number of rows."""
-    parts = list(parts)
-    while len(parts) < count:
-        largest = max(range(len(parts)), key=lambda i: len(parts[i]))
-        parts[largest : largest + 1] = np.array_split(parts[largest], 2)
-    return parts
+def parts_alike(lengths: Sequence[np.ndarray], own: int, max_tokens: int) -> list[np.ndarray]:
+    """As `parts_of`, for processes that compute their parts together: each part has as many rows in all of them.
+
+    TRL gathers metrics of the rows of a part, which hangs or fails where their number differs.
+
+    Args:
+        lengths: of the rows of each process, equally many.
+        own: which of them is this process.
+    """
+    orders = [np.argsort(-rows.sum(axis=1), kind="stable") for rows in lengths]
+    longest = np.max([rows[order] for rows, order in zip(lengths, orders, strict=True)], axis=0)
+    return [orders[own][part] for part in parts_of(longest, max_tokens)]
 
 
 def loss_in_parts(trainer: Any, model: Any, parts: Sequence[T], loss_of: Callable[[T], Any]) -> Any:

@@ -42,7 +42,7 @@ from agentgym.training.grpo_batches import (
     with_labels_on,
 )
 from agentgym.training.labelled_head import project_labelled_only
-from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_of, split_to
+from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
 from agentgym.training.objectives import RowLosses, TokenBatch, WeightedTerm, losses_by_row
 from agentgym.training.processes import Processes
 from agentgym.training.rollouts import Rollouts
@@ -265,8 +265,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
             return [(1.0, 1.0, inputs)]  # these are of the batch as such
         lengths = lengths_of(inputs)
-        parts = parts_of(lengths, self._microbatch_tokens)
-        parts = split_to(parts, max(self._processes.gather(len(parts))))
+        parts = parts_alike(self._processes.gather(lengths), self._processes.rank, self._microbatch_tokens)
         shares = [(share_of(inputs, rows, self.loss_type), len(rows) / len(lengths)) for rows in parts]
         return [(*both, trimmed(inputs, rows)) for both, rows in zip(shares, parts, strict=True)]
 

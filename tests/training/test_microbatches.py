@@ -16,7 +16,7 @@ from trl.trainer.utils import add_fused_lm_head
 
 from agentgym.training.grpo_batches import of_the_batch
 from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.microbatches import parts_of, split_to
+from agentgym.training.microbatches import parts_alike, parts_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_turn_grpo import LOSSES, rows, tokenizer, trainer_of  # noqa: F401
@@ -28,18 +28,26 @@ lengths_of_rows = st.integers(1, 3).flatmap(
 )
 
 
-@given(lengths_of_rows, st.integers(1, 400), st.data())
-def test_parts_hold_every_row_once_within_the_budget(lengths, budget, data):
+@given(lengths_of_rows, st.integers(1, 400))
+def test_parts_hold_every_row_once_within_the_budget(lengths, budget):
     lengths = np.array(lengths)
     parts = parts_of(lengths, budget)
     assert sorted(row for part in parts for row in part) == list(range(len(lengths)))
     for part in parts:
         assert len(part) == 1 or lengths[part].max(axis=0).sum() * len(part) <= budget
-    count = data.draw(st.integers(1, len(lengths)))
-    more = split_to(parts, count)
-    assert len(more) == max(count, len(parts))
-    assert all(len(part) for part in more)
-    assert sorted(row for part in more for row in part) == list(range(len(lengths)))
+
+
+@given(lengths_of_rows, st.integers(1, 400), st.randoms(use_true_random=False))
+def test_parts_have_as_many_rows_in_every_process(lengths, budget, random):
+    """TRL gathers a number for each row of a part."""
+    processes = [np.array(random.sample(lengths, len(lengths))), np.array(lengths)]
+    processes.append(processes[1] * random.randint(1, 9))
+    shared_out = [parts_alike(processes, rank, budget) for rank in range(3)]
+    for lengths_here, parts in zip(processes, shared_out, strict=True):
+        assert sorted(row for part in parts for row in part) == list(range(len(lengths_here)))
+        assert [len(part) for part in parts] == [len(part) for part in shared_out[0]]
+        for part in parts:
+            assert len(part) == 1 or lengths_here[part].max(axis=0).sum() * len(part) <= budget
 
 
 def test_rows_of_like_length_stand_together():

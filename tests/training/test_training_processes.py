@@ -23,10 +23,10 @@ CHANGES = {
     "reward": {"name": "test_vowels"},
     "warm_start": {"demonstrations": 16, "steps": 4, "batch_size": 8, "validate_every": 2, "validate_tasks": 2},
     "train": {
-        # Batches are whitened, entropies come from each process's own forward pass, and three groups of two straddle.
+        # Batches are whitened, entropies come from each process's own forward pass, and five groups of two straddle.
         "estimator": "reinforce_pp | entropy_weighted()",
         "steps": 2,
-        "tasks_per_step": 3,
+        "tasks_per_step": 5,
         "group_size": 2,
         "microbatch_tokens": 300,  # several parts, of which each process has its own
         "kl": 0.05,
