@@ -48,9 +48,9 @@ def train(recipe: dict[str, object], folder: Path, processes: int) -> str:
     return "" if done.returncode == 0 else (lines or done.stderr.splitlines() or ["no message"])[0].strip()
 
 
-def weights_apart(one: Path, two: Path) -> float:
+def weights_apart(*runs: Path) -> float:
     """The largest difference between the final weights of two runs."""
-    first, second = (load_file(run / "checkpoints" / "final" / "model.safetensors") for run in (one, two))
+    first, second = (load_file(run / "checkpoints" / "final" / "model.safetensors") for run in runs)
     return max(float((first[name] - second[name]).abs().max()) for name in first)
 
 

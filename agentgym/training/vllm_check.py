@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 
 from agentgym.errors import RecipeError
+from agentgym.extras import install_command
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.storage import checkpoint_in
 from agentgym.training.recipe import Recipe
@@ -142,8 +143,8 @@ def _installed(python: str | None) -> str | None:
 def _check_version(version: str | None, where: str) -> None:
     if version is None:
         raise RecipeError(
-            f"{where} has no vLLM. Install the extra vllm there (pip install 'agentgym-core[vllm]'), name the "
-            "interpreter of an environment that has it, or give the url of a server that runs."
+            f"{where} has no vLLM. Install the extra vllm there ({install_command('vllm')}), name the interpreter of "
+            "an environment that has it, or give the url of a server that runs."
         )
     numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
     if numbers and numbers < OLDEST:
