@@ -74,7 +74,8 @@ def main() -> None:
             section |= {
                 "validate_every": 100,
                 "microbatch_tokens": 1000,
-                "trl": {"optim": "sgd"},
+                "trl": {"optim": "sgd"},  # Adam would make much of the last bit
+                "terms": {"entropy_bonus": {"weight": 1.0}},  # the weights move also where nothing is earned
                 "learning_rate": 0.05,
             }
             policy: dict[str, object] = {"path": str(start)}
