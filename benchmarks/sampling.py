@@ -3,7 +3,7 @@
     python benchmarks/sampling.py [--model models/smollm2-135m] [--vllm .venv-vllm/bin/python]
 
 Both get the same prefixes and make as many tokens at temperature 1. `generate` samples whole batches at once and keeps
-neither log-probabilities nor anything from turn to turn; ours is asked by one episode at a time, as environments ask.
+neither log-probabilities nor anything from turn to turn; ours gets a request for each turn of each episode.
 Rounds alternate; the ratio is of medians, and the limit to meet is 1.0. `--vllm` adds a server of its own.
 """
 

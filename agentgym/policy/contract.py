@@ -118,7 +118,7 @@ class Policy:
         raise PolicyError(f"{self.name} cannot score given tokens: it offers no log-probabilities of a given text.")
 
     async def refresh(self) -> None:
-        """Told before each batch of episodes or scores while it is trained: answer with the weights as they are now.
+        """Called in training before each batch of episodes or scores: load the current weights of the trained model.
 
         Raises: PolicyError if they cannot be had.
         """

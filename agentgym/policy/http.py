@@ -108,7 +108,7 @@ class JsonEndpoint:
         """The answer's JSON, None if it is empty.
 
         Args:
-            plain_text: the answer is one, and returned as it is.
+            plain_text: return the text of the answer, which is no JSON.
         Raises: PolicyError naming path, status and the beginning of the answer, once trying again is no use or the
             retry policy is exhausted; ContextFull where the server says that the prompt is too long.
         """

@@ -41,7 +41,7 @@ def check_vllm(recipe: Recipe) -> None:
     if section is None:
         return
     if recipe.train.generation == "trl":
-        raise RecipeError("[vllm] plays the episodes by itself: leave out train.generation = 'trl'.")
+        raise RecipeError("[vllm] names what samples: leave out train.generation = 'trl'.")
     source = recipe.policy.path
     checkpoint = checkpoint_in(Path(source)) if source is not None else None
     if checkpoint is not None and hasattr(load_configuration(checkpoint), "vision_config"):
@@ -103,7 +103,7 @@ def _check_server(recipe: Recipe, url: str) -> None:
 
 
 def _likeliest(url: str, model: str, temperature: float) -> float:
-    """The log-probability of the likeliest token after some other, as the server reports it."""
+    """The log-probability that the server reports for the likeliest token after a prompt of one token."""
     request = {"model": model, "prompt": [1], "max_tokens": 1, "temperature": temperature, "logprobs": 1}
     try:
         answer = httpx.post(url.rstrip("/") + "/v1/completions", json=request, timeout=120)

@@ -44,7 +44,7 @@ class VllmEngine:
         recipe: with a section [vllm].
         folder: of the run; weights and the server's log are written beneath it.
         device: torch's name of the device that is trained on.
-        say: is told that the server starts, which takes a minute.
+        say: called with a line for the terminal when the server starts, which takes a minute.
     Raises: RecipeError if the server of `vllm.url` does not answer.
     """
 

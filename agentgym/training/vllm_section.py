@@ -8,7 +8,7 @@ from agentgym.section import Seconds, Section
 
 
 class VllmSection(Section):
-    """A vLLM server that plays all episodes of the run, in training and in measurements.
+    """A vLLM server that samples every reply of the agent, in training and in measurements.
 
     Without `url` a server is started for the run, on a socket that only this user reaches, and ends with it.
 

@@ -97,14 +97,14 @@ class RunContext:
         state_keys: bool,
     ) -> RunContext:
         """Make the rollouts. `close` them in the end. `state_keys`: whether a stage reads them (see RolloutConfig)."""
+        device, progress = device_of(recipe.machine.device), PhaseProgress(console)
+        engine = VllmEngine(recipe, folder.path, device, console.print) if recipe.vllm else None
         rollouts = Rollouts(
             replace(recipe.rollout_config(task_set), state_keys=state_keys),
             pool=recipe.episode.pool,
             ledger=Ledger(folder.ledger) if processes.is_first else None,
             on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),
         )
-        device, progress = device_of(recipe.machine.device), PhaseProgress(console)
-        engine = VllmEngine(recipe, folder.path, device, console.print) if recipe.vllm else None
         return cls(folder, recipe, device, task_set, rollouts, console, progress, processes, engine)
 
     def close(self) -> None:
