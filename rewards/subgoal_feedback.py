@@ -1,0 +1,117 @@
+"""`subgoal_feedback`: pays a turn for what it added to the environment's potential, on that turn or elsewhere.
+
+For experiments on credit: the same total can be paid on the turn that earned it, later, on other turns, or with noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+
+from agentgym import JudgeError, ResultStatus, Reward, Trajectory, seed_of
+from agentgym.reward import Components
+
+Basis = Literal["potential", "calls"]
+Placement = Literal["own", "last", "even", "wrong"]
+
+
+class SubgoalFeedback(Reward):
+    """Turn component `subgoal`, in units of the environment's potential. Add it to a reward that judges the outcome.
+
+    The potential after the last turn is the outcome component `progress`, which that other reward gives.
+
+    Args:
+        basis: "potential" pays each turn what it added to the potential, so the turns of an episode add up to what was
+            gained in all. "calls" pays for doing instead: 1 / `horizon` of the task for each turn with a call that ran,
+            right or wrong.
+        placement: "own" pays a turn's reward on that turn; "last" pays the total on the last turn; "even" spreads it;
+            "wrong" pays each turn's reward half an episode later, counted round.
+        every: pay what has accumulated only on each so-many-th turn and on the last one.
+        delay: pay so many turns later, on the last turn at the latest.
+        noise: standard deviation of a number that is added to each turn's reward. It depends on the episode's id alone.
+    """
+
+    def __init__(
+        self, basis: Basis = "potential", placement: Placement = "own", every: int = 1, delay: int = 0, noise: float = 0
+    ) -> None:
+        if basis not in ("potential", "calls"):
+            raise ValueError(f"basis is {basis!r}: choose potential or calls.")
+        if placement not in _PLACEMENTS:
+            raise ValueError(f"placement is {placement!r}: choose {', '.join(_PLACEMENTS)}.")
+        if every < 1 or delay < 0 or noise < 0:
+            raise ValueError(f"every is {every}, delay {delay}, noise {noise}: expected >= 1, >= 0 and >= 0.")
+        self.basis, self.placement, self.every, self.delay, self.noise = basis, placement, every, delay, noise
+
+    def hindsight(self, episode: Trajectory) -> list[Components]:
+        """Raises: JudgeError without a potential at every turn or a `progress`, or a horizon for the basis "calls"."""
+        earned = _gains(episode) if self.basis == "potential" else _calls(episode)
+        paid = _PLACEMENTS[self.placement](delayed(accumulated(earned, self.every), self.delay))
+        if self.noise:
+            rng = np.random.default_rng(seed_of("subgoal noise", episode.id))
+            paid = [value + self.noise * float(rng.standard_normal()) for value in paid]
+        return [{"subgoal": value} for value in paid]
+
+
+def accumulated(earned: Sequence[float], every: int) -> list[float]:
+    """Each `every`-th turn and the last one get all that was earned since the payment before; the others 0."""
+    paid, total = [], 0.0
+    for turn, value in enumerate(earned, start=1):
+        total += value
+        pays = turn % every == 0 or turn == len(earned)
+        paid.append(total if pays else 0.0)
+        total = 0.0 if pays else total
+    return paid
+
+
+def delayed(earned: Sequence[float], delay: int) -> list[float]:
+    """Each turn's reward so many turns later, on the last turn at the latest."""
+    paid = [0.0] * len(earned)
+    for turn, value in enumerate(earned):
+        paid[min(turn + delay, len(earned) - 1)] += value
+    return paid
+
+
+def _last(earned: list[float]) -> list[float]:
+    return [*([0.0] * (len(earned) - 1)), sum(earned)][: len(earned)]
+
+
+def _even(earned: list[float]) -> list[float]:
+    return [sum(earned) / len(earned)] * len(earned) if earned else []
+
+
+def _wrong(earned: list[float]) -> list[float]:
+    half = len(earned) // 2
+    return [*earned[len(earned) - half :], *earned[: len(earned) - half]]
+
+
+_PLACEMENTS: dict[str, Callable[[list[float]], list[float]]] = {
+    "own": list,
+    "last": _last,
+    "even": _even,
+    "wrong": _wrong,
+}
+
+
+def _gains(episode: Trajectory) -> list[float]:
+    """What each turn added to the potential."""
+    before = [turn.potential for turn in episode.turns]
+    if not before:
+        return []
+    progress = episode.outcome.get("progress")
+    if progress is None or None in before:
+        lacking = "its environment has no potential()" if None in before else "no other reward gives `progress`"
+        raise JudgeError(f"subgoal_feedback cannot tell what a turn of {episode.task.id} added: {lacking}.")
+    potentials = [value for value in [*before, progress] if value is not None]
+    return [after - earlier for earlier, after in pairwise(potentials)]
+
+
+def _calls(episode: Trajectory) -> list[float]:
+    """1 / horizon for each turn with a call that ran."""
+    horizon = episode.task.parameters.get("horizon")
+    if not isinstance(horizon, int) or horizon < 1:
+        raise JudgeError(f"{episode.task.id}: parameters['horizon'] is {horizon!r}; expected the number of its turns.")
+    share = 1 / horizon
+    return [share * any(result.status is ResultStatus.OK for result in turn.results) for turn in episode.turns]
