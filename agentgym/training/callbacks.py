@@ -72,6 +72,14 @@ class ValidationCallback(TrainerCallback):
         return control
 
 
+def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
+    """The step of a run's last validation if its success was `until` or more, so that training stopped there."""
+    validations = folder.metrics("validation")
+    if until is None or not validations or validations[-1].get("success", 0.0) < until:
+        return None
+    return int(validations[-1]["step"])
+
+
 class CheckpointCompleteCallback(TrainerCallback):
     """Marks a checkpoint as complete once everything in it is written, including the sampler's state."""
 

@@ -11,7 +11,7 @@ from agentgym.reward import Combined
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
-from agentgym.training.callbacks import latest_checkpoint
+from agentgym.training.callbacks import latest_checkpoint, success_reached_at
 from agentgym.training.models import FINAL, FINAL_ADAPTER
 from agentgym.training.recipe import Recipe
 
@@ -68,6 +68,9 @@ def _check_extensible(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
     guard = run.path / "guard.json"
     if guard.is_file() and run.read_json("guard.json").get("stopped"):
         raise RecipeError(f"The collapse guard stopped {run.path}, so it cannot be extended. {new_run}")
+    if (step := success_reached_at(run, recorded.train.until_success)) is not None:
+        until = recorded.train.until_success
+        raise RecipeError(f"{run.path} ended at step {step}, where it met train.until_success = {until}. {new_run}")
     if (run.checkpoints / FINAL).is_dir() and before and latest_checkpoint(run.checkpoints) is None:
         raise RecipeError(f"{run.checkpoints} holds no checkpoint-* with the state of the optimiser. {new_run}")
 

@@ -60,13 +60,14 @@ def restore(model: Any, folder: Path) -> None:
         model.load_state_dict(load_state(folder))
 
 
-def train_from(trainer: Any, checkpoint: Path | None) -> None:
+def train_from(trainer: Any, checkpoint: Path | None, *, is_last: bool = False) -> None:
     """Train from the start or a checkpoint. One at the last step is loaded only: transformers would take another step.
 
     Args:
         trainer: of transformers.
+        is_last: whether the training ended at the checkpoint, though it had steps left.
     """
-    if checkpoint is not None and step_of(checkpoint) >= trainer.args.max_steps > 0:
+    if checkpoint is not None and (is_last or step_of(checkpoint) >= trainer.args.max_steps > 0):
         restore(trainer.model, checkpoint)
     else:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)

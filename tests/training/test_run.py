@@ -192,6 +192,25 @@ def test_a_run_that_cannot_be_extended_is_refused_and_left_as_it_is(finished_run
     assert (copy / "evaluation" / "after.json").is_file()
 
 
+def test_training_stops_when_validation_succeeds_and_neither_a_resume_nor_an_extension_goes_beyond(
+    finished_run, tmp_path
+):
+    """Any success is enough here, so the validation at step 2 of 4 ends it."""
+    folder, data = tmp_path / "run", recipe(train__until_success=0.0).model_dump(exclude_none=True)
+    del data["warm_start"]
+    chosen = Recipe.parse({**data, "policy": {"path": str(finished_run)}})
+    execute(chosen, folder)
+    assert [row["step"] for row in RunFolder(folder).metrics("train")] == [1, 2]
+    stopped = tmp_path / "stopped"
+    shutil.copytree(folder, stopped)
+    shutil.rmtree(folder / "checkpoints" / "final")  # as if it had been killed after its last checkpoint
+    execute(chosen, folder, resume=True)
+    assert_equal_weights(stopped, folder)
+    longer = Recipe.parse({**chosen.model_dump(exclude_none=True), "train": {**data["train"], "steps": 6}})
+    with pytest.raises(RecipeError, match=r"ended at step 2, where it met train.until_success = 0.0"):
+        execute(longer, folder, extend=True)
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_broken_off_run_goes_on_and_ends_as_an_unbroken_one(finished_run, tmp_path, how):
     folder = tmp_path / "run"

@@ -29,6 +29,7 @@ from agentgym.training.callbacks import (
     ValidationCallback,
     latest_checkpoint,
     step_of,
+    success_reached_at,
 )
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
@@ -60,10 +61,11 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
     processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
+    until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     trainer = _make_trainer(context, learner, _sampler(context, checkpoint), guard, checkpoint)
     with out_of_memory_named("reinforcement", "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."):
-        train_from(trainer, checkpoint)
+        train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         restore(learner.model, healthy)
     model = save_final(learner.model, learner.processing_class, checkpoints, processes)
@@ -119,6 +121,7 @@ def _make_trainer(
             ValidationCallback(
                 lambda step: validate(context, learner, step, section.validate_tasks, "validation"),
                 every=section.validate_every,
+                until=section.until_success,
             ),
             moved_reference,
             CheckpointCompleteCallback(sampler),
