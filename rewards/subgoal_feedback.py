@@ -102,8 +102,8 @@ def _gains(episode: Trajectory) -> list[float]:
         return []
     progress = episode.outcome.get("progress")
     if progress is None or None in before:
-        lacking = "its environment has no potential()" if None in before else "no other reward gives `progress`"
-        raise JudgeError(f"subgoal_feedback cannot tell what a turn of {episode.task.id} added: {lacking}.")
+        reason = "its environment has no potential()" if None in before else "no other reward gives `progress`"
+        raise JudgeError(f"subgoal_feedback cannot tell what a turn of {episode.task.id} added: {reason}.")
     potentials = [value for value in [*before, progress] if value is not None]
     return [after - earlier for earlier, after in pairwise(potentials)]
 
