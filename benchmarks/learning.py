@@ -21,11 +21,9 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import os
 import re
-import shutil
 import sys
 import warnings
 from collections.abc import Sequence
@@ -41,9 +39,10 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from training_runs import DRAWS, from_start, mean_interval, share_first_measurement, train_quietly, warm_started
 
 from agentgym.credit import CreditWarning, estimator
-from agentgym.errors import AgentGymError, RecipeError
+from agentgym.errors import AgentGymError
 from agentgym.training import Recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
@@ -67,7 +66,6 @@ GPU = [
 ]
 COMMON = ["train.save_every=10", "train.keep_checkpoints=1", "train.validate_every=5", "evaluate.control={}"]
 STRATUM = "unseen_entities"
-DRAWS = 10_000
 COLOURS = (
     "#7f7f7f",
     "#e69f00",
@@ -101,29 +99,17 @@ class Arm:
 
 def warm_start(seed: int, out: str, sets: list[str]) -> str:
     """The model every arm of a seed begins with."""
-    folder = Path(out) / f"seed-{seed}" / "warm_start"
-    checkpoint = folder / "checkpoints" / "warm_start"
-    if not checkpoint.is_dir():
-        _train(Recipe.load(RECIPE, [*sets, f"seed={seed}", "train.steps=0"]), folder)
-    return str(checkpoint)
+    recipe = Recipe.load(RECIPE, [*sets, f"seed={seed}", "train.steps=0"])
+    return str(warm_started(recipe, Path(out) / f"seed-{seed}" / "warm_start"))
 
 
 def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict[str, Any]:
     """Train one arm from the shared start and read what came of it."""
     from agentgym.evaluation.record import Evaluation
-    from agentgym.storage.run_folder import RunFolder
 
     folder = Path(out) / f"seed-{arm.seed}" / arm.folder
-    recipe = _recipe(arm, start, steps, sets)
-    measured = sorted(folder.parent.glob("*/evaluation/before.json"))
-    if measured and not folder.exists():  # all arms of a seed begin with the same weights: measured once
-        (folder / "evaluation").mkdir(parents=True)
-        shutil.copy(measured[0], folder / "evaluation")
-    run = RunFolder(folder)
-    if run.recipe.is_file() and Recipe.load_recorded(run.recipe) != recipe:
-        raise RecipeError(f"{folder} was run with other settings: give another --out, or remove it.")
-    if not (folder / "evaluation" / "after.json").is_file():
-        _train(recipe, folder)
+    share_first_measurement(folder)
+    run = train_quietly(_recipe(arm, start, steps, sets), folder)
     curve, trained = run.metrics("validation"), run.metrics("train")
     before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
     return {
@@ -144,29 +130,13 @@ def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict
 def _recipe(arm: Arm, start: str, steps: int, sets: list[str]) -> Recipe:
     """The benchmark's recipe with the shared start in place of a model of its own."""
     data = Recipe.load(RECIPE, [*sets, f"seed={arm.seed}", f"train.steps={steps}"]).model_dump(exclude_none=True)
-    data["policy"] = {"path": start, "call_format": data["policy"]["call_format"]}
     data["train"]["estimator"] = arm.text
-    del data["warm_start"]
-    return Recipe.parse(data, str(RECIPE))
-
-
-def _train(recipe: Recipe, folder: Path) -> None:
-    from agentgym.training import train
-
-    with io.StringIO() as silent:
-        train(recipe, folder=folder, resume=folder.exists(), console=Console(file=silent))
+    return from_start(data, Path(start), str(RECIPE))
 
 
 def steps_to(target: float, run: dict[str, Any]) -> int | None:
     """The first validated step at which success reached the target."""
     return next((s for s, x in zip(run["steps"], run["success"], strict=True) if x >= target), None)
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and 95 % percentile-bootstrap interval over seeds."""
-    rng, sample = np.random.default_rng(0), np.array(values)
-    means = rng.choice(sample, (DRAWS, len(sample))).mean(axis=1)
-    return float(sample.mean()), *(float(x) for x in np.quantile(means, [0.025, 0.975]))
 
 
 def paired_interval(these: list[dict[str, Any]], those: list[dict[str, Any]]) -> tuple[float, float, float]:
@@ -219,13 +189,13 @@ def table(runs: list[dict[str, Any]], labels: Sequence[str]) -> list[list[str]]:
         rows.append(
             [
                 label,
-                _as_text(interval([run["calls_ok"][-1] for run in mine])),
-                _as_text(interval([run["success"][-1] for run in mine])),
-                _as_text(interval([run["held_out"] for run in mine])),
+                _as_text(mean_interval([run["calls_ok"][-1] for run in mine])),
+                _as_text(mean_interval([run["success"][-1] for run in mine])),
+                _as_text(mean_interval([run["held_out"] for run in mine])),
                 gain,
-                _as_text(interval([run["held_out_templates"] for run in mine])),
+                _as_text(mean_interval([run["held_out_templates"] for run in mine])),
                 ", ".join("-" if step is None else str(step) for step in reached),
-                _as_text(interval([float(np.mean(run["success"])) for run in mine])),
+                _as_text(mean_interval([float(np.mean(run["success"])) for run in mine])),
                 f"{np.mean([run['minutes'] for run in mine]):.1f}",
             ]
         )
@@ -252,7 +222,7 @@ def plot(runs: list[dict[str, Any]], labels: Sequence[str], path: Path) -> None:
         length = min(len(run["steps"]) for run in mine)
         curves = np.array([run["success"][:length] for run in mine])
         steps = mine[0]["steps"][:length]
-        bounds = np.array([interval(list(column)) for column in curves.T])
+        bounds = np.array([mean_interval(list(column)) for column in curves.T])
         colour, style = COLOURS[number % len(COLOURS)], ("-", "--", ":")[number // len(COLOURS) % 3]
         axes.plot(steps, bounds[:, 0], label=label, color=colour, linestyle=style, linewidth=2)
         axes.fill_between(steps, bounds[:, 1], bounds[:, 2], color=colour, alpha=0.15, linewidth=0)

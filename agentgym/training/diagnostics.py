@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.messages import ResultStatus
+from agentgym.reward import SUCCESS
 from agentgym.storage.failures import turn_failures
 from agentgym.trajectory import Trajectory, Turn
 
 
 def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
-    """Return means over the valid trajectories: success, turns, share of calls that ran, and how they stopped."""
+    """Return means over the valid trajectories: success, other components, turns, calls that ran, how they stopped."""
     valid = [t for t in trajectories if t.valid]
     metrics = {"failed": float(len(trajectories) - len(valid))}
     if not valid:
@@ -29,6 +30,8 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         metrics["calls_ok"] = float(np.mean([result.ok for result in results]))
     metrics["turns"] = float(np.mean([len(t.turns) for t in valid]))
     metrics["truncated"] = float(np.mean([t.stop_reason.truncated for t in valid if t.stop_reason]))
+    for name in sorted({name for t in valid for name in t.outcome} - {SUCCESS}):
+        metrics[f"outcome/{name}"] = float(np.mean([t.outcome[name] for t in valid if name in t.outcome]))
     for name in sorted({name for t in valid for turn in t.turns for name in turn.rewards}):
         metrics[f"turn_reward/{name}"] = float(
             np.mean([sum(turn.rewards.get(name, 0.0) for turn in t.turns) for t in valid])

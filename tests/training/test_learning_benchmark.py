@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 from pathlib import Path
@@ -15,14 +14,10 @@ from agentgym.errors import AgentGymError
 
 @pytest.fixture(scope="module")
 def learning() -> Any:
-    path = Path(__file__).resolve().parents[2] / "benchmarks" / "learning.py"
-    spec = importlib.util.spec_from_file_location("learning_benchmark", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+    import learning
+
+    return learning
 
 
 def run(arm: str, seed: int, tasks: dict[str, float], success: list[float] | None = None) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class MonteCarloContinuations:
 
     def __init__(self, policy: Policy, rollouts: Rollouts, samples: int = 4) -> None:
         self._policy, self._rollouts, self._samples = policy, rollouts, samples
-        self._share_without = 0.0
+        self._share_without, self._played = 0.0, 0
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
         """Return the continuations of every turn.
@@ -38,7 +38,9 @@ class MonteCarloContinuations:
         """
         forks = [Fork(t, turn) for t in trajectories if t.valid for turn in range(1, len(t.turns))]
         returns: dict[tuple[str, int], list[float]] = {}
-        for continuation in self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}"):
+        continuations = self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}")
+        self._played = len(continuations)
+        for continuation in continuations:
             fork = continuation.provenance.branch
             if continuation.valid and fork is not None:
                 returns.setdefault((fork.trajectory, fork.turn), []).append(continuation.return_from(fork.turn))
@@ -57,8 +59,8 @@ class MonteCarloContinuations:
         return {"continuations": rows}
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
-        """Learn nothing. Returns: the share of turns of the last batch that could not be continued."""
-        return {"continuations/unplayed": self._share_without}
+        """Learn nothing. Returns: of the last batch the share of turns that were not continued, and the episodes."""
+        return {"continuations/unplayed": self._share_without, "continuations/episodes": float(self._played)}
 
 
 class LeaveOneOutReplays:

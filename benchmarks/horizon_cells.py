@@ -1,0 +1,142 @@
+"""What `benchmarks/horizon.py` compares: environments, horizons, kinds of feedback, estimators; a cell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from training_runs import from_start
+
+from agentgym.training import Recipe
+
+RECIPES = Path(__file__).parents[1] / "recipes"
+EPISODES_PER_STEP = 64
+VALIDATE_EVERY = 4
+TARGET = 0.8
+SPARE_TURNS = 2  # beside the horizon, for a call that could not be read
+
+ENVIRONMENTS: Mapping[str, tuple[str, str]] = {
+    "doors": ("horizon_doors.toml", "every_door"),
+    "first_door": ("horizon_doors.toml", "first_door"),
+    "sql": ("horizon_sql.toml", "horizon"),
+    "chores": ("horizon_chores.toml", "horizon"),
+    "web": ("horizon_web.toml", "horizon"),
+}
+"""The recipe of each environment, and what the tag of its tasks begins with; a number of turns follows."""
+
+ARMS: Mapping[str, str] = {
+    "outcome": "grpo(turn_weight=0.0)",
+    "flattened": "rloo",
+    "return_to_go": "return_to_go",
+    "mt_grpo": "mt_grpo(scale='std')",
+    "gtpo": "gtpo",
+    "gigpo": "gigpo",
+    "turn_gae": "turn_gae(lam=0.9)",
+    "potential_shaping": "potential_shaping",
+    "vine": "vine",
+    "sibling": "sibling",
+    "tree": "tree",
+}
+"""`outcome` reads the outcome alone; `flattened` adds all turn rewards to it: more content, but no placement."""
+
+NEED_NO_TURN_REWARDS = ("outcome", "gigpo", "turn_gae", "potential_shaping", "vine", "sibling", "tree")
+"""Arms that differ from each other where only the outcome is rewarded; the others equal `rloo` there."""
+
+
+def feedback_options(feedback: str, horizon: int) -> dict[str, Any] | None:
+    """Options of `subgoal_feedback`; None where the outcome alone is rewarded. Raises: KeyError."""
+    quarter = max(1, horizon // 4)
+    options: dict[str, dict[str, Any] | None] = {
+        "outcome": None,
+        "dense": {},
+        "sparse": {"every": quarter},
+        "delayed": {"delay": quarter},
+        "misleading": {"basis": "calls"},
+        "last": {"placement": "last"},
+        "even": {"placement": "even"},
+        "wrong": {"placement": "wrong"},
+        "noisy": {"noise": 1 / horizon},
+        "very_noisy": {"noise": 4 / horizon},
+    }
+    return options[feedback]
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One training run: an estimator in an environment, at a horizon, with a kind of feedback, under one seed."""
+
+    environment: str
+    horizon: int
+    feedback: str
+    arm: str
+    seed: int
+
+    @property
+    def folder(self) -> Path:
+        """Below the folder of the benchmark. Runs that begin with the same weights and tasks are siblings."""
+        return Path(f"{self.environment}-{self.horizon}") / f"seed-{self.seed}" / f"{self.feedback}-{self.arm}"
+
+    @property
+    def group(self) -> tuple[str, int, str]:
+        """What is the same for all estimators that are compared with each other."""
+        return self.environment, self.horizon, self.feedback
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def start_recipe(environment: str, seed: int) -> Recipe:
+    """The recipe of the warm start that all cells of an environment and a seed share."""
+    file, _ = ENVIRONMENTS[environment]
+    return Recipe.load(RECIPES / file, [f"seed={seed}", "train.steps=0", "evaluate.tasks=1", "evaluate.group_size=1"])
+
+
+def recipe_of(cell: Cell, start: Path, steps: int) -> Recipe:
+    """The recipe of a cell, which trains from the shared start for `steps` steps or until it has learned."""
+    file, prefix = ENVIRONMENTS[cell.environment]
+    data = Recipe.load(RECIPES / file, [f"seed={cell.seed}"]).model_dump(exclude_none=True)
+    per_turn = data["episode"]["max_episode_tokens"] // data["episode"]["max_turns"]
+    turns = cell.horizon + SPARE_TURNS
+    data["name"] = f"horizon-{cell.environment}"
+    data["tasks"]["tags"] = [f"{prefix}_{cell.horizon}"]
+    data["episode"] |= {"max_turns": turns, "max_episode_tokens": per_turn * turns}
+    if (options := feedback_options(cell.feedback, cell.horizon)) is not None:
+        data["reward"] = {"also": ["subgoal_feedback"], "options": {"subgoal_feedback": options}}
+    else:
+        data.pop("reward", None)
+    data["train"] |= {
+        "steps": steps,
+        "tasks_per_step": 8,
+        "group_size": EPISODES_PER_STEP // 8,
+        "estimator": ARMS[cell.arm],
+        "validate_every": VALIDATE_EVERY,
+        "validate_tasks": 40,
+        "until_success": TARGET,
+        "save_every": 20,
+        "keep_checkpoints": 1,
+    }
+    data["evaluate"] = {"temperature": 1.0, "group_size": 1}
+    data["guard"] = {"on_alarm": "off"}
+    return from_start(data, start, file)
+
+
+def grid(
+    environments: Sequence[str],
+    horizons: Sequence[int],
+    feedbacks: Sequence[str],
+    arms: Sequence[str] | None,
+    seeds: Iterable[int],
+) -> list[Cell]:
+    """The cells of a grid, one seed after the other, so that a grid that is cut short still compares all arms.
+
+    The arm `outcome` reads no turn rewards, so it stands once, under the feedback "outcome".
+    """
+    cells = []
+    for seed, environment, horizon, feedback in product(seeds, environments, horizons, feedbacks):
+        for arm in arms if arms is not None else ARMS:
+            if arm in NEED_NO_TURN_REWARDS if feedback == "outcome" else arm != "outcome":
+                cells.append(Cell(environment, horizon, feedback, arm, seed))
+    return cells

@@ -1,0 +1,85 @@
+"""Predictions of `benchmarks/horizon.py`, written before the first run: steps to 80 % from the noise of each estimator.
+
+What is known of a task set at a horizon is one number, the chance that a turn of the warm-started model is right, as
+measured on validation tasks. The rest is the model of `agentgym.credit.bench.subtasks`: independent turns, an ideal
+critic, and either one skill that all turns share or a skill for each turn. A network has something between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from horizon_cells import ARMS, EPISODES_PER_STEP, TARGET, Cell, recipe_of
+from rich.console import Console
+
+from agentgym.credit import CreditWarning, estimator
+from agentgym.credit.bench import SubtaskChain, signal_to_noise, steps_to
+
+SEEDS = 3
+MOST_STEPS = 400
+SKILLS = ("shared", "own")
+NOISE = {"noisy": 1.0, "very_noisy": 4.0}  # of a turn's reward, in units of what a right turn earns
+
+
+def predict(cells: Sequence[Cell], starts: Mapping[tuple[str, int], Path], out: Path, console: Console) -> None:
+    """Add what is not predicted yet to predictions.json. What it holds is never changed."""
+    file = out / "predictions.json"
+    known: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    for cell in cells:
+        key = f"{cell.environment}-{cell.horizon}"
+        if key not in known:
+            chance = chance_of_right(cell, starts[cell.environment, cell.seed])
+            known[key] = {"chance": chance, "cells": {}}
+            console.print(f"{key}: a turn is right with the chance {chance:.2f} before training", markup=False)
+        row = f"{cell.feedback}-{cell.arm}"
+        if row not in known[key]["cells"]:
+            known[key]["cells"][row] = prediction(cell, known[key]["chance"])
+            partial = file.with_suffix(".partial")
+            partial.write_text(json.dumps(known, indent=1), encoding="utf-8")
+            partial.replace(file)
+
+
+def chance_of_right(cell: Cell, start: Path) -> float:
+    """How often a turn is right on validation tasks: their mean progress, or their success if one turn decides."""
+    from agentgym.evaluation.runner import choose
+    from agentgym.policy import load_transformers_policy
+    from agentgym.rollout import EpisodeManager
+
+    recipe = recipe_of(cell, start, steps=1)
+    task_set = recipe.tasks.load()
+    policy = load_transformers_policy(str(start), call_format=recipe.policy.call_format)
+    manager = EpisodeManager(policy, recipe.rollout_config(task_set), label="chance")
+    trajectories = asyncio.run(manager.collect(choose(task_set, "validation"), 4))
+    component = "success" if decisive_turns(cell) == 1 else "progress"
+    values = [trajectory.outcome[component] for trajectory in trajectories if trajectory.valid]
+    return min(max(sum(values) / len(values), 0.02), 0.98)
+
+
+def decisive_turns(cell: Cell) -> int:
+    """How many turns of an episode have to be right."""
+    return 1 if cell.environment == "first_door" else cell.horizon
+
+
+def prediction(cell: Cell, chance: float) -> dict[str, Any]:
+    """Predicted episodes to 80 %, and the signal-to-noise ratio of a group's gradient, by kind of skill."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CreditWarning)
+        chosen = estimator(ARMS[cell.arm])
+    feedback: Any = "dense" if cell.feedback in NOISE else cell.feedback
+    noise = NOISE.get(cell.feedback, 0.0) / cell.horizon
+    chain = SubtaskChain(cell.horizon, decisive_turns(cell), feedback, noise)
+    ratios = signal_to_noise(chosen, chain, chance=chance, groups=200)
+    row: dict[str, Any] = {}
+    for skills in SKILLS:
+        steps = [
+            steps_to(TARGET, chosen, chain, chance=chance, skills=skills, most=MOST_STEPS, seed=seed)  # type: ignore[arg-type]
+            for seed in range(SEEDS)
+        ]
+        row[skills] = {"episodes": median(steps) * EPISODES_PER_STEP, "signal_to_noise": round(ratios[skills], 4)}
+    return row

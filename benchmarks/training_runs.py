@@ -1,0 +1,64 @@
+"""Trainings that a benchmark compares: a warm start that several share, quiet runs, and intervals over seeds."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from agentgym.errors import RecipeError
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+
+DRAWS = 10_000
+
+
+def train_quietly(recipe: Recipe, folder: Path) -> RunFolder:
+    """Train, or go on with what was begun in the folder; a run that is done stays as it is.
+
+    Raises: RecipeError if the folder holds a run of another recipe.
+    """
+    from agentgym.training import train
+
+    run = RunFolder(folder)
+    if run.recipe.is_file() and Recipe.load_recorded(run.recipe) != recipe:
+        raise RecipeError(f"{folder} was run with other settings: give another --out, or remove it.")
+    if run.report.is_file():  # it is written last
+        return run
+    with io.StringIO() as silent:
+        return train(recipe, folder=folder, resume=folder.exists(), console=Console(file=silent))
+
+
+def warm_started(recipe: Recipe, folder: Path) -> Path:
+    """The checkpoint that the warm start of a recipe leaves; made once."""
+    checkpoint = folder / "checkpoints" / "warm_start"
+    if not checkpoint.is_dir():
+        train_quietly(recipe, folder)
+    return checkpoint
+
+
+def from_start(data: Mapping[str, Any], start: Path, source: str) -> Recipe:
+    """The recipe with a warm-started model in place of a model and a warm start of its own."""
+    changed = {name: section for name, section in data.items() if name != "warm_start"}
+    call_format = data["policy"].get("call_format", "auto")
+    return Recipe.parse({**changed, "policy": {"path": str(start), "call_format": call_format}}, source)
+
+
+def share_first_measurement(folder: Path) -> None:
+    """Copy the evaluation before training of a sibling that began with the same weights: it is made once."""
+    measured = sorted(folder.parent.glob("*/evaluation/before.json"))
+    if measured and not folder.exists():
+        (folder / "evaluation").mkdir(parents=True)
+        shutil.copy(measured[0], folder / "evaluation")
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and 95 % percentile-bootstrap interval over seeds."""
+    rng, sample = np.random.default_rng(0), np.array(values)
+    means = rng.choice(sample, (DRAWS, len(sample))).mean(axis=1)
+    return float(sample.mean()), *(float(x) for x in np.quantile(means, [0.025, 0.975]))
