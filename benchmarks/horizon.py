@@ -6,7 +6,7 @@
 
 Every run begins with a warm-started model that is right about half of the time at each turn. It trains until success
 on validation tasks reaches 80 %, or for --steps steps. Before the first run of a task set at a horizon, the steps to
-80 % are predicted from the noise of each estimator's gradient and written into predictions.json, which is never changed.
+80 % are predicted from the noise of each estimator's gradient. predictions.json keeps them, and is never changed.
 
 Writes results.jsonl, a line for each run, and report.html. Runs that are done are not run again.
 """

@@ -205,8 +205,8 @@ def _page(rows: Sequence[Row], lines: Sequence[Sequence[str]], notes: Sequence[s
     explained = (
         f"Episodes until success on validation tasks reaches {TARGET:.0%}, sampled at temperature 1. Episodes that an "
         "estimator plays beside are counted. Most seeds did not reach a number behind &gt;. Ratios are geometric means "
-        "over paired seeds with 95 % intervals; &gt; and &lt; mark those in which a run ended before 80 %. * marks p at "
-        "most 0.05 after Holm's correction over all ratios of the table."
+        "over paired seeds with 95 % intervals; &gt; and &lt; mark those in which a run ended before 80 %. * marks p of "
+        "at most 0.05 after Holm's correction over all ratios of the table."
     )
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
@@ -276,7 +276,7 @@ def by_horizon(rows: Sequence[Row]) -> str:
 
 
 def heat_map(rows: Sequence[Row]) -> str:
-    """The arm with the fewest median episodes by horizon and feedback, with its ratio to `outcome`; grey without any."""
+    """The arm with the fewest median episodes by horizon and feedback, and its ratio to `outcome`; grey for none."""
     cells = by_cell(rows)
     environments = sorted({environment for (environment, _, _), _ in cells})
     figure, axes = _panels(len(environments), 5.5, 3.2)
