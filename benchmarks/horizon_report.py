@@ -205,8 +205,8 @@ def _page(rows: Sequence[Row], lines: Sequence[Sequence[str]], notes: Sequence[s
     explained = (
         f"Episodes until success on validation tasks reaches {TARGET:.0%}, sampled at temperature 1. Episodes that an "
         "estimator plays beside are counted. Most seeds did not reach a number behind &gt;. Ratios are geometric means "
-        "over paired seeds with 95 % intervals; &gt; and &lt; mark those in which a run ended before 80 %. * marks p of "
-        "at most 0.05 after Holm's correction over all ratios of the table."
+        "over paired seeds with 95 % intervals. The marks &gt; and &lt; say that a run ended before 80 %, and * that p "
+        "is at most 0.05 after Holm's correction over all ratios of the table."
     )
     return (
         f"<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width'>"
