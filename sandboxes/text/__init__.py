@@ -5,6 +5,7 @@ from agentgym.deprecation import renamed_attributes
 from .adventure import Adventure
 from .base import Axis, Puzzle, TextEnvironment
 from .countdown import Countdown
+from .doors import Doors
 from .frozen_lake import FrozenLake
 from .number_guess import NumberGuess
 from .sokoban import Sokoban
@@ -16,6 +17,7 @@ __all__ = [
     "Adventure",
     "Axis",
     "Countdown",
+    "Doors",
     "FrozenLake",
     "NumberGuess",
     "Puzzle",

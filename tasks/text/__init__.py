@@ -1,5 +1,16 @@
 """The task sets of the text games, `text/<game>-v1`: eight games, each in many sizes. See CARD.md."""
 
+from .doors import doors
 from .task_set import adventure, countdown, frozen_lake, number_guess, sokoban, sudoku, twenty_questions, wordle
 
-__all__ = ["adventure", "countdown", "frozen_lake", "number_guess", "sokoban", "sudoku", "twenty_questions", "wordle"]
+__all__ = [
+    "adventure",
+    "countdown",
+    "doors",
+    "frozen_lake",
+    "number_guess",
+    "sokoban",
+    "sudoku",
+    "twenty_questions",
+    "wordle",
+]
