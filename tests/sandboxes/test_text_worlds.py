@@ -24,7 +24,7 @@ every_environment = pytest.mark.parametrize("name", ENVIRONMENTS)
 async def play(task, script=None):
     """One episode, by default of the oracle."""
     script = script or load("environments", task.environment).oracle(task)
-    manager = EpisodeManager(ScriptedPolicy(script), RolloutConfig(budgets=Budgets(max_turns=24), concurrency=1))
+    manager = EpisodeManager(ScriptedPolicy(script), RolloutConfig(budgets=Budgets(max_turns=32), concurrency=1))
     return (await manager.collect([task]))[0]
 
 
@@ -38,8 +38,8 @@ async def snapshot(environment):
     return await environment.state_key(), await environment.potential(), environment.ended, environment.verdict()
 
 
-def test_there_are_eight_text_environments():
-    assert len(ENVIRONMENTS) == 8
+def test_there_are_nine_text_environments():
+    assert len(ENVIRONMENTS) == 9
 
 
 @every_environment

@@ -1,0 +1,151 @@
+"""`agentgym/text-doors-v1`: a row of rooms with a door after each, and in every room keys, of which one is taken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+from agentgym import Call, Message, Task, ToolError, seed_of, tool
+
+from .base import Axis, Puzzle, Script, TextEnvironment
+
+COLOURS = ("red", "blue", "gold", "gray", "pink", "teal", "lime", "tan", "plum", "ruby", "jade", "rust")
+ANY = "any"  # the sign of a room whose keys are all equally good
+KEYS = 3
+PROMPTS = {"every": "Every sign names the key to take.", "first": "The first sign names the key to take."}
+HORIZONS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+
+class Doors(TextEnvironment):
+    """One key is taken in each room, and its door opens whichever key it is. In memory, so nothing is isolated.
+
+    A room reads `at blue: red blue gray`: the colour on its sign, then those of its keys. The right key has the colour
+    of the sign. A wrong one opens the door too, and nothing tells the difference. A task is solved if all keys that
+    count are right. After the last room the episode ends.
+
+    Task parameters: `rooms`, as they read; `horizon`, how many there are, which is the number of turns of a player that
+    makes no mistakes of form; `counts`, `every` if every key counts, or `first` if only the key of the first room does;
+    then all later signs say `any`, and whichever key is taken there makes no difference.
+    """
+
+    id = "agentgym/text-doors-v1"
+    axes = {
+        "horizon": Axis(2, 32, "rooms"),
+        "first": Axis(0, 1, "1: only the key of the first room counts"),
+        "reserved": Axis(0, 1, "1: rooms show three keys that no room shows together otherwise"),
+    }
+    levels = tuple({"horizon": horizon} for horizon in HORIZONS)
+
+    def begin(self) -> dict[str, Any]:
+        rooms, horizon, counts = self.parameter("rooms", list), self.parameter("horizon", int), self._counts()
+        if horizon < 2 or len(rooms) != horizon:
+            raise self.refuse(f"there are {len(rooms)} rooms, and the horizon is {horizon}: equal numbers from 2 on.")
+        for index, room in enumerate(rooms):
+            decides = counts == "every" or index == 0
+            if not isinstance(room, str) or not _is_room(room, decides):
+                raise self.refuse(f"room {index} is {room!r:.80}: write it as 'at blue: red blue gray'.")
+        return {"room": 0, "right": 0}
+
+    def solved(self) -> bool:
+        return bool(self.state["right"] == (1 if self._counts() == "first" else self._horizon()) and self._is_over())
+
+    def lost(self) -> bool:
+        return self._is_over() and not self.solved()
+
+    def nearness(self) -> float:
+        """Every key counts: right keys so far, as a share of all rooms.
+
+        Only the first counts: 0 before it is taken and for ever after a wrong one; after the right one 0.5, rising
+        evenly to 1 with the rooms that remain.
+        """
+        if self._counts() == "every":
+            return float(self.state["right"] / self._horizon())
+        walked = (self.state["room"] - 1) / (self._horizon() - 1)
+        return 0.5 + 0.5 * walked if self.state["right"] else 0.0
+
+    @tool(inline=True)
+    def take(self, key: str) -> str:
+        """Take the key of this colour, and read the next room."""
+        self.check_open()
+        state, rooms = self.state, self._parameters["rooms"]
+        sign, keys = read_room(rooms[state["room"]])
+        if key not in keys:
+            raise ToolError(f"no such key\n{rooms[state['room']]}")
+        state["right"] += key == sign
+        state["room"] += 1
+        self.settle()
+        return "end" if self._is_over() else str(rooms[state["room"]])
+
+    def _horizon(self) -> int:
+        return int(self._parameters["horizon"])
+
+    def _is_over(self) -> bool:
+        return bool(self.state["room"] >= self._horizon())
+
+    def _counts(self) -> str:
+        counts: str = self.parameter("counts", str)
+        if counts not in PROMPTS:
+            raise self.refuse(f"parameters['counts'] is {counts!r}: choose every or first.")
+        return counts
+
+    @classmethod
+    def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
+        counts = "first" if axes["first"] else "every"
+        rooms, positions = [], []
+        for index in range(axes["horizon"]):
+            keys = rng.choice(_RESERVED if axes["reserved"] else _KNOWN)
+            colours = rng.sample(keys, KEYS)
+            sign = ANY
+            if counts == "every" or index == 0:
+                positions.append(rng.randrange(KEYS))
+                sign = colours[positions[-1]]
+            rooms.append(f"at {sign}: {' '.join(colours)}")
+        parameters = {"rooms": rooms, "horizon": axes["horizon"], "counts": counts}
+        return Puzzle(f"{PROMPTS[counts]}\n{rooms[0]}", parameters, {"positions": positions})
+
+    @staticmethod
+    def oracle(task: Task) -> Script:
+        """Takes the key of the sign, and any key where the sign says so. It reads the rooms, not the truth."""
+        return _player(task, mistakes=0.0)
+
+    @staticmethod
+    def imperfect_oracle(task: Task) -> Script:
+        """Plays like the oracle, but in each room takes a wrong key with probability 1/2, whatever it did before."""
+        return _player(task, mistakes=0.5)
+
+
+def read_room(room: str) -> tuple[str, list[str]]:
+    """The colour on the sign of a room, and the colours of its keys."""
+    sign, _, keys = room.partition(": ")
+    return sign.removeprefix("at "), keys.split(" ")
+
+
+def is_reserved(keys: Iterable[str]) -> bool:
+    """Whether three keys are one of the combinations, about a fifth, that are only shown where `reserved` is 1."""
+    return sum(map(COLOURS.index, keys)) % 5 == 0
+
+
+_KNOWN = [keys for keys in combinations(COLOURS, KEYS) if not is_reserved(keys)]
+_RESERVED = [keys for keys in combinations(COLOURS, KEYS) if is_reserved(keys)]
+
+
+def _is_room(room: str, decides: bool) -> bool:
+    """Whether a room has keys of different colours, and a sign that names one of them if the room decides."""
+    sign, keys = read_room(room)
+    is_complete = room.startswith("at ") and len(keys) == len(set(keys)) == KEYS and "" not in keys
+    return is_complete and (sign in keys if decides else sign == ANY)
+
+
+def _player(task: Task, mistakes: float) -> Script:
+    def script(messages: Sequence[Message]) -> Message:
+        turn = sum(message.role == "assistant" for message in messages)
+        rng = random.Random(seed_of("player", task.id, turn))
+        sign, keys = read_room(messages[-1].text.rpartition("\n")[2])
+        is_mistaken = rng.random() < mistakes
+        wrong_colours = [colour for colour in keys if colour != sign]
+        colour = rng.choice(wrong_colours) if sign not in keys or is_mistaken else sign
+        return Message("assistant", "", (Call("take", {"key": colour}),))
+
+    return script

@@ -1,0 +1,48 @@
+"""`text/doors-v1`: equal decisions over 2 to 32 turns, of which every one counts or only the first does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from agentgym import Task, TaskSet, load
+
+from ..generator import TaskGenerator, TaskSlot
+
+NAME = "text/doors-v1"
+TRAINED, RESERVED = (2, 4, 8, 16, 32), (3, 6, 12, 24)
+COUNTS = ("every_door", "first_door")
+PER_HORIZON = {"train": 400, "validation": 40, "unseen_instances": 40, "unseen_horizons": 40}
+
+
+@cache
+def doors(seed: int = 0) -> TaskSet:
+    """So many tasks of every horizon and of both kinds; see CARD.md."""
+    horizons = {stratum: RESERVED if stratum == "unseen_horizons" else TRAINED for stratum in PER_HORIZON}
+    sizes = {stratum: len(COUNTS) * len(horizons[stratum]) * count for stratum, count in PER_HORIZON.items()}
+    environment: Any = load("environments", "agentgym/text-doors-v1")
+    generator = TaskGenerator(NAME, sizes, seed)
+    drawn = {stratum: generator.draw(stratum, _task, environment, horizons[stratum]) for stratum in sizes}
+    splits = {
+        "train": drawn["train"],
+        "validation": drawn["validation"],
+        "held_out": drawn["unseen_instances"] + drawn["unseen_horizons"],
+    }
+    return TaskSet(NAME, splits, oracle=environment.oracle, imperfect_oracle=environment.imperfect_oracle)
+
+
+def _task(rng: random.Random, slot: TaskSlot, environment: Any, horizons: Sequence[int]) -> Task:
+    """Horizons follow one another, and the two kinds after each round of them."""
+    rounds, index = divmod(slot.index, len(horizons))
+    kind, horizon = COUNTS[rounds % len(COUNTS)], horizons[index]
+    task: Task = environment.generate(
+        rng.getrandbits(62),
+        horizon=horizon,
+        first=int(kind == "first_door"),
+        reserved=int(slot.stratum == "unseen_instances"),
+    )
+    tags = (f"horizon_{horizon}", kind, f"{kind}_{horizon}", *slot.tags)
+    return replace(task, id=slot.id, split=slot.split, tags=tags, difficulty=float(horizon))
