@@ -42,6 +42,9 @@ ARMS: Mapping[str, str] = {
 }
 """`outcome` reads the outcome alone; `flattened` adds all turn rewards to it: more content, but no placement."""
 
+VINE_TURNS = 8
+"""`vine` plays 4 episodes from every turn of 64 episodes; beyond this horizon it is left out of a grid."""
+
 NEED_NO_TURN_REWARDS = ("outcome", "gigpo", "turn_gae", "potential_shaping", "vine", "sibling", "tree")
 """Arms that differ from each other where only the outcome is rewarded; the others equal `rloo` there."""
 
@@ -137,6 +140,8 @@ def grid(
     cells = []
     for seed, environment, horizon, feedback in product(seeds, environments, horizons, feedbacks):
         for arm in arms if arms is not None else ARMS:
+            if arm == "vine" and horizon > VINE_TURNS:
+                continue
             if arm in NEED_NO_TURN_REWARDS if feedback == "outcome" else arm != "outcome":
                 cells.append(Cell(environment, horizon, feedback, arm, seed))
     return cells

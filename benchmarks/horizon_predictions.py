@@ -50,10 +50,12 @@ def chance_of_right(cell: Cell, start: Path) -> float:
     from agentgym.evaluation.runner import choose
     from agentgym.policy import load_transformers_policy
     from agentgym.rollout import EpisodeManager
+    from agentgym.training.silence import silence_libraries
 
     recipe = recipe_of(cell, start, steps=1)
     task_set = recipe.tasks.load()
-    policy = load_transformers_policy(str(start), call_format=recipe.policy.call_format)
+    with silence_libraries():
+        policy = load_transformers_policy(str(start), call_format=recipe.policy.call_format)
     manager = EpisodeManager(policy, recipe.rollout_config(task_set), label="chance")
     trajectories = asyncio.run(manager.collect(choose(task_set, "validation"), 4))
     component = "success" if decisive_turns(cell) == 1 else "progress"

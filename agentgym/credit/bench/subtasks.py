@@ -156,8 +156,8 @@ class _Inputs:
 
 
 def _state_keys(inputs: _Inputs) -> list[list[str]]:
-    bits = ["".join("01"[int(value)] for value in row) for row in inputs.right]
-    return [[row[:k] for k in range(len(row))] for row in bits]
+    before = np.cumsum(inputs.right & inputs.chain.decides, axis=1) - inputs.right * inputs.chain.decides
+    return [[f"{k}:{count}" for k, count in enumerate(row)] for row in before]
 
 
 def _potentials(inputs: _Inputs) -> list[list[float]]:
