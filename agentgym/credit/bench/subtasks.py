@@ -157,7 +157,7 @@ class _Inputs:
 
 def _state_keys(inputs: _Inputs) -> list[list[str]]:
     before = np.cumsum(inputs.right & inputs.chain.decides, axis=1) - inputs.right * inputs.chain.decides
-    return [[f"{k}:{count}" for k, count in enumerate(row)] for row in before]
+    return [[f"{k}:{count}" for k, count in enumerate(row)] for row in before.tolist()]
 
 
 def _potentials(inputs: _Inputs) -> list[list[float]]:
