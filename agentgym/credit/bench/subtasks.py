@@ -156,8 +156,9 @@ class _Inputs:
 
 
 def _state_keys(inputs: _Inputs) -> list[list[str]]:
-    before = np.cumsum(inputs.right & inputs.chain.decides, axis=1) - inputs.right * inputs.chain.decides
-    return [[f"{k}:{count}" for k, count in enumerate(row)] for row in before.tolist()]
+    counted: NDArray[np.int64] = (inputs.right & inputs.chain.decides).astype(np.int64)
+    before: list[list[int]] = (np.cumsum(counted, axis=1) - counted).tolist()
+    return [[f"{k}:{count}" for k, count in enumerate(row)] for row in before]
 
 
 def _potentials(inputs: _Inputs) -> list[list[float]]:
