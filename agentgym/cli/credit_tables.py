@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.cli.credit_markdown import updates
+from agentgym.credit.advice import CreditFacts, Suggestion
 from agentgym.credit.bench import BenchmarkRow
 from agentgym.credit.exact import GradientBias
 from agentgym.evaluation.credit_audit import Audit
@@ -99,6 +100,41 @@ def audit_table(audit: Audit) -> RenderableType:
             style="dim",
         )
     )
+    return Group(*lines)
+
+
+def advice_table(
+    facts: CreditFacts, advice: Sequence[Suggestion], ratios: Mapping[str, float], *, used: str
+) -> RenderableType:
+    """The facts of a run, what to try, and the signal to noise that the model predicts.
+
+    Args:
+        used: the estimator of the run.
+    """
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    for name, value in (
+        ("groups, episodes", f"{facts.groups}, {facts.episodes}"),
+        ("turns: median, most", f"{facts.turns:g}, {facts.most_turns}"),
+        ("mean outcome", f"{facts.outcome:.2f}"),
+        ("groups whose outcomes are all equal", percent(facts.silent_outcome)),
+        ("... and whose turn rewards are all equal", percent(facts.silent)),
+        ("turns whose rewards tell episodes apart", percent(facts.paid_turns)),
+        ("variance of a turn's return that later turns cause", _percent(facts.later_noise)),
+        ("turns in a state that another episode was in", _percent(facts.repeated_states)),
+        ("potential", "yes" if facts.has_potential else "no"),
+    ):
+        table.add_row(name, value)
+    lines: list[RenderableType] = [table, Text()]
+    for suggestion in advice:
+        head = f"Try {suggestion.estimator}" if suggestion.estimator else "More than any estimator would help"
+        lines.append(Text(f"{head}: {suggestion.reason}."))
+    predicted = "  ".join(f"{name} {value:.2g}" for name, value in ratios.items())
+    lines.append(
+        Text(f"\nThe run used {used}. Predicted signal to noise of a group's gradient: {predicted}", style="dim")
+    )
+    lines.append(Text("See docs/horizon.md for what these predictions are worth.", style="dim"))
     return Group(*lines)
 
 

@@ -1,0 +1,150 @@
+"""Which estimator to try on a run: facts of its groups that decide the matter, and what follows from them.
+
+The facts need nothing but the episodes of one or more steps. What follows rests on the runs in docs/horizon.md and on
+`agentgym.credit.bench.subtasks`, a model of episodes that gives each estimator's ratio of signal to noise.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from agentgym.credit.audit import group_statistics
+from agentgym.credit.bench import SubtaskChain, signal_to_noise
+from agentgym.credit.contract import CreditWarning, estimator
+from agentgym.credit.group import Group
+from agentgym.credit.returns import rewards_or_zero
+from agentgym.errors import CreditError
+from agentgym.rounding import percent
+
+HALF = 0.5
+LONG = 4  # turns from which the estimators were seen to differ
+CANDIDATES = ("rloo(turn_weight=0.0)", "rloo", "return_to_go", "turn_gae(lam=0.9)", "gigpo", "vine")
+
+
+@dataclass(frozen=True, slots=True)
+class CreditFacts:
+    """What the groups of a run are like. Shares are of 0 to 1, and NaN where there is nothing to take them of.
+
+    Attributes:
+        groups, episodes: how many were looked at; failed episodes are left out.
+        turns, most_turns: median and largest number of turns of an episode.
+        outcome: mean outcome.
+        silent_outcome: share of groups whose outcomes are all equal, so that the outcome alone teaches nothing.
+        silent: share of groups in which outcomes and turn rewards are all equal.
+        paid_turns: share of turns at whose index the turn rewards of the group differ.
+        later_noise: share of the variance of the return from a turn on that later turns bring about.
+        repeated_states: share of turns whose state another episode of the group was in; NaN without state keys.
+        has_potential: whether the environment tells a potential.
+    """
+
+    groups: int
+    episodes: int
+    turns: float
+    most_turns: int
+    outcome: float
+    silent_outcome: float
+    silent: float
+    paid_turns: float
+    later_noise: float
+    repeated_states: float
+    has_potential: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """An estimator to try, as recipes write it, and why."""
+
+    estimator: str
+    reason: str
+
+
+def facts_of(groups: Sequence[Group]) -> CreditFacts:
+    """The facts of groups with two or more valid trajectories. Raises: CreditError if there is none."""
+    usable = [group.select(group.valid) for group in groups if int(group.valid.sum()) > 1]
+    if not usable:
+        raise CreditError("No group holds two valid trajectories: there is nothing to compare.")
+    counts = np.concatenate([group.turns for group in usable])
+    outcomes = [group.signal("outcomes") for group in usable]
+    paid, turns, own_variance, later_variance = 0.0, 0, 0.0, 0.0
+    silent = 0
+    for group, outcome in zip(usable, outcomes, strict=True):
+        rewards, mask = rewards_or_zero(group), group.turn_mask
+        later = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1] - rewards + outcome[:, None]
+        differs = False
+        for index in range(rewards.shape[1]):
+            column = mask[:, index]
+            spread = float(np.var(rewards[column, index])) if column.sum() > 1 else 0.0
+            differs |= spread > 0
+            paid += column.sum() * (spread > 0)
+            turns += int(column.sum())
+            own_variance += column.sum() * spread
+            later_variance += column.sum() * float(np.var(later[column, index])) if column.sum() > 1 else 0.0
+        silent += not differs and np.ptp(outcome) == 0
+    total = own_variance + later_variance
+    statistics = group_statistics(usable, [[np.zeros(count) for count in group.turns] for group in usable])
+    return CreditFacts(
+        groups=len(usable),
+        episodes=sum(group.size for group in usable),
+        turns=float(np.median(counts)),
+        most_turns=int(counts.max()),
+        outcome=float(np.concatenate(outcomes).mean()),
+        silent_outcome=float(np.mean([np.ptp(outcome) == 0 for outcome in outcomes])),
+        silent=silent / len(usable),
+        paid_turns=paid / turns,
+        later_noise=later_variance / total if total > 0 else math.nan,
+        repeated_states=1 - statistics.singletons,
+        has_potential=all(group.potentials is not None for group in usable),
+    )
+
+
+def predicted_ratios(facts: CreditFacts, *, group_size: int) -> dict[str, float]:
+    """Signal to noise of a group's gradient by estimator, in the model that is nearest to the run.
+
+    The model has as many turns as the median episode, all of which decide, and each is right so often that episodes
+    succeed as often as here. One skill serves all turns; a critic is ideal.
+    """
+    turns = max(1, round(facts.turns))
+    success = min(max(facts.outcome, 0.02), 0.98)
+    chain = SubtaskChain(turns, turns, "dense" if facts.paid_turns else "outcome")
+    ratios = {}
+    for text in CANDIDATES:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CreditWarning)
+            chosen = estimator(text)
+        by_skill = signal_to_noise(chosen, chain, chance=success ** (1 / turns), size=group_size, groups=200)
+        ratios[text] = by_skill["shared"]
+    return ratios
+
+
+def suggestions(facts: CreditFacts) -> list[Suggestion]:
+    """What to try, the best first; then, without an estimator, what would help more than any."""
+    listed: list[Suggestion] = []
+    later = f"{percent(facts.later_noise)} of the variance of a turn's return comes from later turns"
+    if facts.turns < LONG:
+        reason = f"half of the episodes have {facts.turns:g} turns or fewer, where no estimator was seen to be better"
+        listed.append(Suggestion("return_to_go", reason))
+    elif facts.paid_turns:
+        listed.append(Suggestion("turn_gae(lam=0.9)", f"{later}, which a critic and lam below 1 take away"))
+        reason = f"{percent(facts.paid_turns)} of the turns have rewards that tell episodes apart; it needs no critic"
+        listed.append(Suggestion("return_to_go", reason))
+    else:
+        reason = "only the outcome is rewarded, and a critic tells which turns raised its chance"
+        listed.append(Suggestion("turn_gae(lam=0.9)", reason))
+        listed.append(Suggestion("return_to_go", "unbiased and without a critic; here it equals rloo"))
+    if facts.repeated_states >= HALF:
+        reason = f"{percent(facts.repeated_states)} of the turns were in a state of another episode of their group"
+        listed.append(Suggestion("gigpo", reason))
+    if not facts.paid_turns and facts.silent_outcome >= HALF:
+        reason = f"the outcomes of {percent(facts.silent_outcome)} of the groups are equal, so give turn rewards"
+        if facts.has_potential:
+            reason += ": the environment has a potential, whose gains `subgoal_feedback` pays turn by turn"
+        listed.append(Suggestion("", reason))
+    elif facts.silent >= HALF:
+        reason = f"{percent(facts.silent)} of the groups tell no episode from another: give tasks of another difficulty"
+        listed.append(Suggestion("", reason))
+    return listed
