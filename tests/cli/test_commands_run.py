@@ -39,6 +39,7 @@ COMMANDS = [
     "dev credit-bias",
     "dev sandbox-attack",
     "credit audit",
+    "credit advise",
     "model check",
     "model convert",
     "sandbox doctor",
