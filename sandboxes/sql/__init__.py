@@ -1,9 +1,19 @@
-"""Databases behind tools, one module an engine: read-only questions, text to SQL, and changes to a database."""
+"""Databases behind tools, one module an engine: questions, text to SQL, changes, and sessions of both."""
 
 from .duck import SqlDuckDb
 from .environment import Sql, SqlQuery
 from .inprocess import SqlInProcess
 from .postgres import SqlPostgres
+from .session import SqlSession, SqlSessionInProcess
 from .writing import SqlWrite
 
-__all__ = ["Sql", "SqlDuckDb", "SqlInProcess", "SqlPostgres", "SqlQuery", "SqlWrite"]
+__all__ = [
+    "Sql",
+    "SqlDuckDb",
+    "SqlInProcess",
+    "SqlPostgres",
+    "SqlQuery",
+    "SqlSession",
+    "SqlSessionInProcess",
+    "SqlWrite",
+]

@@ -1,0 +1,42 @@
+"""`session`: how many of the requests that came one at a time were done rightly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+VERDICTS = re.compile(r"(?:.*\n)?No more requests\. Verdicts: ([01]+)", re.DOTALL)
+"""A result that answers the last request: its last line, which no agent can write."""
+
+
+class SessionReward(Reward):
+    """Outcome components `success`, 1.0 if every request was done rightly, and `progress`, the share that was.
+
+    For environments whose requests come one at a time, such as `agentgym/sql-session-v1`. The environment itself
+    compares each effect with the task's goal. It puts the verdicts into the result that ends the episode. In an episode
+    that was cut before its last request, `success` is 0.0 and `progress` is the potential before its last turn.
+    """
+
+    weights: Mapping[str, float] = {"progress": 0.0}
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the task has no requests."""
+        requests = episode.task.parameters.get("requests")
+        if not isinstance(requests, list | tuple) or not requests:
+            raise JudgeError(f"{episode.task.id} has no parameters['requests'], so nothing can be judged by session.")
+        verdicts = final_verdicts(episode)
+        if verdicts is None or len(verdicts) != len(requests):
+            return {SUCCESS: 0.0, "progress": (episode.turns[-1].potential if episode.turns else None) or 0.0}
+        return {SUCCESS: float("0" not in verdicts), "progress": verdicts.count("1") / len(verdicts)}
+
+
+def final_verdicts(episode: Trajectory) -> str | None:
+    """A 1 or 0 for each request; None if the episode was cut before the last."""
+    for turn in episode.turns[-1:]:
+        for result in turn.results:
+            if isinstance(result.content, str) and (match := VERDICTS.fullmatch(result.content)):
+                return match[1]
+    return None

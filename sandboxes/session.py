@@ -1,0 +1,117 @@
+"""The base of environments whose requests come one at a time: one call for each, right or wrong, then the next."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from abc import ABC
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from agentgym import Call, Checkpoint, Environment, Message, Result, ResultStatus, Task, TaskError, ToolError
+
+OVER = "No more requests. Verdicts: "
+"""Begins the last line of the result that answers the last request; a 1 or 0 for each request follows, which the reward
+`session` reads. The agent never reads it, because the episode ends with it. The last line of every other result is a
+request, a refusal in our own words, or the framework's, so no agent can write this one."""
+ANSWERED = frozenset({ResultStatus.OK, ResultStatus.TOOL_ERROR})
+"""How a call comes out that has used up its request. After any other status the request stands."""
+
+
+class SessionEnvironment(Environment, ABC):
+    """Base of the environments with requests one at a time. What is isolated is up to the subclass.
+
+    The first request is the task's prompt; each later one is the last line of the result before it. A call uses up its
+    request whether it does what was asked or not, and its result does not say which. After the last request the
+    episode ends. A call that cannot be read, and a message without a call, use up no request.
+
+    Task parameters: `requests`, texts, and `goals`, what each request must come to, as the subclass reads them.
+
+    A subclass calls `check_open` first in its tool, and returns what `next_request` gives. It adds what else belongs
+    to its state in `state_key`, `checkpoint` and `restore`.
+    """
+
+    reward = "session"
+    system: ClassVar[str]
+
+    def __init__(self) -> None:
+        self._requests: Sequence[str] = ()
+        self._goals: Sequence[Any] = ()
+        self._verdicts = ""  # of the requests so far, a 1 or 0 each
+        self._identity = b""
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Begin with the first request. Raises: TaskError for parameters that are no session."""
+        requests: Any = task.parameters.get("requests")
+        goals: Any = task.parameters.get("goals")
+        if not _are_texts(requests) or not isinstance(goals, list | tuple) or len(goals) != len(requests):
+            raise TaskError(
+                f"{task.id}: parameters['requests'] is {requests!r:.80} and parameters['goals'] {goals!r:.80}; give a "
+                "list of texts, and as many goals."
+            )
+        self._requests, self._goals, self._verdicts, self._ended = requests, goals, "", False
+        parameters = json.dumps(dict(task.parameters), sort_keys=True)
+        self._identity = hashlib.blake2b(parameters.encode(), digest_size=16).digest()
+        return [Message("system", self.system_text()), *task.opening()]
+
+    def system_text(self) -> str:
+        """The system message."""
+        return self.system
+
+    @property
+    def goal(self) -> Any:
+        """Of the request that stands."""
+        return self._goals[len(self._verdicts)]
+
+    def check_open(self) -> None:
+        """Called first by every tool. Raises: ToolError if every request is used up."""
+        if len(self._verdicts) == len(self._requests):
+            raise ToolError("There are no more requests: nothing changes any more.")
+
+    def next_request(self, answer: str, *, right: bool) -> str:
+        """Use up the request that stands, and end the episode if it was the last.
+
+        Args:
+            answer: what the tool says; it must not say whether that was right.
+            right: whether what was asked was done.
+        Returns: the text of the result.
+        """
+        self._verdicts += "1" if right else "0"
+        if len(self._verdicts) == len(self._requests):
+            self.end_episode()
+            line = f"{OVER}{self._verdicts}"
+        else:
+            line = self._requests[len(self._verdicts)]
+        return f"{answer}\n{line}" if answer else line
+
+    async def call(self, call: Call) -> Result:
+        """Run one call; a result that used up no request repeats the one that stands."""
+        result = await super().call(call)
+        if result.status in ANSWERED or self.ended or not self._requests:
+            return result
+        return replace(result, content=f"{result.content}\n{self._requests[len(self._verdicts)]}")
+
+    async def respond(self, message: Message) -> list[Message]:
+        """Repeat the request to an agent that makes no call."""
+        return [] if self.ended else [Message("user", self._requests[len(self._verdicts)])]
+
+    async def potential(self) -> float | None:
+        """The share of the requests that were done rightly so far."""
+        return self._verdicts.count("1") / len(self._requests)
+
+    def session_key(self, state: str) -> str:
+        """Hash of the task, of what was done rightly so far, and of the subclass's own state."""
+        text = f"{self._verdicts} {state}"
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self._identity, digest_size=12).hexdigest()
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        """Reset, then go on where the checkpoint's `verdicts` end."""
+        await self.reset(task, seed=seed)
+        self._verdicts = checkpoint.data["verdicts"]
+        if len(self._verdicts) == len(self._requests):
+            self.end_episode()
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(item, str) and item for item in value)

@@ -1,0 +1,187 @@
+"""`agentgym/sql-session-v1`: questions and changes that come one at a time, on one table of a real SQLite database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import (
+    Checkpoint,
+    GuestModule,
+    GuestObject,
+    GuestStopped,
+    Message,
+    SandboxSpec,
+    Task,
+    TaskError,
+    ToolError,
+    tool,
+)
+
+from ..session import SessionEnvironment
+from .guest_session import NumberTable
+from .limits import SqlLimits
+
+ENGINE = GuestModule(__package__, "guest", "guest_session")
+
+
+class StockSession(SessionEnvironment):
+    """What the sandboxed environment and the one in this process share. Not isolated in itself: see the subclasses.
+
+    Task parameters, beside those of every session: `items`, `cities` and `numbers`, the table `stock` row by row. A
+    goal is `{"answer": text}`, what the result must show while nothing changes, or `{"cell": [city, item], "number":
+    n}`: that cell must hold n afterwards, and no other cell may have changed in this turn.
+
+    Args:
+        limits: fields of `SqlLimits`, such as `max_rows=50`.
+    """
+
+    def __init__(self, **limits: Any) -> None:
+        super().__init__()
+        self.limits = SqlLimits(**limits)
+        self._items: list[str] = []
+        self._cities: list[str] = []
+        self._numbers: list[int] = []
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Make the table. Raises: TaskError for parameters that are no table."""
+        self._items, self._cities, self._numbers = _table_of(task)
+        opening = await super().reset(task, seed=seed)
+        await self.open_table()
+        return opening
+
+    def system_text(self) -> str:
+        return f"stock(city, {', '.join(self._items)})"
+
+    async def open_table(self) -> None:
+        """Make the table anew with the numbers as they are."""
+        raise NotImplementedError
+
+    def table_arguments(self) -> tuple[Any, ...]:
+        """Of the constructor of `NumberTable`."""
+        limits = self.limits
+        table = (self._items, self._cities, self._numbers)
+        return (*table, limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
+
+    def judged(self, reply: Mapping[str, Any]) -> str:
+        """The result of a statement, from the table's reply. Raises: ToolError with the result if it was refused."""
+        before, self._numbers = self._numbers, list(reply["numbers"])
+        right = not reply["refused"] and self._is_right(reply["text"], before)
+        text = self.next_request(reply["text"], right=right)
+        if reply["refused"]:
+            raise ToolError(text)
+        return text
+
+    def _is_right(self, text: str, before: list[int]) -> bool:
+        goal = self.goal
+        if "answer" in goal:
+            return bool(text == goal["answer"] and self._numbers == before)
+        city, item = goal["cell"]
+        expected = [*before]
+        expected[self._cities.index(city) * len(self._items) + self._items.index(item)] = goal["number"]
+        return self._numbers == expected
+
+    async def state_key(self) -> str | None:
+        """Hash of the task, of every number, and of what was done rightly so far."""
+        return self.session_key(str(self._numbers))
+
+    async def checkpoint(self) -> Checkpoint | None:
+        return Checkpoint({"verdicts": self._verdicts, "numbers": [*self._numbers]})
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await super().restore(task, checkpoint, seed=seed)
+        self._numbers = [*checkpoint.data["numbers"]]
+        await self.open_table()
+
+
+class SqlSession(StockSession):
+    """Requests on one SQLite table in a sandbox. Isolated: the engine, which runs whatever SQL the agent writes.
+
+    Task parameters as of `StockSession`.
+    """
+
+    sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32, preload=("json", "re", "sqlite3"))
+
+    def __init__(self, **limits: Any) -> None:
+        super().__init__(**limits)
+        self._table: GuestObject | None = None
+
+    async def open_table(self) -> None:
+        sandbox = await self.default_sandbox()
+        self._table = ENGINE.object(
+            sandbox, "NumberTable.in_sandbox", *self.table_arguments(), timeout_s=self.limits.wall_s(0)
+        )
+
+    @tool(parallel=False)
+    async def sql(self, statement: str) -> str:
+        """Run one SELECT or UPDATE."""
+        self.check_open()
+        assert self._table is not None  # made by reset
+        try:
+            reply = await self._table.call("run", statement)
+        except GuestStopped as error:
+            await self.open_table()  # the engine is gone, and nothing of the statement stands
+            raise ToolError(self.next_request(str(error), right=False)) from error
+        except asyncio.CancelledError:
+            await self.open_table()
+            raise
+        return self.judged(reply)
+
+
+class SqlSessionInProcess(StockSession):
+    """Requests on one SQLite table in the training process itself. Nothing is isolated by the kernel here.
+
+    The same guard as in the sandbox stands before the same engine. What is missing is what `agentgym/sql-inprocess-v1`
+    lacks too: a bound on memory, and a second wall. For policies that one trusts.
+
+    Task parameters as of `StockSession`.
+    """
+
+    def __init__(self, **limits: Any) -> None:
+        super().__init__(**limits)
+        self._table: NumberTable | None = None
+
+    async def open_table(self) -> None:
+        self._close_table()
+        self._table = NumberTable(*self.table_arguments())
+
+    @tool(inline=True)
+    def sql(self, statement: str) -> str:
+        """Run one SELECT or UPDATE."""
+        self.check_open()
+        assert self._table is not None  # made by reset
+        return self.judged(self._table.run(statement))
+
+    async def close(self) -> None:
+        self._close_table()
+        await super().close()
+
+    def _close_table(self) -> None:
+        if self._table is not None:
+            self._table.close()
+            self._table = None
+
+
+def _table_of(task: Task) -> tuple[list[str], list[str], list[int]]:
+    """The task's table. Raises: TaskError."""
+    items: Any
+    cities: Any
+    numbers: Any
+    items, cities, numbers = (task.parameters.get(name) for name in ("items", "cities", "numbers"))
+    if not (_are_names(items, reserved="city") and _are_names(cities) and list(cities) == sorted(cities)):
+        raise TaskError(
+            f"{task.id}: parameters['items'] is {items!r:.80} and parameters['cities'] {cities!r:.80}; give different "
+            "names, the cities in alphabetical order."
+        )
+    cells = len(items) * len(cities)
+    if not (isinstance(numbers, list | tuple) and [type(number) for number in numbers] == [int] * cells):
+        raise TaskError(f"{task.id}: parameters['numbers'] is {numbers!r:.80}; give a whole number for each cell.")
+    return list(items), list(cities), list(numbers)
+
+
+def _are_names(value: Any, reserved: str = "") -> bool:
+    """Whether these are different names that SQL takes as they stand, none of them the reserved one."""
+    if not isinstance(value, list | tuple) or not all(isinstance(name, str) and name.isidentifier() for name in value):
+        return False
+    return len({*value, reserved}) == len(value) + 1

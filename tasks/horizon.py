@@ -1,0 +1,72 @@
+"""Task sets whose tasks differ in their horizon: the number of requests, and so of the optimal player's turns."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentgym import Call, Message, Task, TaskSet, seed_of
+
+from .generator import TaskGenerator, TaskSlot
+
+HORIZONS = (2, 4, 8, 16, 32)
+UNSEEN_HORIZONS = (3, 6, 12, 24)
+PER_HORIZON = {"train": 400, "validation": 40, "unseen_instances": 40, "unseen_horizons": 40}
+ERROR_RATE = 0.5
+"""How likely the imperfect oracle does a request wrongly, each one independently of the others."""
+
+Script = Callable[[Sequence[Message]], Message]
+
+
+def horizon_task_set(
+    name: str,
+    make_task: Callable[[random.Random, TaskSlot, int], Task],
+    seed: int,
+    *,
+    stream: str | None = None,
+    **players: Callable[[Task], Any],
+) -> TaskSet:
+    """Generate every split. Horizons alternate with a task's index in its stratum, and each task carries `horizon_N`.
+
+    Args:
+        make_task: from a random stream, the slot and a horizon.
+        stream: name of the random streams, where it is not the set's own: sets with one stream have the same tasks.
+        players: the oracle and the imperfect oracle.
+    """
+    horizons = {stratum: UNSEEN_HORIZONS if stratum == "unseen_horizons" else HORIZONS for stratum in PER_HORIZON}
+    sizes = {stratum: count * len(horizons[stratum]) for stratum, count in PER_HORIZON.items()}
+    generator = TaskGenerator(stream or name, sizes, seed, key=None)
+
+    def make(rng: random.Random, slot: TaskSlot) -> Task:
+        chosen = horizons[slot.stratum]
+        return make_task(rng, slot, chosen[slot.index % len(chosen)])
+
+    splits = {
+        "train": generator.draw("train", make),
+        "validation": generator.draw("validation", make),
+        "held_out": [*generator.draw("unseen_instances", make), *generator.draw("unseen_horizons", make)],
+    }
+    return TaskSet(name, splits, **players)
+
+
+def request_player(task: Task, tool: str, argument: str, act: Callable[[str, int], str]) -> Script:
+    """A script that answers the request that it reads last with one call.
+
+    Args:
+        tool, argument: of the call.
+        act: from a request and the turn, counted from 0, to the argument.
+    """
+
+    def script(messages: Sequence[Message]) -> Message:
+        turn = sum(message.role == "assistant" for message in messages)
+        request = messages[-1].text.rpartition("\n")[2]
+        return Message("assistant", "", (Call(tool, {argument: act(request, turn)}),))
+
+    return script
+
+
+def errs(task: Task, turn: int) -> random.Random | None:
+    """Whether the imperfect oracle does this turn's request wrongly: a random stream to choose how, else None."""
+    rng = random.Random(seed_of("imperfect oracle", task.id, turn))
+    return rng if rng.random() < ERROR_RATE else None
