@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from counts import waits_for_its_sandbox
 
 from agentgym.errors import SandboxDied, SandboxExhausted, ToolError
 
@@ -31,6 +32,8 @@ def processes_of_sandboxes() -> dict[int, bool]:
         except OSError:
             continue
         pid = int(path.parent.name)
+        if waits_for_its_sandbox(pid):
+            continue
         numbers[pid], parents[pid] = lines["NSpid"].split(), int(lines["PPid"])
     own, front = set(), {os.getpid()}
     while front:

@@ -318,7 +318,7 @@ async def flushing_the_disks(target: Target) -> None:
 
 
 def _disk_flushes() -> int:
-    """How often the disks of this machine were told to write out what they had cached; 0 if the kernel does not count."""
+    """How often this machine's disks were told to write out their caches; 0 if the kernel does not count that."""
     lines = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
     return sum(int(fields[18]) for fields in lines if len(fields) > 18)
 
