@@ -131,10 +131,10 @@ async def serve(checkout: Path) -> None:
     content = os.urandom(4096)
 
     async def life(*, call: bool) -> None:
-        one = await backend.create(spec)
+        short_lived = await backend.create(spec)
         if call:
-            await one.run_python("pass")
-        await one.close()
+            await short_lived.run_python("pass")
+        await short_lived.close()
 
     async def plain(*argv: str) -> None:
         subprocess.run(argv, check=True, capture_output=True)

@@ -39,7 +39,7 @@ def confine(
     The last call's result says whether the spawner has ended.
 
     Args:
-        spec: as the host sent it, and `cgroups`: whether there are control groups.
+        spec: as the host sent it, and `cgroups`: whether there are control groups; `oom_score`: the guest's own.
         greeting: what to send to the host, over the socket that came with the request. It becomes `CONTROL`.
         spawner: a pidfd of the spawner, which becomes `SPAWNER`.
         joining: calls that join the control groups.
@@ -55,12 +55,19 @@ def confine(
     )
 
 
-_LIMITS = ("writable", "inodes", "open_files", "processes", "disk", "address_space")
+_LIMITS = ("oom_score", "writable", "inodes", "open_files", "processes", "disk", "address_space")
 
 
 @lru_cache(maxsize=64)
 def _confine_joined(
-    cgroups: bool, layers: int, memory_files: int, greeting: bytes, writable: int, inodes: int, *limits: int
+    cgroups: bool,
+    layers: int,
+    memory_files: int,
+    greeting: bytes,
+    oom_score: int,
+    writable: int,
+    inodes: int,
+    *limits: int,
 ) -> tuple[Syscall, ...]:
     """What `confine` does once the process is in its control groups. Listing it takes longer than doing it."""
     descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, OOM_SCORE: _OOM_SCORE}
@@ -69,6 +76,7 @@ def _confine_joined(
         descriptors[CHANGES] = _CHANGES
     return (
         *syscalls.open_as(_OOM_SCORE, "/proc/self/oom_score_adj", os.O_RDWR),  # its own /proc will be read-only
+        syscall("write", _OOM_SCORE, b"%d" % oom_score, len(b"%d" % oom_score)),
         *syscalls.become_user(AGENT_ID),
         *([syscall("unshare", kernel.CLONE_NEWCGROUP)] if cgroups else ()),
         syscall("chdir", "/proc/self/fd"),
@@ -100,7 +108,7 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
         "tmpfs", mounts.LAYER_STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k"
     )
     yield syscall("chdir", "/work")
-    yield from _limit(*(order[name] for name in _LIMITS[2:]))
+    yield from _limit(*(order[name] for name in _LIMITS[3:]))
     yield from _drop_privileges()
     yield from _keep_descriptors({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 1})
     yield syscalls.poll_readable(SPAWNER, 0)
@@ -148,4 +156,13 @@ def _limit(open_files: int, processes: int, file_bytes: int, address_space: int)
 
 def own_address_space() -> int:
     """Bytes of address space that this process and its forks have now."""
-    return int(kernel.read_from("/proc/self/statm").split()[0]) * resource.getpagesize()
+    return _own_pages()[0] * resource.getpagesize()
+
+
+def own_memory() -> int:
+    """Bytes of it that are in memory."""
+    return _own_pages()[1] * resource.getpagesize()
+
+
+def _own_pages() -> list[int]:
+    return [int(number) for number in kernel.read_from("/proc/self/statm").split()]

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import boot, image, kernel, root, server, spawner_setup, zygote
+from . import boot, image, kernel, oom_score, root, server, spawner_setup, zygote
 from .cgroups import Limits
 from .children import run_in_child
 from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, receive
@@ -66,6 +66,7 @@ class Spawner:
         self.cgroups = state.cgroups
         self.layers = LayerStore(state.layers, lambda work: run_in_child(self.poller, work))
         self.host_gone = False
+        self.memory, self.own_oom_score = boot.own_memory(), int(kernel.read_from("/proc/self/oom_score_adj"))
         gc.collect()
         gc.freeze()
         self.zygote = zygote.Zygote(self.own_handle, self.cgroups.descriptors())  # before any request is known here
@@ -181,6 +182,7 @@ class Spawner:
         else:
             memory = self.cgroups.memory_files(record.name)
             spec["counted"] = bool(memory)
+            spec["oom_score"] = max(oom_score.of_guest(spec["memory"], self.memory), self.own_oom_score)
             joining = self.cgroups.joining(record.name)
             setup = list(boot.confine(spec, server.greeting(spec), self.own_handle, joining, memory))
             self.cgroups.create(record.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
