@@ -75,6 +75,11 @@ class FrameReader:
         self.max_header, self.max_blob = max_header, max_blob
         self._buffer = bytearray()
 
+    @property
+    def has_part(self) -> bool:
+        """Whether it holds the beginning of a frame that has not arrived completely."""
+        return bool(self._buffer)
+
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
