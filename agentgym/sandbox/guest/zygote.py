@@ -176,10 +176,11 @@ def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
         return
     execute(_WAIT_FOR_REQUEST)
     stream = socket.socket(fileno=_CONTROL)
-    if stream.recv(1, socket.MSG_PEEK):
+    if start := stream.recv(64, socket.MSG_PEEK):
         os.close(boot.SPAWNER)
         memory, changes = boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1
-        server.serve(stream, spec, memory, changes, boot.OOM_SCORE)
+        python_first = server.is_python_call(start)
+        server.serve(stream, spec, memory, changes, boot.OOM_SCORE, python_first=python_first)
 
 
 def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
