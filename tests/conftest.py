@@ -145,7 +145,8 @@ def nothing_is_left_running():
     yield
     gc.collect()  # a backend that a test let go of ends its processes when it is collected
     gc.freeze()  # as above, for what this file imported
-    unclosed = [pid for spawner in spawners() for pid in children_of(spawner) if namespace_of(pid) != namespace_of(0)]
+    children = [pid for spawner in spawners() for pid in children_of(spawner) if namespace_of(pid) != namespace_of(0)]
+    unclosed = [pid for pid in children if not waits_for_its_sandbox(pid)]
     from agentgym.registry import close_backends
 
     asyncio.run(close_backends())
@@ -158,6 +159,13 @@ def namespace_of(pid: int) -> str:
     with suppress(OSError):
         return os.readlink(f"/proc/{pid or 'self'}/ns/pid")
     return ""
+
+
+def waits_for_its_sandbox(pid: int) -> bool:
+    """Whether a process was made ahead for the next sandbox of its spawner: its user ids are not mapped yet."""
+    with suppress(OSError):
+        return not Path(f"/proc/{pid}/uid_map").read_text()
+    return False
 
 
 def spawners() -> list[int]:

@@ -31,9 +31,17 @@ def guests_below(pid: int) -> set[int]:
             inside = Path(f"/proc/{pid_below}/status").read_text().partition("NSpid:")[2].splitlines()[0].split()
         except (OSError, IndexError):
             continue
-        if inside[1:] == ["1"]:
+        if inside[1:] == ["1"] and not waits_for_its_sandbox(pid_below):
             guests.add(pid_below)
     return guests
+
+
+def waits_for_its_sandbox(pid: int) -> bool:
+    """Whether a process was made ahead for the next sandbox: its user ids are not mapped yet."""
+    try:
+        return not Path(f"/proc/{pid}/uid_map").read_text()
+    except OSError:
+        return False
 
 
 def spawners() -> set[int]:

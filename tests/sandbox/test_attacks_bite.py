@@ -98,6 +98,7 @@ BITE = {
     "sockets_without_a_file": "an abstract socket",
     "new_namespaces": "unshare user",
     "privileges": "it holds",
+    "flushing_the_disks": "were flushed",
     "secrets_in_environments_and_arguments": "the word shows",
     "what_an_earlier_sandbox_was_told": "the memory of the next sandbox holds it",
     "files_of_the_host": "the host's own",

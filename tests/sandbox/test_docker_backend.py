@@ -89,6 +89,7 @@ async def test_the_daemon_is_asked_for_every_wall(backend, small):
     assert (host["NetworkMode"], host["IpcMode"], host["LogConfig"]["Type"]) == ("none", "none", "none")
     assert host["Memory"] == host["MemorySwap"] == small.memory_mib << 20
     assert (host["PidsLimit"], host["NanoCpus"]) == (small.processes + 1, 500_000_000)
+    assert host["OomScoreAdj"] == 500  # killed before a host process, and after agent code
     assert host["Tmpfs"].pop("/sys/kernel") == "ro,size=4k"
     assert set(host["Tmpfs"]) == {"/work", "/tmp", "/dev/shm"}
     sizes = [dict(option.partition("=")[::2] for option in options.split(",")) for options in host["Tmpfs"].values()]

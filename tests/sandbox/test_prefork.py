@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from agentgym.sandbox.guest import prefork
+from agentgym.sandbox.guest import frames, prefork, server
 from agentgym.sandbox.guest.exit_watcher import ExitWatcher
 from agentgym.sandbox.guest.poller import Poller
 from agentgym.sandbox.metering import usage_since
@@ -29,7 +29,7 @@ OTHERS = "import os; print(sorted({int(p) for p in os.listdir('/proc') if p.isde
 def ahead() -> Iterator[prefork.Prefork]:
     """A Prefork outside of any sandbox."""
     poller = Poller()
-    created = prefork.Prefork(poller, ExitWatcher(), SimpleNamespace(started=lambda: 0, count_starts=lambda more: None))
+    created = prefork.Prefork(poller, ExitWatcher())
     yield created
     created.drop()
     poller.close()
@@ -60,6 +60,28 @@ async def test_the_process_of_the_next_call_is_there_before_the_call(sandbox):
         if await waited(sandbox):
             return
     raise AssertionError("no call found its process ready")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("print(6 * 7)", b"42\n"), ("print(6 * 7)" + "#" * 70_000, b"42\n"), ("1 / 0", b"")]
+)
+async def test_the_first_call_of_a_sandbox_has_one_process_and_one_answer(sandbox, text, expected):
+    """It is forked while the guest sets itself up, unless its code is too long for a message."""
+    result = await sandbox.run_python(text)
+    assert (result.stdout, result.exit_code) == (expected, 0 if expected else 1)
+    assert result.usage.started == 1
+    assert (await sandbox.usage()).started == 1
+    assert (await sandbox.run_python(OTHERS)).stdout == b"[]\n"
+
+
+def test_only_a_short_python_call_is_taken_for_one():
+    def is_python_call(blob: bytes, **request: object) -> bool:
+        return server.is_python_call(frames.encode(request, blob)[:64])
+
+    assert is_python_call(b"pass", op="python", timeout=1.0)
+    assert not is_python_call(bytes(1 << 16), op="python")
+    assert not is_python_call(b"pass", op="exec", argv=['{"op":"python"'])
+    assert not server.is_python_call(b"")
 
 
 @pytest.mark.parametrize("before", ["python", "exec", "session"])

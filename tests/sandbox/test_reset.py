@@ -215,7 +215,7 @@ async def test_resets_leave_nothing_on_the_host(small):
     async def settled() -> tuple[int, list[str], int, int]:
         """Once the guests that were replaced are gone; the spawner may take a moment to see it."""
         for _ in range(500):
-            if len(processes_below(spawner.pid)) == len(sandboxes) + 1:  # and the zygote
+            if len(processes_below(spawner.pid)) == len(sandboxes) + 2:  # and the zygote, and the next one's process
                 break
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)

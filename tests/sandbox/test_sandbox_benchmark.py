@@ -52,6 +52,16 @@ def test_works_are_done_in_turn_and_the_first_round_does_not_count(measuring):
 
 
 @pytest.mark.needs_namespaces
+def test_two_checkouts_are_compared_row_by_row():
+    command = [sys.executable, str(FOLDER / "sandbox_against.py"), str(FOLDER.parent), "--rounds", "3"]
+    done = subprocess.run([*command, "--only", "of 4 KiB"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [line.strip("| ").split(" | ") for line in done.stdout.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["write of 4 KiB", "read of 4 KiB"]
+    assert all(len(row) == 7 and float(row[1]) > 0 for row in rows)
+
+
+@pytest.mark.needs_namespaces
 @pytest.mark.slow
 def test_it_measures_and_writes_what_it_found(tmp_path):
     command = [sys.executable, str(FOLDER / "sandbox.py"), "--quick", "--only", "life", "files", "many", "peers"]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from agentgym.errors import FilesNotCaptured
 from agentgym.sandbox.guest import archive, packing
+from agentgym.sandbox.host import trees
 from agentgym.sandbox.host.snapshots import MAX_LAYERS, layer_of, snapshot_of
 from agentgym.sandbox.host.trees import changes_of, id_of, merged, tree_of
 
@@ -134,6 +135,28 @@ def test_a_guest_cannot_make_the_host_keep_more_records_than_files_are_allowed()
     assert len(snapshot_of(data, "test", most_files=1001).entries) == 1001
     with pytest.raises(FilesNotCaptured, match="more than 1000 files"):
         snapshot_of(data, "test", most_files=1000)
+
+
+def test_nested_folders_that_hide_what_is_below_cost_the_host_one_look_at_it(monkeypatch):
+    """A guest that was taken over may send a thousand of them above ten thousand files: that took seven seconds."""
+    looked_at = []
+    find = trees._range_below
+
+    def noted(paths, path):
+        first, end = find(paths, path)
+        looked_at.append(end - first)
+        return first, end
+
+    monkeypatch.setattr(trees, "_range_below", noted)
+    chain = [(b"work", *[b"a"] * depth) for depth in range(50)]
+    files = [(*chain[-1], b"%04d" % number) for number in range(200)]
+    below = record(chain[0], "d") + b"".join(record(parts, "d") for parts in chain[1:])
+    below += b"".join(record(parts, "f") for parts in files)
+    hiding = record(chain[0], "d") + b"".join(record(parts, "opaque") for parts in chain[1:])
+    tree = tree_of({}, changes_of(below))
+    assert len(tree_of(tree, changes_of(hiding))) == len(chain)
+    assert len(changes_of(merged([below, hiding], lowest=True))) == len(chain)
+    assert sum(looked_at) <= 2 * (len(chain) + len(files))
 
 
 def test_a_layer_is_named_by_every_byte_that_counts():

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from counts import waits_for_its_sandbox
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.namespaces import NamespacesBackend
@@ -17,9 +18,11 @@ pytestmark = pytest.mark.needs_namespaces
 
 
 def children_of(pid: int) -> dict[int, list[int]]:
-    """A process's children, and the number that each has in the namespaces it lives in."""
+    """A process's children but the one made ahead, and the number that each has in the namespaces it lives in."""
     children = {}
     for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        if waits_for_its_sandbox(child):
+            continue
         status = Path(f"/proc/{child}/status").read_text()
         numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
         children[child] = [int(number) for number in numbers.split()[1:]]
@@ -59,20 +62,37 @@ async def test_a_spawner_ends_with_its_zygote_and_the_next_sandbox_has_another(s
 
 
 KILLED = """
-import os, signal, socket
+import os, signal
 from agentgym.sandbox.guest.zygote import Zygote
 
-zygote = Zygote(os.pidfd_open(os.getpid()), [])
-source, (go, hold) = socket.socketpair()[0], os.pipe()
-order = 0, "guest", {}, [], [source.fileno(), go]
-zygote.fork(*order)
-zygote.child_pid()
+zygote = Zygote(os.pidfd_open(os.getpid()), [], namespaces=0)
+child = zygote.take_child()
 os.kill(zygote.pid, signal.SIGKILL)
 try:
-    zygote.fork(*order)
-    zygote.child_pid()
+    zygote.take_child()
 except ConnectionError:
     print("gone")
+"""
+ENDED = """
+import os, signal, time
+from agentgym.sandbox.guest.zygote import Zygote
+
+zygote = Zygote(os.pidfd_open(os.getpid()), [], namespaces=0)
+zygote.request_child()
+for _ in range(500):
+    children = set(map(int, open("/proc/thread-self/children").read().split())) - {zygote.pid}
+    if children: break
+    time.sleep(0.01)
+(ahead,) = children
+os.kill(ahead, signal.SIGKILL)
+os.waitid(os.P_PID, ahead, os.WEXITED | os.WNOWAIT)
+child = zygote.take_child()
+print(child.pid not in (ahead, zygote.pid), os.waitpid(child.pid, os.WNOHANG))
+child.close()
+print(os.waitpid(child.pid, 0)[1] >> 8)
+zygote.request_child()
+zygote.end_child()
+print(open("/proc/thread-self/children").read().split() == [str(zygote.pid)])
 """
 
 
@@ -80,6 +100,11 @@ def test_a_zygote_that_was_killed_is_not_waited_for_while_its_last_child_lives()
     """The child waits for the spawner, and would keep the zygote's end of the orders open to it."""
     done = subprocess.run([sys.executable, "-c", KILLED], capture_output=True, text=True, timeout=30)
     assert (done.stdout, done.stderr) == ("gone\n", "")
+
+
+def test_a_child_made_ahead_that_has_ended_is_replaced_and_one_that_gets_no_order_ends():
+    done = subprocess.run([sys.executable, "-c", ENDED], capture_output=True, text=True, timeout=30)
+    assert (done.stdout.splitlines(), done.stderr) == (["True (0, 0)", "1", "True"], "")
 
 
 async def test_a_sandbox_is_a_child_of_the_spawner_and_holds_nothing_but_what_is_its_own(small):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.sandbox.docker.daemon import Daemon, DockerImage
-from agentgym.sandbox.guest import container_main
+from agentgym.sandbox.guest import container_main, oom_score
 from agentgym.sandbox.guest.frames import LINKED
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.link import Link
@@ -96,6 +96,7 @@ def settings(
             "MemorySwap": memory,
             "NanoCpus": int(min(spec.cpu_cores, cores) * 1e9),
             "PidsLimit": processes,
+            "OomScoreAdj": oom_score.of_guest(memory, _GUEST_MEMORY),
             "Ulimits": [{"Name": name, "Soft": most, "Hard": most} for name, most in limits.items()],
             "LogConfig": {"Type": "none"},
         },

@@ -9,6 +9,7 @@ import errno
 import os
 import resource
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from . import kernel, mounts, seccomp, syscalls
@@ -38,7 +39,7 @@ def confine(
     The last call's result says whether the spawner has ended.
 
     Args:
-        spec: as the host sent it, and `cgroups`: whether there are control groups.
+        spec: as the host sent it, and `cgroups`: whether there are control groups; `oom_score`: the guest's own.
         greeting: what to send to the host, over the socket that came with the request. It becomes `CONTROL`.
         spawner: a pidfd of the spawner, which becomes `SPAWNER`.
         joining: calls that join the control groups.
@@ -49,29 +50,47 @@ def confine(
     for number, (folder, path) in enumerate(memory, _MEMORY):
         yield from syscalls.open_as(number, path, os.O_RDONLY, folder)
     yield from mounts.open_layers(spec["layers"], _LAYERS)  # still as the spawner's user: no other may enter the store
-    yield from syscalls.open_as(_OOM_SCORE, "/proc/self/oom_score_adj", os.O_RDWR)  # its own /proc will be read-only
-    yield from syscalls.become_user(AGENT_ID)
-    if spec["cgroups"]:
-        yield syscall("unshare", kernel.CLONE_NEWCGROUP)
-    yield syscall("chdir", "/proc/self/fd")
-    yield from mounts.mount(spec, _LAYERS, _CHANGES)
-    yield from _mount_kernel_files()
-    yield from syscalls.raise_loopback()
-    yield syscall("sethostname", "sandbox", len("sandbox"))
-    yield syscall("chdir", "/work")
-    yield from _limit(spec)
-    yield from _drop_privileges()
-    descriptors = {
-        CONTROL: RECEIVED,
-        SPAWNER: _WATCHED,
-        OOM_SCORE: _OOM_SCORE,
-        **dict(zip(MEMORY, range(_MEMORY, _MEMORY + len(memory)))),  # noqa: B905
-    }
-    if spec["layers"]:
+    yield from _confine_joined(
+        bool(spec["cgroups"]), len(spec["layers"]), len(memory), greeting, *(spec[name] for name in _LIMITS)
+    )
+
+
+_LIMITS = ("oom_score", "writable", "inodes", "open_files", "processes", "disk", "address_space")
+
+
+@lru_cache(maxsize=64)
+def _confine_joined(
+    cgroups: bool,
+    layers: int,
+    memory_files: int,
+    greeting: bytes,
+    oom_score: int,
+    writable: int,
+    inodes: int,
+    *limits: int,
+) -> tuple[Syscall, ...]:
+    """What `confine` does once the process is in its control groups. Listing it takes longer than doing it."""
+    descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, OOM_SCORE: _OOM_SCORE}
+    descriptors |= dict(zip(MEMORY, range(_MEMORY, _MEMORY + memory_files)))  # noqa: B905
+    if layers:
         descriptors[CHANGES] = _CHANGES
-    yield from _keep_descriptors(descriptors)
-    yield syscall("write", CONTROL, greeting, len(greeting))
-    yield syscalls.poll_readable(SPAWNER, 0)
+    return (
+        *syscalls.open_as(_OOM_SCORE, "/proc/self/oom_score_adj", os.O_RDWR),  # its own /proc will be read-only
+        syscall("write", _OOM_SCORE, b"%d" % oom_score, len(b"%d" % oom_score)),
+        *syscalls.become_user(AGENT_ID),
+        *([syscall("unshare", kernel.CLONE_NEWCGROUP)] if cgroups else ()),
+        syscall("chdir", "/proc/self/fd"),
+        *mounts.mount(writable, inodes, range(_LAYERS, _LAYERS + layers), _CHANGES),
+        *_mount_kernel_files(),
+        *syscalls.raise_loopback(),
+        syscall("sethostname", "sandbox", len("sandbox")),
+        syscall("chdir", "/work"),
+        *_limit(*limits),
+        *_drop_privileges(),
+        *_keep_descriptors(descriptors),
+        syscall("write", CONTROL, greeting, len(greeting)),
+        syscalls.poll_readable(SPAWNER, 0),
+    )
 
 
 def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
@@ -89,9 +108,9 @@ def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
         "tmpfs", mounts.LAYER_STORE, "tmpfs", kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV, "size=4k"
     )
     yield syscall("chdir", "/work")
-    yield from _limit(order)
+    yield from _limit(*(order[name] for name in _LIMITS[3:]))
     yield from _drop_privileges()
-    yield from _keep_descriptors({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 2})
+    yield from _keep_descriptors({CONTROL: RECEIVED, SPAWNER: _WATCHED, MEMORY[0]: RECEIVED + 1})
     yield syscalls.poll_readable(SPAWNER, 0)
 
 
@@ -119,17 +138,17 @@ def _mount_kernel_files() -> Iterator[Syscall]:
     yield syscalls.mount("devpts", "/dev/pts", "devpts", kernel.MS_NOSUID | kernel.MS_NOEXEC, terminals)
 
 
-def _limit(spec: dict[str, Any]) -> Iterator[Syscall]:
+def _limit(open_files: int, processes: int, file_bytes: int, address_space: int) -> Iterator[Syscall]:
     limits = {
-        resource.RLIMIT_NOFILE: max(spec["open_files"], 32),  # the guest needs some itself
-        resource.RLIMIT_NPROC: spec["processes"] + 1,
-        resource.RLIMIT_FSIZE: spec["disk"],
+        resource.RLIMIT_NOFILE: max(open_files, 32),  # the guest needs some itself
+        resource.RLIMIT_NPROC: processes + 1,
+        resource.RLIMIT_FSIZE: file_bytes,
         resource.RLIMIT_CORE: 1,  # with 0 the kernel would still start the host's crash handler
         resource.RLIMIT_MEMLOCK: 65_536,
         resource.RLIMIT_SIGPENDING: _PENDING_SIGNALS,
     }
-    if spec["address_space"]:
-        limits[resource.RLIMIT_AS] = spec["address_space"] + own_address_space()
+    if address_space:
+        limits[resource.RLIMIT_AS] = address_space + own_address_space()
     for kind, most in limits.items():
         hard = resource.getrlimit(kind)[1]
         yield syscalls.set_rlimit(kind, most if hard == resource.RLIM_INFINITY else min(most, hard))
@@ -137,4 +156,13 @@ def _limit(spec: dict[str, Any]) -> Iterator[Syscall]:
 
 def own_address_space() -> int:
     """Bytes of address space that this process and its forks have now."""
-    return int(kernel.read_from("/proc/self/statm").split()[0]) * resource.getpagesize()
+    return _own_pages()[0] * resource.getpagesize()
+
+
+def own_memory() -> int:
+    """Bytes of it that are in memory."""
+    return _own_pages()[1] * resource.getpagesize()
+
+
+def _own_pages() -> list[int]:
+    return [int(number) for number in kernel.read_from("/proc/self/statm").split()]

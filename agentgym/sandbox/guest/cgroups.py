@@ -21,7 +21,6 @@ _SPAWNERS_OWN = "spawner"  # the spawner's own group, where it is a user of its 
 _HOSTS_OWN = "agentgym-host"  # a group for the processes of a delegated group
 _PERIOD_US = 100_000
 _SOCKET_BUFFERS = "memory.kmem.tcp.limit_in_bytes"  # of UDP, too, whatever its name says
-_LAST_PAGES = 1 << 20  # bytes: a group is charged in batches, so that the last one may not fit any more
 
 
 @dataclass(frozen=True)
@@ -201,15 +200,17 @@ class Cgroups:
         return []
 
     def ran_out_of_memory(self, name: str, limit: int) -> bool:
-        """Whether the kernel has killed a process of a group because the group reached its limit in bytes."""
+        """Whether the kernel has killed a process of a group for memory of which the group had taken much.
+
+        That is so if it reached its limit in bytes. If a group around it reached its own, it had more than half.
+        """
         files = self.memory_files(name)
         if not files:
             return False
         counters, peak = (_read_in(folder, path) for folder, path in files)
         if not number_after(b"oom_kill ", counters):
             return False
-        # version 1 does not count how often the limit was reached; the last pages of it are never charged
-        return number_after(b"oom ", counters) > 0 or int(peak) > limit - _LAST_PAGES
+        return number_after(b"oom ", counters) > 0 or int(peak) > limit // 2  # version 1 has no such counter
 
     def descriptors(self) -> list[int]:
         """Descriptors of the folders of sandboxes' groups."""

@@ -18,7 +18,6 @@ PROXY_ADDRESS = ("127.0.0.1", 3128)  # of the host's proxy, inside a sandbox wit
 MAX_DATAGRAM = 1 << 17  # one request to the spawner
 # For an interpreter that will be forked: link all functions at its start, not again in each child.
 LINKED = {"LD_BIND_NOW": "1"}
-GO = b"g"  # tells a child of the zygote to begin
 READ_BYTES = 1 << 16  # for a larger buffer malloc would call mmap at every read
 INLINE_BYTES = 1 << 20  # larger contents travel as a descriptor beside the frame, never through the guest's memory
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
@@ -75,6 +74,11 @@ class FrameReader:
     def __init__(self, max_header: int, max_blob: int) -> None:
         self.max_header, self.max_blob = max_header, max_blob
         self._buffer = bytearray()
+
+    @property
+    def has_part(self) -> bool:
+        """Whether it holds the beginning of a frame that has not arrived completely."""
+        return bool(self._buffer)
 
     def feed(self, data: bytes) -> None:
         self._buffer += data

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from . import kernel, syscalls
 from .syscalls import Syscall
@@ -31,25 +30,23 @@ def open_layers(keys: list[str], lowest: int) -> Iterator[Syscall]:
         yield from syscalls.open_as(number, f"{LAYER_STORE}/{key}", _FOLDER_FLAGS)
 
 
-def mount(spec: dict[str, Any], layers: int, changes: int) -> Iterator[Syscall]:
+def mount(writable: int, inodes: int, layers: range, changes: int) -> Iterator[Syscall]:
     """Mount fresh writable directories, as the agent's user with capabilities, in the directory /proc/self/fd.
 
     Args:
-        spec: `writable`: bytes and `inodes` for the sandbox's own writes; `layers`: keys.
-        layers: the first descriptor of `open_layers`.
+        writable, inodes: bytes and files for the sandbox's own writes. layers: the descriptors of `open_layers`.
         changes: the descriptor that the directory with the changes to the layers gets, if there are layers.
     """
     plain = kernel.MS_NOSUID | kernel.MS_NODEV
-    count = len(spec["layers"])
-    inodes = spec["inodes"] + _OWN_INODES + (_OVERLAY_INODES if count else 0)
-    yield syscalls.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={spec['writable']},nr_inodes={inodes},mode=0755")
+    inodes += _OWN_INODES + (_OVERLAY_INODES if layers else 0)
+    yield syscalls.mount("tmpfs", "/tmp", "tmpfs", plain, f"size={writable},nr_inodes={inodes},mode=0755")
     yield from syscalls.make_folder("/tmp/shm", 0o1777)
     yield syscalls.mount("/tmp/shm", _SHARED_MEMORY, None, kernel.MS_BIND)
-    if count:
+    if layers:
         files = "/tmp/merged"
         for name in ("changes", "index", "merged"):
             yield from syscalls.make_folder(f"/tmp/{name}", 0o755)
-        lower = ":".join(str(layer) for layer in reversed(range(layers, layers + count)))
+        lower = ":".join(str(layer) for layer in reversed(layers))
         options = f"lowerdir={lower},upperdir=/tmp/changes,workdir=/tmp/index,userxattr,xino=on"
         yield syscalls.mount("overlay", files, "overlay", plain, options)
         yield from syscalls.open_as(changes, "/tmp/changes", _FOLDER_FLAGS)

@@ -1,4 +1,9 @@
-"""Has the kernel kill agent code before the guest when memory runs out.
+"""Has the kernel kill agent code first when memory runs out, then guests, then spawners, and the host process last.
+
+The kernel kills the process for which `its pages + limit x oom_score_adj / 1000` is largest. The limit is that of the
+control group that is full: the sandbox's own, one that the whole job runs in, or the machine. Where a job or a machine
+is full, agent code may be gone while its files still take up the memory. A guest must therefore be killed before the
+host, since the files go with it. In its own group it must still outlive agent code, which may have hardly any pages.
 
 A process inherits this preference (oom_score_adj) when it is forked, so the guest takes it on for the moment of each
 fork. Agent code cannot change it afterwards, because its /proc is read-only; the guest has a descriptor from before.
@@ -10,7 +15,27 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from . import kernel
+
 EXPENDABLE = b"1000"  # the highest: killed before any process that has not said so
+SPAWNER = 500  # with it end all of its sandboxes, and the layers that it keeps in memory
+_MARGIN = 8 << 20  # bytes that a guest may grow by
+
+
+def of_guest(limit: int, resident: int) -> int:
+    """The score of a guest: so far below agent code that its own pages do not count.
+
+    Args:
+        limit: bytes that its sandbox may use. resident: bytes of memory that the guest starts with.
+    """
+    return max(1000 - -(-1000 * (resident + _MARGIN) // limit), SPAWNER)
+
+
+def raise_own(score: int) -> None:
+    """Set this process's score, unless it is higher. Raises: OSError."""
+    path = "/proc/self/oom_score_adj"
+    if int(kernel.read_from(path)) < score:
+        kernel.write_to(path, str(score))
 
 
 class OomScore:

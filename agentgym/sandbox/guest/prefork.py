@@ -41,8 +41,8 @@ class PreforkedChild:
 class Prefork:
     """Holds at most one preforked child."""
 
-    def __init__(self, poller: Poller, exit_watcher: ExitWatcher, meter: Meter) -> None:
-        self._poller, self._exit_watcher, self._meter = poller, exit_watcher, meter
+    def __init__(self, poller: Poller, exit_watcher: ExitWatcher) -> None:
+        self._poller, self._exit_watcher = poller, exit_watcher
         self._child: PreforkedChild | None = None
         self._last_kind, self._last_end = "", 0.0
         self._fork_at: float | None = None
@@ -71,7 +71,7 @@ class Prefork:
         delay_s = self._delays.get(kind, QUIET_S if PYTHON in self._delays else None)
         self._fork_at = None if delay_s is None else self._last_end + delay_s
 
-    def take(self, code: bytes, memory_kills: Callable[[], int]) -> RunningCall | None:
+    def take(self, code: bytes, memory_kills: Callable[[], int], meter: Meter) -> RunningCall | None:
         """Start a Python call in the preforked child.
 
         Returns: the call, still without its number and deadline; None if there is no child and a fork is needed.
@@ -80,7 +80,7 @@ class Prefork:
         if child is None:
             return None
         call = child.call
-        call.memory_kills, call.started_before = memory_kills(), self._meter.started()
+        call.memory_kills, call.started_before = memory_kills(), meter.started()
         try:
             if len(code) >= python.MAX_INLINE_CODE:
                 raise OSError("the code is too long for one message")
@@ -90,21 +90,29 @@ class Prefork:
             return None
         os.close(child.code_socket)
         self._child = None
-        self._meter.count_starts(1)
+        meter.count_starts(1)
         return call
 
-    def fork_if_due(self, fork: Fork, watch_call: Callable[[RunningCall], None]) -> None:
-        """Fork the child, if it is time. Call it while no call runs.
+    def fork_if_due(self, fork: Fork, watch_call: Callable[[RunningCall], None]) -> int:
+        """Fork the child, if it is time. Call it while no call runs. Returns: how many were forked."""
+        if self._fork_at is None or self._fork_at > time.monotonic():
+            return 0
+        self._fork_at = None
+        return self.fork(fork, watch_call)
+
+    def fork(self, fork: Fork, watch_call: Callable[[RunningCall], None]) -> int:
+        """Fork the child now. Returns: how many were forked.
 
         Args:
             fork: forks the child, given its two output descriptors and the socket to wait on. Returns: its pid.
             watch_call: starts watching the child's outputs and its end.
         """
-        if self._fork_at is not None and self._fork_at <= time.monotonic():
-            self._fork_at = None
-            with contextlib.suppress(OSError):  # e.g. the process limit is reached: the next call forks, or reports it
-                self._child = self._make(fork)
-                watch_call(self._child.call)
+        try:
+            self._child = self._make(fork)
+            watch_call(self._child.call)
+        except OSError:  # e.g. the process limit is reached: the next call forks, or reports it
+            return 0
+        return 1
 
     def _make(self, fork: Fork) -> PreforkedChild:
         with contextlib.ExitStack() as cleanup:
@@ -116,7 +124,6 @@ class Prefork:
                 cleanup.callback(stderr.close)
                 process = Process(fork((stdout.write, stderr.write), theirs.fileno()), self._exit_watcher)
             cleanup.pop_all()
-        self._meter.count_starts(-1)
         call = RunningCall(0, 0.0, 0.0, stdout, stderr, 0, process, kind=PYTHON)
         return PreforkedChild(call, ours.detach(), time.monotonic() + KEPT_S)
 

@@ -34,16 +34,26 @@ class Runner:
     """Everything that runs in the sandbox on request: commands, Python calls, sessions and channels."""
 
     def __init__(
-        self, poller: Poller, answer: Callable[[int, bytes], None], memory_kills: Callable[[], int], oom_score: OomScore
+        self,
+        poller: Poller,
+        answer: Callable[[int, bytes], None],
+        memory_kills: Callable[[], int],
+        oom_score: OomScore,
+        *,
+        python_first: bool = False,
     ) -> None:
+        """`python_first`: the first request is a Python call. Its process is forked while the rest is set up."""
         self.poller, self.answer, self.memory_kills, self.oom_score = poller, answer, memory_kills, oom_score
         self.calls: dict[int, RunningCall] = {}
         self.sessions: dict[str, Session] = {}
         self.channels: dict[int, Process] = {}
-        self.meter, self.exit_watcher = Meter(), ExitWatcher()
+        self.exit_watcher = ExitWatcher()
         self.dev_null = os.open("/dev/null", os.O_RDWR)
         self.max_descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]  # before agent code can lower it
-        self.prefork = Prefork(poller, self.exit_watcher, self.meter)
+        self.prefork = Prefork(poller, self.exit_watcher)
+        if python_first:
+            self.prefork.fork(self._fork_waiting, self._watch_call)
+        self.meter = Meter()
         try:
             self._children: int | None = os.open("/proc/thread-self/children", os.O_RDONLY)
         except OSError:  # a build option of the kernel
@@ -73,7 +83,11 @@ class Runner:
             if call.deadline <= time.monotonic():
                 self._finish(call, timed_out=True)
         if not self.calls:
-            self.prefork.fork_if_due(self._fork_waiting, self._watch_call)
+            self._prefork_if_due()
+
+    def _prefork_if_due(self) -> None:
+        forked = self.prefork.fork_if_due(self._fork_waiting, self._watch_call)
+        self.meter.count_starts(-forked)
 
     def cancel(self, number: int) -> None:
         if number in self.calls:
@@ -114,7 +128,7 @@ class Runner:
     def run_python(self, request: dict[str, Any], code: bytes) -> None:
         """Run Python code in the preforked child, if there is one, else in a fork."""
         self.prefork.call_begins(PYTHON)
-        call = None if self.calls else self.prefork.take(code, self.memory_kills)
+        call = None if self.calls else self.prefork.take(code, self.memory_kills, self.meter)
         if call is None:
             self.run(request, self._fork_python, code)
             return
@@ -187,7 +201,7 @@ class Runner:
     def _call_ended(self, kind: str) -> None:
         if not self.calls:
             self.prefork.call_ended(kind)
-            self.prefork.fork_if_due(self._fork_waiting, self._watch_call)
+            self._prefork_if_due()
 
     def _answer(self, call: RunningCall, code: int, timed_out: bool, cpu_s: float, peak_kib: int, written: int) -> None:
         for stream in (call.stdout, call.stderr):

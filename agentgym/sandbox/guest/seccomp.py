@@ -3,7 +3,8 @@
 Everything is allowed except: what changes the machine or its namespaces, what reads other processes, kernel interfaces
 with a record of vulnerabilities (io_uring, bpf, userfaultfd, keyrings), what uses up or shows something of the whole
 machine (inotify, asynchronous I/O, huge pages), foreign architectures, and numbers newer than this list. Most refusals
-return EPERM; unknown calls and those in ABSENT return ENOSYS, so that libraries fall back.
+return EPERM; unknown calls and those in ABSENT return ENOSYS, so that libraries fall back. Calls that flush a disk do
+nothing and report success: all files that a sandbox can write to are in memory.
 
 Hand-written, because libseccomp is a shared library that no machine is sure to have.
 """
@@ -51,6 +52,7 @@ _TERMINAL_INJECTION = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _X86_64 = 0xC000003E
 _LOAD, _JUMP, _EQUAL, _GREATER_EQUAL, _ANY_BIT, _AND, _RETURN = 0x20, 0x05, 0x15, 0x35, 0x45, 0x54, 0x06
 _ALLOW, _KILL, _REFUSE = 0x7FFF0000, 0x80000000, 0x00050000
+_PRETEND = _REFUSE  # errno 0: the call does nothing and reports success
 # a filter cannot read clone3's flags, which are in memory: libc then falls back to clone
 _SPECIAL: dict[int, int | str] = {
     9: "mmap", 319: "memfd_create", 53: "socketpair", 72: "fcntl",
@@ -58,13 +60,16 @@ _SPECIAL: dict[int, int | str] = {
     133: "mknod", 259: "mknodat",
     141: "setpriority", 251: "ioprio_set",
     **dict.fromkeys((142, 144, 203, 314), "scheduling"),  # sched_setparam, _setscheduler, _setaffinity, _setattr
+    **dict.fromkeys((74, 75, 306), "flush"),  # fsync, fdatasync, syncfs: also of a file that one may only read
+    162: _PRETEND,  # sync
 }  # fmt: skip
 _NUMBER, _ARCHITECTURE = 0, 4  # in seccomp_data
 _FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT, _FOURTH_ARGUMENT = 16, 24, 32, 40
 _GUEST = 1  # its pid. Any process may do these things to others of its user; agent code may not do them to the guest
 _EVERY_PROCESS_OF_THE_USER = {"setpriority": 2, "ioprio_set": 3}
 _SET_LEASE = 1024
-_CORE_LIMIT, _PRETEND = 4, _REFUSE  # errno 0: the call does nothing and reports success
+_CORE_LIMIT = 4
+_NEGATIVE = 1 << 31  # from here on, read as unsigned
 
 
 @cache
@@ -169,6 +174,12 @@ def _argument_checks() -> dict[str, list[_Line]]:
             ]
             for name, everybody in _EVERY_PROCESS_OF_THE_USER.items()
         },
+        "flush": [  # the kernel refuses what is no descriptor
+            (_LOAD, 0, 0, _FIRST_ARGUMENT),
+            (_GREATER_EQUAL, 1, 0, _NEGATIVE),
+            (_RETURN, 0, 0, _PRETEND),
+            (_RETURN, 0, 0, _ALLOW),
+        ],
         "clone": no_bit(_FIRST_ARGUMENT, _CLONE_NEW_ANYTHING, errno.EPERM),
         "mknod": no_device(_SECOND_ARGUMENT, _THIRD_ARGUMENT),
         "mknodat": no_device(_THIRD_ARGUMENT, _FOURTH_ARGUMENT),

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from . import archive, files, frames, identity, jobs, network, packing
+from . import archive, files, frames, identity, jobs, network, packing, python
 from .metering import number_after, written_by
 from .oom_score import OomScore
 from .poller import READ, WRITE, Poller
@@ -32,6 +32,11 @@ def refuse(control: socket.socket, text: str) -> NoReturn:
     os._exit(1)
 
 
+def is_python_call(start: bytes) -> bool:
+    """Whether a request is a Python call that a preforked child can serve, from its first bytes."""
+    return start[8:22] == b'{"op":"python"' and frames.PREFIX.unpack_from(start)[1] < python.MAX_INLINE_CODE
+
+
 def greeting(spec: dict[str, Any]) -> bytes:
     """The first frame to the host: the guest is there, and which limits are not enforced."""
     return frames.encode({"id": 0, "missing": spec["missing"]})
@@ -43,6 +48,8 @@ def serve(
     memory: tuple[int, int] | None,
     changes: int = -1,
     oom_score: int = -1,
+    *,
+    python_first: bool = False,
 ) -> NoReturn:
     """Answer requests until the host closes the socket. The greeting has been sent already.
 
@@ -50,9 +57,10 @@ def serve(
         memory: descriptors of the counter of memory kills and of the peak.
         changes: descriptor of the directory with the changes to the layers; -1 without layers.
         oom_score: descriptor of this process's oom_score_adj; -1 without one.
+        python_first: whether the first request, which has arrived, is a Python call.
     """
     try:
-        Guest(control, spec, memory, changes, oom_score).run()
+        Guest(control, spec, memory, changes, oom_score, python_first=python_first).run()
     except (BrokenPipeError, ConnectionResetError):
         pass
     finally:
@@ -69,18 +77,22 @@ class Guest:
         memory: tuple[int, int] | None,
         changes: int = -1,
         oom_score: int = -1,
+        *,
+        python_first: bool = False,
     ) -> None:
         self.control, self.memory, self.changes = control, memory, changes
         self.poller = Poller()
-        self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
-        self.descriptors: list[int] = []
-        self.out, self.congested = bytearray(), False
-        self.unanswered: set[int] = set()
         self.environment: dict[str, str] = spec["environment"]
         if self.environment != jobs.inherited_environment():
             os.environ.clear()
             os.environ.update(self.environment)
-        self.runner = Runner(self.poller, self._answer, self._memory_kills, OomScore(oom_score))
+        self.runner = Runner(
+            self.poller, self._answer, self._memory_kills, OomScore(oom_score), python_first=python_first
+        )
+        self.requests = frames.FrameReader(_MAX_REQUEST, _MAX_REQUEST)
+        self.descriptors: list[int] = []
+        self.out, self.congested = bytearray(), False
+        self.unanswered: set[int] = set()
         self.watchdog = Watchdog(spec, self.runner)
         control.setblocking(False)
         self.poller.add(control.fileno(), self._receive)

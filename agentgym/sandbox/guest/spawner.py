@@ -21,10 +21,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from . import boot, image, kernel, root, server, spawner_setup, zygote
+from . import boot, image, kernel, oom_score, root, server, spawner_setup, zygote
 from .cgroups import Limits
 from .children import run_in_child
-from .frames import GO, HOST_SOCKET, LINKED, MAX_DATAGRAM, receive
+from .frames import HOST_SOCKET, LINKED, MAX_DATAGRAM, receive
 from .layers import FIRST_LAYER_ID, LayerStore
 from .poller import Poller
 from .priority import prefer
@@ -66,6 +66,7 @@ class Spawner:
         self.cgroups = state.cgroups
         self.layers = LayerStore(state.layers, lambda work: run_in_child(self.poller, work))
         self.host_gone = False
+        self.memory, self.own_oom_score = boot.own_memory(), int(kernel.read_from("/proc/self/oom_score_adj"))
         gc.collect()
         gc.freeze()
         self.zygote = zygote.Zygote(self.own_handle, self.cgroups.descriptors())  # before any request is known here
@@ -82,6 +83,7 @@ class Spawner:
         give_up = time.monotonic() + 10
         while (self.records or self.removals) and time.monotonic() < give_up:
             self._run_once()
+        self.zygote.end_child()
         self.cgroups.close()
 
     def _run_once(self) -> None:
@@ -135,6 +137,8 @@ class Spawner:
         self.records.add(record)
         self.poller.add(record.process, lambda: self._reap(record))
         self.poller.add(record.lifeline.fileno(), lambda: self._read_lifeline(record))
+        with contextlib.suppress(OSError):  # the next creation will say so
+            self.zygote.request_child()
 
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
         if self.startup_error:
@@ -158,47 +162,47 @@ class Spawner:
         if self.layers.being_made(key):
             return "busy", ""
         in_use = {key for record in self.records for key in record.spec.get("layers", ())}
+        mounted = self.layers.mounted
         try:
             reason = self.layers.start_layer(key, order["parent"], order["size"], in_use)
         except OSError as error:
             self.layers.abandon(key)
             reason = zygote.describe_error(error)
+        if self.layers.mounted and not mounted:
+            self.zygote.end_child()  # its copy of the mounts is from before
         return ("unavailable", reason) if reason else None
 
     def _fork_process_1(self, record: SandboxRecord, source: int) -> None:
-        """Have process 1 forked into new namespaces, map its user ids, set its limits, and let it continue."""
-        go_read = go = result_write = -1
-        spec = record.spec
+        """Take a process in new namespaces, map its user ids, set its limits, and have it become process 1."""
+        result_write, spec = -1, record.spec
+        self.zygote.request_child()
+        if record.layer:  # what follows is done while the zygote forks
+            record.result_pipe, result_write = os.pipe()
+            setup = list(boot.confine_builder(spec, self.own_handle))
+        else:
+            memory = self.cgroups.memory_files(record.name)
+            spec["counted"] = bool(memory)
+            spec["oom_score"] = max(oom_score.of_guest(spec["memory"], self.memory), self.own_oom_score)
+            joining = self.cgroups.joining(record.name)
+            setup = list(boot.confine(spec, server.greeting(spec), self.own_handle, joining, memory))
+            self.cgroups.create(record.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
         try:
-            go_read, go = os.pipe()
-            if record.layer:
-                record.result_pipe, result_write = os.pipe()
-                setup = boot.confine_builder(spec, self.own_handle)
-                self.zygote.fork(boot.NAMESPACES, "layer", spec, setup, [source, go_read, result_write])
-                record.pid = self.zygote.child_pid()
-            else:
-                memory = self.cgroups.memory_files(record.name)
-                spec["counted"] = bool(memory)
-                setup = boot.confine(
-                    spec, server.greeting(spec), self.own_handle, self.cgroups.joining(record.name), memory
-                )
-                self.zygote.fork(boot.NAMESPACES, "guest", spec, setup, [source, go_read])
-                try:  # meanwhile
-                    self.cgroups.create(record.name, Limits(spec["memory"], spec["processes"] + 1, spec["cores"]))
-                finally:
-                    record.pid = self.zygote.child_pid()
-            record.process = os.pidfd_open(record.pid)
-            outside = self._outside_user_id(record)
-            kernel.write_to(f"/proc/{record.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
-            kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
-            if not record.layer:
-                self.cgroups.attach(record.name, record.pid)
-                prefer(record.pid)
-            os.write(go, GO)
+            child = self.zygote.take_child()
+            record.pid = child.pid
+            with contextlib.closing(child):
+                record.process = os.pidfd_open(record.pid)
+                outside = self._outside_user_id(record)
+                kernel.write_to(f"/proc/{record.pid}/uid_map", f"{root.AGENT_ID} {outside} 1")
+                kernel.write_to(f"/proc/{record.pid}/gid_map", f"{root.AGENT_ID} {outside} 1")
+                if record.layer:
+                    child.become("layer", spec, setup, [source, result_write])
+                else:
+                    self.cgroups.attach(record.name, record.pid)
+                    prefer(record.pid)
+                    child.become("guest", spec, setup, [source])
         finally:
-            for descriptor in (go_read, go, result_write):
-                if descriptor >= 0:
-                    os.close(descriptor)
+            if result_write >= 0:
+                os.close(result_write)
 
     def _outside_user_id(self, record: SandboxRecord) -> int:
         """The user id that the agent's is mapped to: one of the sandbox's own as root, else the spawner's."""
@@ -213,7 +217,7 @@ class Spawner:
         self._kill(record)
 
     def _abort(self, record: SandboxRecord) -> None:
-        """Creation failed half-way. Without its `GO`, the child ends by itself."""
+        """Creation failed half-way. Without an order, the child ends by itself."""
         if record.process >= 0:
             os.close(record.process)
         if record.pid > 0:

@@ -12,7 +12,7 @@ import sys
 import traceback
 from typing import Any
 
-from . import boot, image, jobs, kernel, python, root, seccomp, warmup
+from . import boot, image, jobs, kernel, oom_score, python, root, seccomp, warmup
 from .cgroups import Cgroups
 from .frames import HOST_SOCKET, MAX_DATAGRAM
 
@@ -70,6 +70,7 @@ def _set_up(state: SpawnerState, config: dict[str, Any]) -> None:
         text = f"the hard limit on open files is {most}, and to set a sandbox up takes {boot.HIGHEST_DESCRIPTOR + 1}"
         state.startup_error = "descriptors", text
         return
+    oom_score.raise_own(oom_score.SPAWNER)
     state.layers = config["layers"]
     user, group = os.geteuid(), os.getegid()
     try:

@@ -1,118 +1,170 @@
 """The zygote: a fork of the spawner whose only work is to fork, so that every sandbox shares its memory.
 
-Each fork continues in new namespaces as process 1 of a sandbox (the guest) or as the builder of a layer. All are
-children of the spawner. What they have to do arrives as a list of system calls: every Python object that a fork touches
-is a page of memory that it no longer shares.
+Each fork waits in new namespaces for an order, and continues as process 1 of a sandbox (the guest) or as the builder of
+a layer. All are children of the spawner. What they have to do arrives as a list of system calls: every Python object
+that a fork touches is a page of memory that it no longer shares.
+
+One fork is requested ahead, so that the next sandbox finds its process ready.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from marshal import dumps, loads  # imported as names: one object less to touch for each call
-from os import close, dup2, getppid, getresuid, read
+from os import close, dup2, getppid, getresuid
 from typing import Any, NoReturn
 
 from . import archive, boot, kernel, server, syscalls
-from .frames import GO, MAX_DATAGRAM, receive_into
+from .frames import MAX_DATAGRAM, receive_into
 from .syscalls import Syscall, execute
 
 _FIRST, _CONTROL = boot.RECEIVED, boot.CONTROL
 _WAIT_FOR_REQUEST = [syscalls.poll_readable(boot.CONTROL, -1)]
-_GO = boot.RECEIVED + 1  # the pipe that tells a child to begin, once its user ids and limits are set
-_MAX_CALL_BYTES = 1 << 15  # bytes of the system calls in a request
+_MAX_CALL_BYTES = 1 << 15  # bytes of the system calls in an order
 _MAX_PASSED = 4
 _COMMAND_LINE = b"agentgym-guest"  # what sandboxes see; the spawner's names paths and processes of the host
 _NUMBER = 8  # bytes of the namespace flags in a request, and of the answer
 
 
+class Newborn:
+    """A process in new namespaces that waits to be told what to become. It ends if it is not told."""
+
+    def __init__(self, pid: int, orders: socket.socket) -> None:
+        self.pid, self._orders = pid, orders
+
+    def become(self, kind: str, spec: dict[str, Any], setup: Iterable[Syscall], passed: Sequence[int]) -> None:
+        """Have it execute `setup` and continue as `kind`.
+
+        Args:
+            kind: "guest" or "layer". spec: as the host sent it.
+            passed: descriptors that it gets, from `boot.RECEIVED` on.
+        Raises: OSError.
+        """
+        socket.send_fds(self._orders, [dumps((kind, list(setup), spec))], passed)
+
+    def close(self) -> None:
+        """Tell it nothing more."""
+        self._orders.close()
+
+
 class Zygote:
     """The spawner's handle of the zygote process."""
 
-    def __init__(self, spawner: int, keep: Iterable[int]) -> None:
+    def __init__(self, spawner: int, keep: Iterable[int], namespaces: int = boot.NAMESPACES) -> None:
         """Fork it. Raises: OSError.
 
         Args:
             spawner: a pidfd of this process. keep: descriptors that the system calls name.
+            namespaces: which ones are new for each child.
         """
         self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._namespaces = namespaces.to_bytes(_NUMBER, "big")
+        self._orders: socket.socket | None = None  # to the child that was requested
         self.pid = os.fork()
         if self.pid == 0:
             try:
                 kernel.die_with_parent()
                 if not execute([syscalls.poll_readable(spawner, 0)]):
-                    execute(syscalls.close_others([theirs.fileno(), spawner, *keep]))
+                    orders = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                    execute(syscalls.close_others([theirs.fileno(), orders.fileno(), spawner, *keep]))
                     kernel.show_command_line(_COMMAND_LINE)
-                    _serve(theirs)
+                    _serve(theirs, orders)
             finally:
                 os._exit(1)
         theirs.close()
         self.process = os.pidfd_open(self.pid)  # readable once it has ended
 
-    def fork(
-        self, namespaces: int, kind: str, spec: dict[str, Any], setup: Iterable[Syscall], passed: Sequence[int]
-    ) -> None:
-        """Have the zygote fork a child, which executes `setup` and continues as `kind`. `child_pid` returns its pid.
+    def request_child(self) -> None:
+        """Have the zygote fork a child, unless one was requested that nobody has taken. Does not wait for it.
 
-        Args:
-            kind: "guest" or "layer". spec: as the host sent it.
-            passed: descriptors that the child gets, from `boot.RECEIVED` on. The second is a pipe that says `GO`.
-        Raises: ConnectionError if the zygote has ended.
+        Raises: ConnectionError if the zygote has ended; another OSError.
         """
-        message = dumps((kind, list(setup), spec))
-        socket.send_fds(self._requests, [namespaces.to_bytes(_NUMBER, "big") + message], passed)
+        if self._orders is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            with theirs:
+                socket.send_fds(self._requests, [self._namespaces], [theirs.fileno()])
+            self._orders = ours
 
-    def child_pid(self) -> int:
-        """Pid of the child that the last `fork` asked for.
+    def take_child(self) -> Newborn:
+        """The child that was requested, or another one if that has ended. It is the caller's to wait for.
 
         Raises: ConnectionError if the zygote has ended; another OSError if it could not fork.
         """
-        answer = int.from_bytes(self._requests.recv(_NUMBER), "big", signed=True)
-        if answer < 0:
-            raise OSError(-answer, os.strerror(-answer), "clone")
-        if answer == 0:
-            raise ConnectionResetError("the template is gone")
-        return answer
+        while True:
+            self.request_child()
+            child = self._receive_child()
+            if os.waitpid(child.pid, os.WNOHANG)[0] == 0:
+                return child
+            child.close()
+
+    def end_child(self) -> None:
+        """End the child that was requested, if nobody has taken it."""
+        if self._orders is not None:
+            with contextlib.suppress(OSError):  # there is none, or it ends with the zygote
+                child = self._receive_child()
+                child.close()
+                os.waitpid(child.pid, 0)
+
+    def _receive_child(self) -> Newborn:
+        assert self._orders is not None
+        orders, self._orders = self._orders, None
+        try:
+            answer = int.from_bytes(self._requests.recv(_NUMBER), "big", signed=True)
+            if answer < 0:
+                raise OSError(-answer, os.strerror(-answer), "clone")
+            if answer == 0:
+                raise ConnectionResetError("the template is gone")
+        except OSError:
+            orders.close()
+            raise
+        return Newborn(answer, orders)
 
 
-def _serve(requests: socket.socket) -> NoReturn:
-    message, own = bytearray(MAX_DATAGRAM + _MAX_CALL_BYTES), requests.fileno()
+def _serve(requests: socket.socket, orders: socket.socket) -> NoReturn:
+    """Fork a child for each request. `orders`: its descriptor becomes the child's end of the socket for its orders.
+
+    No order comes here: a sandbox must not see the environment of the one before.
+    """
+    request, order = bytearray(_NUMBER), bytearray(MAX_DATAGRAM + _MAX_CALL_BYTES)
+    own, childs = requests.fileno(), orders.fileno()
     while True:
-        count, passed = receive_into(requests, message, _MAX_PASSED)
+        count, passed = receive_into(requests, request, 1)
         if not count:
             os._exit(0)
+        dup2(passed[0], childs, False)
+        close(passed[0])
         try:
-            pid = kernel.fork_into(int.from_bytes(message[:_NUMBER], "big") | kernel.CLONE_PARENT)
+            pid = kernel.fork_into(int.from_bytes(request, "big") | kernel.CLONE_PARENT)
         except OSError as error:
             pid = -(error.errno or 1)
         if pid == 0:
-            close(own)  # held open, it would hide from the spawner that a template was killed before it answered
-            _start_child(memoryview(message)[_NUMBER:count], passed)
-        message[:count] = bytes(count)  # the next sandbox must not see the environment of this one
+            close(own)  # held open, it would hide from the spawner that a zygote was killed before it answered
+            _await_order(orders, order)
+        dup2(own, childs, False)  # only the child has its end now
         requests.send(pid.to_bytes(_NUMBER, "big", signed=True))
-        for descriptor in passed:
-            os.close(descriptor)
 
 
-def _start_child(message: memoryview, passed: list[int]) -> NoReturn:
+def _await_order(orders: socket.socket, order: bytearray) -> NoReturn:
     """In a fork of the zygote. Never returns."""
     try:
-        number = _FIRST
-        for descriptor in passed:
-            dup2(descriptor, number, False)
-            close(descriptor)
-            number += 1
-        kind, setup, spec = loads(message)
-        _KINDS[kind](setup, spec)
+        count, passed = receive_into(orders, order, _MAX_PASSED)
+        if count:  # else the spawner has ended or failed
+            number = _FIRST
+            for descriptor in passed:
+                dup2(descriptor, number, False)
+                close(descriptor)
+                number += 1
+            kind, setup, spec = loads(memoryview(order)[:count])
+            _KINDS[kind](setup, spec)
     finally:
         os._exit(1)
 
 
 def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
     """Continue as process 1 of a sandbox, and do nothing more until the host sends a request."""
-    if read(_GO, 1) != GO:
-        return  # the spawner has ended or failed
     control = _FIRST
     try:
         spawner_ended = execute(setup)
@@ -124,18 +176,17 @@ def _become_guest(setup: list[Syscall], spec: dict[str, Any]) -> None:
         return
     execute(_WAIT_FOR_REQUEST)
     stream = socket.socket(fileno=_CONTROL)
-    if stream.recv(1, socket.MSG_PEEK):
+    if start := stream.recv(64, socket.MSG_PEEK):
         os.close(boot.SPAWNER)
         memory, changes = boot.MEMORY if spec["counted"] else None, boot.CHANGES if spec["layers"] else -1
-        server.serve(stream, spec, memory, changes, boot.OOM_SCORE)
+        python_first = server.is_python_call(start)
+        server.serve(stream, spec, memory, changes, boot.OOM_SCORE, python_first=python_first)
 
 
 def _build_layer(setup: list[Syscall], _: dict[str, Any]) -> None:
     """Unpack an archive into a layer, and tell the spawner how many bytes it takes."""
-    result_pipe = boot.RECEIVED + 2
+    result_pipe = boot.RECEIVED + 1
     try:
-        if read(_GO, 1) != GO:
-            return
         spawner_ended = execute(setup)
         result_pipe = boot.MEMORY[0]
         _check_confined()

@@ -126,7 +126,7 @@ class Link:
             self._loop = loop
             loop.add_reader(self._socket, self._receive)
             if self._out:
-                loop.add_writer(self._socket, self._send)
+                loop.add_writer(self._socket, self._send_rest)
 
     def _detach(self) -> None:
         if self._loop is not None and not self._loop.is_closed() and self._socket.fileno() >= 0:
@@ -140,7 +140,13 @@ class Link:
         if not waiting:
             self._send()
             if self._out and self._loop is not None:
-                self._loop.add_writer(self._socket, self._send)
+                self._loop.add_writer(self._socket, self._send_rest)
+
+    def _send_rest(self) -> None:
+        """The socket takes more."""
+        self._send()
+        if not self._out and self._loop is not None:
+            self._loop.remove_writer(self._socket)
 
     def _send(self) -> None:
         try:
@@ -157,16 +163,14 @@ class Link:
                 else:
                     self._out.popleft()
         except (BlockingIOError, InterruptedError):
-            return
+            pass
         except OSError as error:
             self.hung_up = True
             self.close(f"The sandbox hung up ({error.strerror}).")
-            return
-        if self._loop is not None:
-            self._loop.remove_writer(self._socket)
 
     def _receive(self) -> None:
-        began = time.thread_time()
+        # asking for this takes a microsecond; a reply that comes in one piece is not to pay for it
+        began = time.thread_time() if self._frames.has_part else None
         try:
             data = self._socket.recv(READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -180,7 +184,7 @@ class Link:
             self.hung_up = True
             self.close(reason)
             return
-        self._pace.charge(len(data), time.thread_time() - began)
+        self._pace.charge(len(data), 0.0 if began is None else time.thread_time() - began)
         self._frames.feed(data)
         try:
             while (frame := self._frames.next()) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,9 +85,8 @@ def tree_of(below: Mapping[bytes, bytes], changes: Sequence[Change]) -> dict[byt
     """Digests by path after changes to a tree, sorted by path. Unchanged paths cost next to nothing."""
     hidden: set[bytes] = set()
     paths = sorted(below)
-    for change in changes:
-        if change.hides:
-            hidden.update(paths[slice(*_range_below(paths, change.path))])
+    for path in _hiding(changes):
+        hidden.update(paths[slice(*_range_below(paths, path))])
     after = {path: digest for path, digest in below.items() if path not in hidden} if hidden else dict(below)
     for change in changes:
         if change.header["t"] == "w":
@@ -112,10 +111,9 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
     merged_records: dict[bytes, tuple[dict[str, Any], memoryview, tuple[int, int]]] = {}
     for number, archive in enumerate(archives):
         changes, view, paths = changes_of(archive), memoryview(archive), sorted(merged_records)
-        for change in changes:
-            if change.hides:
-                for path in paths[slice(*_range_below(paths, change.path))]:
-                    merged_records.pop(path, None)
+        for hiding in _hiding(changes):
+            for path in paths[slice(*_range_below(paths, hiding))]:
+                merged_records.pop(path, None)
         for change in changes:
             header = dict(change.header)
             before = merged_records.get(change.path)
@@ -135,6 +133,19 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
             content = content[:0]
         out += [header_line(header).encode(), b"\n", content]
     return b"".join(out)
+
+
+def _hiding(changes: Iterable[Change]) -> Iterator[bytes]:
+    """The paths below which files of lower layers disappear, without those that lie below another one.
+
+    A hostile guest may send a thousand nested ones: what lies below all of them is looked at once. In an archive the
+    records below a path follow it at once.
+    """
+    above = None
+    for change in changes:
+        if change.hides and (above is None or not change.path.startswith(above)):
+            above = change.path + b"/"
+            yield change.path
 
 
 def _range_below(paths: Sequence[bytes], path: bytes) -> tuple[int, int]:

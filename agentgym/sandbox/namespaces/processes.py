@@ -50,6 +50,8 @@ def running(backend: str) -> list[Running]:
         spawner = spawners.get(process.parent)
         if spawner is None or process.depth != spawner.depth + 1 or process.inner != 1:
             continue
+        if _is_not_given_out(process.pid):
+            continue
         owner, below = _living_owner(spawner, processes), _below(process.pid, processes)
         sandboxes.append(
             Running(
@@ -81,6 +83,13 @@ def clean() -> list[str]:
         if number.isdecimal() and not is_alive(int(number)) and _remove(group):
             done.append(f"control group {group}")
     return done
+
+
+def _is_not_given_out(pid: int) -> bool:
+    """Whether a process was made ahead for the next sandbox. Its user ids are mapped when it becomes one."""
+    with contextlib.suppress(OSError):
+        return not Path(f"/proc/{pid}/uid_map").read_bytes()
+    return True  # it has ended
 
 
 def _spawners(processes: dict[int, _Process]) -> dict[int, _Process]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from agentgym.testing.backends.check import check_equal, check_not, checks_of
 from agentgym.testing.backends.testbed import Target, dedented, reported
 
@@ -293,6 +295,34 @@ async def shared_kernel_allowances(target: Target) -> None:
     check_not(any(counts.values()), f"it got {counts}")
 
 
+async def flushing_the_disks(target: Target) -> None:
+    """Has the kernel write out the machine's disks, 3,000 times, by sync and by fsync of files it may only read."""
+    code = """
+        import ctypes
+        libc = ctypes.CDLL(None, use_errno=True)
+        program = os.open("/usr/bin/env", os.O_RDONLY)
+        for _ in range(1000):
+            libc.sync()
+            libc.fsync(program)
+            libc.syncfs(program)
+        with open("/work/own", "wb") as own:
+            own.write(b"x")
+            own.flush()
+            os.fsync(own.fileno())
+        report(open("/work/own", "rb").read().decode() + str(libc.fsync(-1)))
+    """
+    before = _disk_flushes()
+    check_equal(await target.report(code), "x-1", "its own file, and the flush of no file")
+    flushes = _disk_flushes() - before
+    check_not(flushes >= 1000, f"the disks of the host were flushed {flushes} times meanwhile")
+
+
+def _disk_flushes() -> int:
+    """How often this machine's disks were told to write out their caches; 0 if the kernel does not count that."""
+    lines = [line.split() for line in Path("/proc/diskstats").read_text().splitlines()]
+    return sum(int(fields[18]) for fields in lines if len(fields) > 18)
+
+
 CHECKS = checks_of(
     "attack",
     "The kernel",
@@ -309,4 +339,5 @@ CHECKS = checks_of(
     typing_into_a_terminal,
     crash_files,
     shared_kernel_allowances,
+    flushing_the_disks,
 )
