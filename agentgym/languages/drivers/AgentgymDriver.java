@@ -20,7 +20,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-class Driver {
+class AgentgymDriver {
     public static void main(String[] names) throws Exception {
         BufferedReader calls = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream results = System.out;
