@@ -1,7 +1,7 @@
 """Submissions that try to forge the verdict of `hidden_calls`: the same kinds in every language, and some of its own.
 
 Those in Java and JavaScript are in forged_scripts.py. Each declares `square` and never computes a square. `SEARCH`
-seeks a number that begins as the right values do in the whole sandbox, so it would find one that had come in by mistake.
+seeks a number in the sandbox that begins as the right values do: it would find one that had come in by mistake.
 """
 
 from __future__ import annotations
