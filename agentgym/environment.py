@@ -11,12 +11,13 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from agentgym.deprecation import adopt_renamed_members, renamed_member
-from agentgym.errors import SandboxUnavailable, ToolError
+from agentgym.errors import SandboxUnavailable, ToolDefinitionError, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox import Backend, Sandbox, SandboxMeter, SandboxSpec, Snapshot, Usage, metered, usage_counts
 from agentgym.task import Task
 from agentgym.threads import in_thread
 from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
+from agentgym.tools.definition import is_tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,12 @@ class Environment:
         adopt_renamed_members(cls)
         cls._free_tools = (*cls._free_tools, *tools)
         cls.tools = collect_tools(cls, cls._free_tools)
+        for attribute in vars(cls):
+            if is_tool(vars(cls)[attribute]) and hasattr(Environment, attribute):
+                raise ToolDefinitionError(
+                    f"{cls.__qualname__}.{attribute} is a tool, but agentgym uses {attribute!r} of every environment. "
+                    f"Give the method another name, and keep the tool's by @tool(name={attribute!r})."
+                )
 
     def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
         """Give this instance more tools. The agent has them from its next turn on.

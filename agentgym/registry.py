@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakSet
 
 from agentgym.deprecation import renamed_keywords
@@ -25,7 +25,7 @@ from agentgym.environment import Environment
 from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationError, UnknownNameError
 from agentgym.extras import install_command
 from agentgym.reward import Reward
-from agentgym.sandbox import Backend
+from agentgym.sandbox import Backend, SandboxSpec
 from agentgym.task import TaskSet
 
 Kind = Literal[
@@ -46,6 +46,7 @@ Kind = Literal[
     "assets",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+T = TypeVar("T")
 DEFAULT_BACKEND = "namespaces"
 MOST_NAMED = 8
 """Names that an error lists where none is near."""
@@ -96,6 +97,10 @@ def load(kind: Kind, name: str) -> Any:
         MissingExtraError if it needs a package that is not installed.
     """
     _check_kind(kind)
+    if not isinstance(name, str):
+        raise UnknownNameError(
+            f"{name!r:.80} is no name. Register it with register(NAME, ..., kind={kind!r}), and give the name."
+        )
     if name in _registered[kind]:
         return _registered[kind][name]
     point = _points(kind).get(name)
@@ -132,6 +137,11 @@ def prototype(name: str | Callable[..., Environment], **options: Any) -> Environ
         raise RegistrationError(
             f"{name!r} is meant to make an environment, but it made {environment!r:.80}, which is no instance of "
             "Environment. A factory returns the instance."
+        )
+    if environment.sandbox is not None and not isinstance(environment.sandbox, SandboxSpec):
+        raise RegistrationError(
+            f"{type(environment).__qualname__}.sandbox is {environment.sandbox!r:.80}: give a SandboxSpec, such as "
+            "SandboxSpec(memory_mib=256), or None for an environment in memory. The backend is an option of `make`."
         )
     return environment
 
@@ -171,13 +181,11 @@ async def close_backends() -> None:
 def load_task_set(name: str) -> TaskSet:
     """A task set by registered name, or from a `.jsonl` file by its path.
 
-    Raises: UnknownNameError, TaskError, SplitLeakError.
+    Raises: UnknownNameError, TaskError, SplitLeakError; RegistrationError if something else is registered.
     """
     if name.endswith((".jsonl", ".json")) or Path(name).is_file():
         return TaskSet.from_jsonl(name)
-    registered = load("task_sets", name)
-    task_set: TaskSet = registered if isinstance(registered, TaskSet) else registered()
-    return task_set
+    return _instance("task_sets", name, TaskSet, {})
 
 
 def task_set_for(environment: str) -> TaskSet | None:
@@ -201,10 +209,25 @@ def task_set_for(environment: str) -> TaskSet | None:
 
 
 def load_reward(name: str, **options: Any) -> Reward:
-    """A reward by registered name: a Reward, or something that makes one when called with the options."""
-    registered = load("rewards", name)
-    reward: Reward = registered if isinstance(registered, Reward) and not options else registered(**options)
-    return reward
+    """A reward by registered name: a Reward, or something that makes one when called with the options.
+
+    Raises: UnknownNameError; RegistrationError if something else is registered.
+    """
+    return _instance("rewards", name, Reward, options)
+
+
+def _instance(kind: Kind, name: str, expected: type[T], options: Mapping[str, Any]) -> T:
+    """What is registered, if it is an instance of what is expected, or what it makes. Raises: RegistrationError."""
+    registered = load(kind, name)
+    is_maker = callable(registered) and (options or not isinstance(registered, expected))
+    instance = registered(**options) if is_maker else registered
+    if not isinstance(instance, expected):
+        verb = "returned" if is_maker else "is"
+        raise RegistrationError(
+            f"{name!r} is registered in {kind}, but it {verb} {instance!r:.80}. Register an instance of "
+            f"{expected.__name__}, or a function that returns one."
+        )
+    return instance
 
 
 def origin(kind: Kind, name: str) -> str | None:

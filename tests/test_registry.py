@@ -217,6 +217,30 @@ def test_a_task_set_is_found_by_name_by_factory_and_by_path(tmp_path):
         load_task_set(str(tmp_path / "mine"))
 
 
+def test_what_is_registered_as_something_else_is_named():
+    register("acme/splits-v1", lambda: {"train": []}, kind="task_sets")
+    register("acme/none-v1", None, kind="task_sets")
+    register("number", lambda: 1.0, kind="rewards")
+    with pytest.raises(
+        RegistrationError, match=r"task_sets, but it returned \{'train': \[\]\}. Register .* of TaskSet"
+    ):
+        load_task_set("acme/splits-v1")
+    with pytest.raises(RegistrationError, match="in task_sets, but it is None"):
+        load_task_set("acme/none-v1")
+    with pytest.raises(RegistrationError, match=r"in rewards, but it returned 1\.0\. Register an instance of Reward"):
+        load_reward("number")
+
+
+def test_a_class_in_the_place_of_its_name_and_a_sandbox_that_is_no_spec_are_named():
+    class Loud(Environment):
+        sandbox = "namespaces"  # type: ignore[assignment]
+
+    with pytest.raises(UnknownNameError, match=r"Praise'> is no name. Register it with register\(.*kind='rewards'\)"):
+        load_reward(Praise)
+    with pytest.raises(RegistrationError, match=r"Loud.sandbox is 'namespaces': give a SandboxSpec"):
+        make(Loud)
+
+
 def test_everything_lists_all_kinds_and_what_was_registered():
     register("praise", Praise, kind="rewards")
     registered = set(everything())

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from agentgym import ImagePart, TextPart, tool
+from agentgym import Environment, ImagePart, TextPart, tool
 from agentgym.errors import ToolDefinitionError
 from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
 
@@ -326,3 +326,17 @@ def test_an_output_that_is_no_data_is_an_error_of_ours():
 def test_a_function_that_is_not_marked_is_no_tool():
     with pytest.raises(ToolDefinitionError, match=r"Shop was given <function.*mark the function with @tool"):
         tools_by_name([search], "Shop")
+
+
+@pytest.mark.parametrize("name", ["close", "reset", "respond", "usage"])
+def test_a_tool_that_would_replace_a_method_of_every_environment_is_refused(name):
+    def act(self, door: str) -> str:
+        """Act on a door."""
+        return door
+
+    with pytest.raises(
+        ToolDefinitionError, match=rf"House.{name} is a tool, but agentgym uses {name!r}.*name={name!r}"
+    ):
+        type("House", (Environment,), {name: tool(act)})
+    house = type("House", (Environment,), {f"{name}_door": tool(name=name)(act)})
+    assert list(house.tools) == [name]

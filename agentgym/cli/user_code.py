@@ -30,11 +30,19 @@ def import_user_code(names: list[str] | None) -> list[str]:
         except AgentGymError:
             raise
         except Exception as error:
-            raise UserCodeError(
-                f"--import {name}: {type(error).__name__}: {error}. Give a module that Python finds from here, or the "
-                "path of a .py file; add --debug to see where in it."
-            ) from error
+            raise UserCodeError(_fault(name, error)) from error
     return names or []
+
+
+def _fault(name: str, error: Exception) -> str:
+    """What went wrong in an import, and where."""
+    from agentgym.rollout.causes import raised_at
+
+    words = f"--import {name}: {type(error).__name__}: {str(error).rstrip('.')}"
+    if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):
+        return f"{words}. Give a module that Python finds from here, or the path of a .py file."
+    location = "" if isinstance(error, SyntaxError) else raised_at(error)
+    return f"{words}{location and f' at {location}'}. Correct the file; --debug shows the traceback."
 
 
 def _import_file(path: Path) -> None:

@@ -32,7 +32,7 @@ def _stub(signature: Signature) -> str:
 def _files(signature: Signature) -> Mapping[str, str]:
     return {
         "main.cpp": '#include "wire.hpp"\n#include "solution.cpp"\n'
-        f"int main() {{ return wire::serve(&::{signature.name}); }}\n"
+        f"signed main() {{ return agentgym_wire::serve(&::{signature.name}); }}\n"
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.languages.value_types import ValueType
 
-_NAME = re.compile(r"[a-z][A-Za-z0-9_]{0,60}\Z")
+_NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,60}\Z")
 _RESERVED = frozenset(
     """abstract as assert async auto await bool boolean break byte case catch chan char class const continue crate
     debugger def default defer delete do double dyn else enum export extends extern fallthrough false final finally
@@ -26,7 +26,7 @@ class Signature:
     """What a function takes and returns.
 
     Attributes:
-        name: begins with a small letter, and is no word that one of the languages keeps for itself.
+        name: no word that one of the languages keeps for itself.
         arguments: name and type of each.
         returns: the type of the result.
     """

@@ -28,8 +28,16 @@ class ScriptedPolicy(Policy):
         self.name = name
 
     async def generate(self, request: Request) -> Reply:
-        """The script's next message. Raises: PolicyError when a list of messages has come to its end."""
+        """The script's next message.
+
+        Raises: PolicyError when a list of messages has come to its end, and for an answer that is no message.
+        """
         answer = self.script(request.messages) if callable(self.script) else self._line(self.script, request.turn)
+        if not isinstance(answer, Message | str):
+            raise PolicyError(
+                f"The script answered {answer!r:.80}: it returns a Message of the agent, such as "
+                'Message("assistant", "", (Call("look", {"shelf": "a"}),)), or text. A branch may lack its `return`.'
+            )
         message = Message("assistant", answer) if isinstance(answer, str) else answer
         if self.renderer is None:
             return Reply(message, policy_version=self.version)

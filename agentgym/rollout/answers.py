@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agentgym.errors import PolicyError
@@ -19,6 +20,17 @@ def check_messages(answer: Any, method: Callable[..., Any], example: str) -> Non
     raise TypeError(
         f"{method.__qualname__} returned {answer!r:.80}: it returns a list of messages, for example `{example}`."
         + (f" See {location}." if location else "")
+    )
+
+
+async def awaited(answer: Awaitable[Any], method: Callable[..., Any]) -> Any:
+    """What a method of an environment answers. Raises: TypeError, naming its place, if it is no `async def`."""
+    if inspect.isawaitable(answer):
+        return await answer
+    location = defined_at(method)
+    raise TypeError(
+        f"{method.__qualname__} gave {type(answer).__name__} where it is awaited: write `async def`, and `return` the "
+        "messages, without `yield`." + (f" See {location}." if location else "")
     )
 
 

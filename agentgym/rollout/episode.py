@@ -14,7 +14,7 @@ from agentgym.environment import Checkpoint
 from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
-from agentgym.rollout.answers import check_messages, check_reply
+from agentgym.rollout.answers import awaited, check_messages, check_reply
 from agentgym.rollout.budgets import BudgetUsage, TokenLimit
 from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget, tools_change
 from agentgym.rollout.environments import ToolSchemas
@@ -216,8 +216,9 @@ class PlayLoop:
         """Reset the environment and begin the conversation."""
         trajectory, environment, policy = self._trajectory, self._environment, self._policy
         self._retries.activity = "resetting the environment"
-        opening = await environment.current.reset(self._task, seed=trajectory.seed)
-        check_messages(opening, environment.current.unwrapped.reset, "return task.opening()")
+        method = environment.current.unwrapped.reset
+        opening = await awaited(environment.current.reset(self._task, seed=trajectory.seed), method)
+        check_messages(opening, method, "return task.opening()")
         self._ready = True
         trajectory.opening = tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()

@@ -255,6 +255,11 @@ def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
     return mark(function) if function is not None else mark
 
 
+def is_tool(function: Any) -> bool:
+    """Whether `@tool` marked it."""
+    return getattr(function, _MARK, None) is not None
+
+
 def collect_tools(owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = ()) -> dict[str, Tool]:
     """The tools that a class defines or inherits, in order of definition, and then the free ones, by name.
 

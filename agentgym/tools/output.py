@@ -27,7 +27,7 @@ def render_output(value: Any, limit: int) -> tuple[Content, bool]:
     elif value is None:
         text = ""
     else:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = _json_text(value)
     length = len(text)
     visible = text if length <= limit else text[:limit]
     if holds_lone_surrogate(visible):  # no tokenizer, ledger or socket takes it
@@ -35,6 +35,16 @@ def render_output(value: Any, limit: int) -> tuple[Content, bool]:
     if length <= limit:
         return visible, False
     return f"{visible}\n[output cut: {limit} of {length} characters are shown]", True
+
+
+def _json_text(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"a tool returned data of type {type(value).__name__}, which is neither text nor images nor JSON: {error}. "
+            "Return text, numbers, lists, or dicts with text as keys"
+        ) from error
 
 
 def _render_parts(parts: Sequence[Part], limit: int) -> tuple[Content, bool]:

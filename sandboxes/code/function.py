@@ -37,6 +37,7 @@ from .transcript import cut, last_lines, stop_if_stopped
 
 MAX_CODE, BUILD_S, RUN_S = 200_000, 60.0, 10.0
 PRINTED = "/tmp/printed"
+_SUBMIT = "Write the function, try it, then submit all of the file."
 _CHANCE_NAME = re.compile(r"/tmp/(?:cc|rustc|go-build)\w+")
 
 
@@ -45,8 +46,9 @@ class CodeFunction(Environment):
 
     Task parameters: `function`, the signature, such as {"name": "total", "arguments": [["xs", "list[int]"]],
     "returns": "int"}; `languages`, those that may be used, the default first; `examples`, a list of
-    {"arguments", "value"} that the agent may try. The hidden calls are in the task's truth, which never comes here: the
-    reward `hidden_calls` makes them in another sandbox.
+    {"arguments", "value"} that the agent may try; `declared`, true where the prompt itself declares the function, so
+    that no declaration is added. The hidden calls are in the task's truth, which never comes here: the reward
+    `hidden_calls` makes them in another sandbox.
     """
 
     sandbox = FUNCTION_SPEC
@@ -60,8 +62,11 @@ class CodeFunction(Environment):
         await self._open(task, None)
         signature = self._function.signature
         stubs = [f"{name}:\n{LANGUAGES[name].stub(signature)}" for name in self._function.languages]
-        words = "Write the function, try it, then submit all of the file. Keep this declaration, without a main program"
-        words += ":" if len(stubs) == 1 else ", in one of these languages:"
+        if task.parameters.get("declared"):
+            words, stubs = f"{_SUBMIT} Keep the declaration that the task gives, without a main program.", []
+        else:
+            words = f"{_SUBMIT} Keep this declaration, without a main program"
+            words += ":" if len(stubs) == 1 else ", in one of these languages:"
         return [Message("system", "\n\n".join([words, *stubs]).rstrip()), *task.opening()]
 
     @tool(timeout_s=BUILD_S + 2 * RUN_S, parallel=False)

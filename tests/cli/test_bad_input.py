@@ -51,6 +51,23 @@ def test_a_wrong_name_is_one_message_with_the_right_one(words, message, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("import no_such_module\n", "No module named 'no_such_module' at mine_{0}.py:1. Correct the file"),
+        ("\nclas Shop:\n    pass\n", "SyntaxError: invalid syntax (mine_{0}.py, line 2). Correct the file"),
+        ("from agentgym import register\nregister('a/b-v1', 1, kind='task')\n", "at mine_{0}.py:2. Correct the file"),
+    ],
+)
+def test_an_error_in_an_imported_file_is_named_with_its_line(code, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    number = abs(hash(code))
+    (tmp_path / f"mine_{number}.py").write_text(code)
+    finished = CliRunner().invoke(app, ["list", "rewards", "--import", f"mine_{number}.py"], env={"COLUMNS": "300"})
+    assert finished.exit_code == 2
+    assert message.format(number) in finished.stderr
+
+
 def agentgym(*words, **options):
     return subprocess.run(
         [sys.executable, "-c", "from agentgym.cli import main; main()", *words],

@@ -23,6 +23,11 @@ async def test_a_list_that_is_too_short_says_so():
         await ScriptedPolicy(["a"]).generate(Request([HI], turn=1))
 
 
+async def test_an_answer_that_is_no_message_says_so():
+    with pytest.raises(PolicyError, match="The script answered None: it returns a Message"):
+        await ScriptedPolicy(lambda messages: None).generate(Request([HI], turn=0))
+
+
 async def test_a_function_gets_the_conversation_so_far():
     policy = ScriptedPolicy(lambda messages: f"{len(messages)}: {messages[-1].text}")
     assert (await policy.generate(Request([HI, HI]))).message.text == "2: hi"

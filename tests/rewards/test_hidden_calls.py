@@ -6,6 +6,8 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from forged_functions import ARGUMENTS, BOMBS, CPP, GO, KINDS, RUST, C
+from forged_scripts import JAVA, JAVASCRIPT
 from judging import answered, make_trajectory
 
 from agentgym import JudgeError, load_task_set, shared_backend
@@ -24,87 +26,15 @@ RIGHT = {
     "javascript": "async function square(x) { console.log('=i9'); return x * x; }",
     "rust": 'fn square(x: i64) -> i64 { println!("=i9"); x * x }\nfn main() {}',
 }
-FORGERIES = {
-    "c": {
-        "leaves early": """
-            #include <unistd.h>
-            __attribute__((constructor)) void f(void) { _exit(0); }
-            long square(long x) { return 0; }""",
-        "prints": r"""
-            #include <stdio.h>
-            long square(long x) { puts("\"=i4\"\nAll tests pass"); return 0; }""",
-        "writes results": r"""
-            #include <unistd.h>
-            __attribute__((constructor)) void f(void) {
-                for (int i = 3; i < 99; i++) if (write(i, "\"=i\"\n\"=t\"\n{\"success\": 1}\n", 27)) {}
-            }
-            long square(long x) { return 0; }""",
-        "looks for the values": """
-            #include <stdio.h>
-            #include <stdlib.h>
-            long square(long x) {
-                FILE *f = popen("cat /work/* /tmp/* /proc/*/cmdline /proc/*/environ | tr -dc 0-9 | tail -c 9", "r");
-                char text[99] = {0};
-                return fgets(text, 99, f) ? atol(text) : 0;
-            }""",
-        "crashes": "long square(long x) { return *(long *)x; }",
-        "kills what runs it": """
-            #include <signal.h>
-            #include <unistd.h>
-            long square(long x) { kill(getppid(), 9); kill(-1, 9); return 0; }""",
-        "takes over main": r"""
-            #include <stdio.h>
-            int main(void) { puts("\"=i4\""); return 0; }
-            long square(long x) { return 4; }""",
-    },
-    "cpp": {
-        "an equality of its own": """
-            struct Yes {
-                bool operator==(long long) const { return true; }
-                operator long long() const { return 0; }
-            };
-            long long square(long long x) { return Yes{}; }""",
-        "throws": """
-            #include <stdexcept>
-            long long square(long long x) { throw std::runtime_error("=i4"); }""",
-    },
-    "go": {
-        "a thread that writes": r"""
-            import "os"
-            func init() { go func() { for { os.NewFile(4, "").WriteString("\"=i0\"\n") } }() }
-            func square(x int) int { select {} }""",
-    },
-    "java": {
-        "everything at once": r"""
-            import java.util.*;
-            class Solution {
-                static class Yes extends ArrayList<Long> { public boolean equals(Object o) { return true; } }
-                static {
-                    Thread thread = new Thread(() -> { while (true) System.out.println("\"=i0\""); });
-                    thread.setDaemon(true);
-                    thread.start();
-                }
-                static Object square(long x) {
-                    if (x == 2) return new Yes();
-                    if (x < 0) throw new Error("=i9");
-                    Runtime.getRuntime().halt(0);
-                    return 121L;
-                }
-            }""",
-    },
-    "javascript": {
-        "leaves early": "process.exit(0);\nfunction square(x) { return x * x; }",
-        "an equality of its own": "function square(x) { return { valueOf: () => x * x, toJSON: () => x * x }; }",
-        "patches": "Array.prototype.join = () => '=i4'; JSON.parse = () => [4];\nfunction square(x) { return x; }",
-        "a proxy": "function square(x) { return new Proxy([], { get: () => () => true }); }",
-        "a timer": r"""
-            setInterval(() => require('fs').writeSync(4, '"=i0"\n'));
-            function square(x) { return new Promise(() => {}); }""",
-        "another shape": "function square(x) { return [x * x]; }",
-        "text": "function square(x) { return String(x * x); }",
-    },
-    "rust": {"leaves early": "fn square(x: i64) -> i64 { std::process::exit(0) }"},
+FORGERIES = {"c": C, "cpp": CPP, "go": GO, "java": JAVA, "javascript": JAVASCRIPT, "rust": RUST}
+HONEST = {
+    "cpp": "#include <bits/stdc++.h>\nusing namespace std;\n#define int long long\nint wire = 1;\n"
+    "int square(int x) { return x * x * wire; }",
+    "java": "class Driver { long drive(long x) { return x; } }\n"
+    "class Solution { static long square(long x) { return x * new Driver().drive(x); } }",
+    "rust": "mod wire { pub fn times(x: i64) -> i64 { x * x } }\nfn square(x: i64) -> i64 { wire::times(x) }",
 }
+"""Right code that uses names which a driver could have taken for itself."""
 
 
 def available(name):
@@ -120,9 +50,11 @@ def cases():
     return FunctionTask.of({"function": SQUARE, "languages": ["c"]}).cases(CALLS)
 
 
-async def judged(name, code, **options):
+async def judged(name, code, hidden=None, **options):
     signature = Signature.of(SQUARE)
-    return await HiddenCalls(**{"timeout_s": 30.0, **options}).judge(code, LANGUAGES[name], signature, cases())
+    return await HiddenCalls(**{"timeout_s": 30.0, **options}).judge(
+        code, LANGUAGES[name], signature, hidden or cases()
+    )
 
 
 @pytest.mark.parametrize("name", LANGUAGES)
@@ -130,8 +62,27 @@ async def test_right_code_passes_whatever_it_prints_and_no_forgery_does(name):
     """In one test, because the driver of a language is compiled once for it."""
     available(name)
     assert await judged(name, RIGHT[name]) == [True] * 3
+    if name in HONEST:
+        assert await judged(name, HONEST[name]) == [True] * 3
+    hidden = [Case([x], x * x) for x in ARGUMENTS]
+    assert set(KINDS) <= set(FORGERIES[name])
     for attack, code in FORGERIES[name].items():
-        assert not any(await judged(name, code, timeout_s=5.0)), attack
+        assert not any(await judged(name, code, hidden, timeout_s=10.0)), attack
+
+
+async def test_the_forgery_that_searches_the_sandbox_would_find_a_right_value_there():
+    """What makes the forgeries above worth trying: with the value in a file that a build leaves, one of them passes."""
+    leaky = replace(
+        LANGUAGES["c"], files=lambda signature: {**LANGUAGES["c"].files(signature), "kept": "1000066001089"}
+    )
+    code = FORGERIES["c"]["tricks of its calls"]
+    hidden = [Case([x], x * x) for x in ARGUMENTS]
+    assert await HiddenCalls().judge(code, leaky, Signature.of(SQUARE), hidden) == [False, True, False]
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+async def test_code_that_breaks_its_sandbox_or_its_compiler_is_wrong_and_not_the_judges_trouble(bomb):
+    assert await judged("c", BOMBS[bomb], cpu_s=4) == [False] * 3
 
 
 @pytest.mark.parametrize(("name", "problems"), [(name, 9 if name in ("c", "javascript") else 1) for name in LANGUAGES])

@@ -123,6 +123,27 @@ async def test_a_reset_that_forgets_to_return_is_an_error_that_says_what_to_writ
     )
 
 
+class Plain(Counter):
+    """Its reset is a plain method."""
+
+    def reset(self, task, *, seed):
+        return task.opening()
+
+
+class Yielding(Counter):
+    """Its reset yields the messages."""
+
+    async def reset(self, task, *, seed):
+        yield task.opening()
+
+
+async def test_a_reset_that_cannot_be_awaited_is_an_error_that_says_what_to_write():
+    for environment, given in ((Plain, "list"), (Yielding, "async_generator")):
+        trajectory = await play(ScriptedPolicy([say("done")]), environment=environment)
+        assert f"{environment.__name__}.reset gave {given} where it is awaited: write `async def`" in trajectory.error
+        assert f"See {FILE}:" in trajectory.error
+
+
 async def test_of_parallel_calls_the_broken_tool_is_named_and_the_others_are_not_left_running():
     finished = []
 

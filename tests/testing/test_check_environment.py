@@ -170,7 +170,7 @@ async def test_a_result_that_is_no_text_is_caught():
             """Return an object."""
             return object()
 
-    assert_names(await findings_of(Unwriteable), "TypeError", "not JSON serializable")
+    assert_names(await findings_of(Unwriteable), "TypeError", "data of type object, which is neither text nor images")
 
 
 class Amnesiac(Shelf):

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace wire {
+namespace agentgym_wire {
 
 struct Reader {
     const char *position;
@@ -150,4 +150,4 @@ int serve(Result (*function)(Arguments...)) {
     return 0;
 }
 
-}  // namespace wire
+}  // namespace agentgym_wire

@@ -20,7 +20,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 
-class Driver {
+class AgentgymDriver {
     public static void main(String[] names) throws Exception {
         BufferedReader calls = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         PrintStream results = System.out;
@@ -95,6 +95,7 @@ class Driver {
         if (kind == int.class || kind == Integer.class) return Integer.valueOf(rest);
         if (kind == long.class || kind == Long.class) return Long.valueOf(rest);
         if (kind == double.class || kind == Double.class) return readDouble(rest);
+        if (kind == float.class || kind == Float.class) return (float) readDouble(rest);
         if (kind == boolean.class || kind == Boolean.class) return word.equals("t");
         if (kind == String.class) return readText(rest);
         throw new IllegalArgumentException("no argument can be of type " + type);

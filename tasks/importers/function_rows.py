@@ -1,0 +1,149 @@
+"""Tasks of `agentgym/code-function-v1` from rows that hold a declaration and a test program in one language."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agentgym import Call, Message, Split, Task, TaskError, TaskSet
+from agentgym.languages import LANGUAGES, FunctionTask, Signature
+
+from .assertions import Assertion, assertions_of
+from .declarations import NoDeclaration, declared, has_short_floats, kinds_of_values
+from .items import read_items
+from .literals import NoLiteral
+
+EXACT, SHORT_FLOATS = 1e-9, 1e-6
+
+
+class LeftOut(ValueError):
+    """Why a row becomes no task."""
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRow:
+    """What a row says.
+
+    Attributes:
+        id: the task's id. language: a name of `agentgym.languages.LANGUAGES`.
+        prompt: comment and declaration, which ends where the body begins.
+        test: the program that checks the function; `example_test` one that the agent may see.
+        reference: a right solution, if the data set has one.
+    """
+
+    id: str
+    language: str
+    prompt: str
+    test: str
+    example_test: str = ""
+    reference: str = ""
+
+
+def load_rows(path: Path, name: str, split: Split, read: Callable[[Mapping[str, Any], str], FunctionRow]) -> TaskSet:
+    """A task for each row whose test can be turned into calls. A warning names the others and says why.
+
+    Args:
+        read: takes a row and where it stands. Raises LeftOut, or TaskError for a row that is none of the data set.
+    Raises: TaskError, also if no row becomes a task.
+    """
+    tasks: list[Task] = []
+    left_out: dict[str, list[str]] = defaultdict(list)
+    for number, item in enumerate(read_items(path)):
+        where = f"item {number}"
+        try:
+            row = read(item, f"{path}, {where}")
+            where = f"{where} ({row.id})"
+            tasks.append(_task(row, name, split))
+        except (LeftOut, NoLiteral, NoDeclaration) as error:
+            left_out[str(error)].append(where)
+    words = "; ".join(f"{', '.join(places)}: {reason}" for reason, places in left_out.items())
+    count = sum(map(len, left_out.values()))
+    if not tasks:
+        raise TaskError(f"{path}: no row can be judged. {words:.2000}.")
+    if left_out:
+        warnings.warn(f"{path}: left out {count} of {count + len(tasks)} rows. {words}.", stacklevel=3)
+    return TaskSet(name, {split: tasks}, answer=_answer if all(task.truth["reference"] for task in tasks) else None)
+
+
+def _task(row: FunctionRow, name: str, split: Split) -> Task:
+    """Raises: LeftOut, NoLiteral or NoDeclaration saying why the row can be no task."""
+    function, names, kinds = declared(row.language, row.prompt)
+    hidden = assertions_of(row.language, row.test, function)
+    examples = _examples(row, function)
+    if kinds is None:
+        kinds = kinds_of_values([[*each.arguments, each.value] for each in (*hidden, *examples)])
+    if any(len(each.arguments) != len(names) for each in (*hidden, *examples)) or len(kinds) != len(names) + 1:
+        raise LeftOut(f"its calls do not have the {len(names)} arguments of its declaration")
+    if row.language == "javascript" and any("map[" in kind for kind in kinds[:-1]):
+        raise LeftOut("it takes objects, where the judge gives Maps")
+    parameters: dict[str, Any] = {
+        "function": {
+            "name": function,
+            "arguments": [[_name(name, n), kind] for n, (name, kind) in enumerate(zip(names, kinds, strict=False))],
+            "returns": kinds[-1],
+        },
+        "languages": [row.language],
+        "declared": True,
+        "examples": _calls(examples),
+    }
+    calls = _calls(hidden)
+    try:
+        task = FunctionTask.of(parameters)
+        for cases in (calls, parameters["examples"]):
+            task.cases(cases)
+    except ValueError as error:
+        raise LeftOut(re.sub(r"^call \d+: ", "", str(error))) from None
+    title = LANGUAGES[row.language].title
+    return Task(
+        id=row.id,
+        environment="agentgym/code-function-v1",
+        prompt=f"Complete this function in {title} and submit all of the file:\n{row.prompt.strip()}",
+        parameters=parameters,
+        truth={"calls": calls, "tolerance": _tolerance(row, hidden), "reference": row.reference},
+        split=split,
+        tags=(name.partition("/")[2].rpartition("-")[0], row.language),
+    )
+
+
+def _examples(row: FunctionRow, function: str) -> list[Assertion]:
+    """The examples that can be turned into calls at all: nothing is judged by them."""
+    try:
+        return assertions_of(row.language, row.example_test, function)
+    except NoLiteral:
+        return []
+
+
+def _calls(assertions: Iterable[Assertion]) -> list[dict[str, Any]]:
+    return [{"arguments": _plain(each.arguments), "value": _plain(each.value)} for each in assertions]
+
+
+def _plain(value: Any) -> Any:
+    """As JSON can hold it: a map with numbers as keys is a list of pairs."""
+    if isinstance(value, dict):
+        if all(isinstance(key, str) for key in value):
+            return {key: _plain(item) for key, item in value.items()}
+        return [[key, _plain(item)] for key, item in value.items()]
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _tolerance(row: FunctionRow, assertions: list[Assertion]) -> float:
+    """Relative, and never more than the tests allow."""
+    allowed = [each.tolerance / max(1.0, abs(each.value)) for each in assertions if isinstance(each.value, int | float)]
+    return max(SHORT_FLOATS if has_short_floats(row.prompt) else EXACT, min(filter(None, allowed), default=0.0))
+
+
+def _name(name: str, number: int) -> str:
+    """An argument's name, or another where some language keeps it for itself. Arguments are given by position."""
+    try:
+        return Signature.of({"name": name, "arguments": [], "returns": "int"}).name
+    except ValueError:
+        return f"argument{number}"
+
+
+def _answer(task: Task) -> Message:
+    return Message("assistant", "", (Call("submit", {"code": task.truth["reference"]}),))

@@ -1,0 +1,54 @@
+"""Read HumanEval-X from files that the user has: one a language, C++, Go, Java or JavaScript. No data is shipped.
+
+Source: Zheng et al. 2023, arXiv:2303.17568. Written for the published fields (task_id, prompt, declaration,
+canonical_solution, test, example_test); tried on rows of our own in this form, as the files are not at hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym import Split, TaskError, TaskSet
+
+from .function_rows import FunctionRow, LeftOut, load_rows
+
+LANGUAGE_OF_ID = {"CPP": "cpp", "Go": "go", "Java": "java", "JavaScript": "javascript", "Rust": "rust"}
+FIELDS = ("task_id", "prompt", "canonical_solution", "test")
+
+
+def load_humanevalx(path: str | Path, *, split: Split = "held_out") -> TaskSet:
+    """The problems of a HumanEval-X file as tasks of `agentgym/code-function-v1`, held out unless asked otherwise.
+
+    The published test programs are not run, as code beside a submission can be ended or patched by it. Each of their
+    comparisons of a call with a plain value becomes a call of `hidden_calls`. A problem whose test does anything else,
+    such as a loop over random inputs, is left out, and a warning says which and why. The comparisons of `example_test`
+    may be tried by the agent.
+
+    Args:
+        path: JSON lines of one language or several, perhaps gzipped. For Python, use the importer humaneval.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+    Raises: TaskError naming the file, the item and what is wrong with it.
+    """
+    return load_rows(Path(path), "code/humanevalx-v1", split, _row)
+
+
+def _row(item: Mapping[str, Any], where: str) -> FunctionRow:
+    for field in FIELDS:
+        if not isinstance(item.get(field), str):
+            raise TaskError(f"{where}: the field {field!r} is {'no text' if field in item else 'missing'}.")
+    prefix, _, number = item["task_id"].partition("/")
+    if prefix not in LANGUAGE_OF_ID:
+        hint = "; the importer humaneval reads Python" if prefix in ("Python", "HumanEval") else ""
+        raise LeftOut(f"{prefix} is none of the languages {', '.join(LANGUAGE_OF_ID)}{hint}")
+    language = LANGUAGE_OF_ID[prefix]
+    examples = item.get("example_test")
+    return FunctionRow(
+        f"humanevalx/{language}/{number}",
+        language,
+        item["prompt"],
+        item["test"],
+        examples if isinstance(examples, str) else "",
+        item["prompt"] + item["canonical_solution"],
+    )
