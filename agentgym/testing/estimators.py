@@ -153,6 +153,11 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
     def subsets(k: int) -> dict[frozenset[int], float]:
         return {frozenset(i for i in range(k) if n >> i & 1): float(rng.random()) for n in range(2**k)}
 
+    lengths = [[int(x) for x in rng.integers(1, 99, k)] for k in turns]
+
+    def of_tokens(low: float, high: float) -> list[list[list[float]]]:
+        return [[[float(x) for x in rng.uniform(low, high, count)] for count in row] for row in lengths]
+
     paths = [[str(rng.integers(2)) for _ in range(k)] for k in turns]
     return {
         "outcomes": [float(x) for x in rng.integers(0, 5, size) / 4],
@@ -176,7 +181,9 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "hindsight": some(-1, 1),
         "counterfactuals": [subsets(int(k)) for k in turns],
         "continuations": lists(more=1),
-        "lengths": [[int(x) for x in rng.integers(1, 99, k)] for k in turns],
+        "lengths": lengths,
+        "token_entropies": of_tokens(0, 2),
+        "span_values": of_tokens(-1, 1),
         "entropies": some(0, 2),
         "score_norms": some(0, 9),
         "versions": [[int(x) for x in rng.integers(0, 4, k)] for k in turns],

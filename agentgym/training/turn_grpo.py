@@ -18,8 +18,8 @@ from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOConfig, GRPOTrainer
 
+from agentgym.credit import BatchCredit, Group, batch_credit_of
 from agentgym.credit import Estimator as DeclaredEstimator
-from agentgym.credit import Group, credit_of
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
@@ -149,23 +149,25 @@ class TurnGRPOTrainer(GRPOTrainer):
         signals = _concatenated(self._processes.gather(own_signals))
         credit = self._processes.share(lambda: self._give_credit(signals))
         width, like = batch["completion_ids"].shape[1], batch["advantages"]
-        batch["advantages"] = by_token(own_trajectories, self._processes.own_part(credit), width).to(like)
+        own_part = self._processes.own_part
+        own_credit = BatchCredit(own_part(credit.advantages), own_part(credit.token_weights))
+        batch["advantages"] = by_token(own_trajectories, own_credit, width).to(like)
         batch["turn_of_token"] = by_token(own_trajectories, None, width).to(like.device)
         batch["episode_returns"] = episode_returns(own_trajectories).to(like)
         self._set_behaviour_policy(batch, second_pass)
         return batch
 
-    def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> list[np.ndarray]:
-        """The advantages of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
+    def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> BatchCredit:
+        """The credit of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
         trajectories = self._trajectories
-        credit = credit_of(
+        given = batch_credit_of(
             trajectories,
             self._estimator,
             group_size=self._group_size(),
             signals={**self._provided_signals(), **second_pass_signals},
             train_version=self.state.global_step,
         )
-        credit = apply_failure_masks(trajectories, credit, self._failures)
+        credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
         self._log(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
         self._log(_credit_statistics(trajectories, credit))
@@ -173,7 +175,7 @@ class TurnGRPOTrainer(GRPOTrainer):
             self._update_learners()
         if self._credit_callback is not None:
             self._log(self._credit_callback(self.state.global_step, trajectories, credit))
-        return credit
+        return BatchCredit(credit, given.token_weights)
 
     def _provided_signals(self) -> dict[str, Rows]:
         """The signals that neither the records hold nor a second pass gives."""
