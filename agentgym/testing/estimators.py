@@ -153,13 +153,8 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
     def subsets(k: int) -> dict[frozenset[int], float]:
         return {frozenset(i for i in range(k) if n >> i & 1): float(rng.random()) for n in range(2**k)}
 
-    lengths = [[int(x) for x in rng.integers(1, 99, k)] for k in turns]
-
-    def of_tokens(low: float, high: float) -> list[list[list[float]]]:
-        return [[[float(x) for x in rng.uniform(low, high, count)] for count in row] for row in lengths]
-
     paths = [[str(rng.integers(2)) for _ in range(k)] for k in turns]
-    return {
+    signals: Arrays = {
         "outcomes": [float(x) for x in rng.integers(0, 5, size) / 4],
         "turn_rewards": sparse(),
         "components": {"found": sparse(), "tidy": sparse()},
@@ -181,14 +176,19 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "hindsight": some(-1, 1),
         "counterfactuals": [subsets(int(k)) for k in turns],
         "continuations": lists(more=1),
-        "lengths": lengths,
-        "token_entropies": of_tokens(0, 2),
-        "span_values": of_tokens(-1, 1),
+        "lengths": [[int(x) for x in rng.integers(1, 99, k)] for k in turns],
         "entropies": some(0, 2),
         "score_norms": some(0, 9),
         "versions": [[int(x) for x in rng.integers(0, 4, k)] for k in turns],
         "log_ratios": lists(),
     }
+
+    token_rng = np.random.default_rng(sum(map(sum, signals["lengths"])))  # apart: the other signals stay what they were
+
+    def of_tokens(low: float, high: float) -> list[list[list[float]]]:
+        return [[token_rng.uniform(low, high, count).tolist() for count in row] for row in signals["lengths"]]
+
+    return signals | {"token_entropies": of_tokens(0, 2), "span_values": of_tokens(-1, 1)}
 
 
 def _rows(arrays: Arrays, change: Callable[[Any], Any]) -> Arrays:
