@@ -42,6 +42,14 @@ class Span:
         return value
 
 
+@dataclass(frozen=True, slots=True)
+class TokenMask:
+    """Which tokens could be sampled at a place: those of `ids` alone if `allowed`, else all but those of `ids`."""
+
+    ids: tuple[int, ...]
+    allowed: bool
+
+
 @dataclass(slots=True)
 class Turn:
     """One agent message and the results it caused: the unit of credit.
@@ -51,6 +59,8 @@ class Turn:
         message: what the agent wrote. `calls`: those in it. `results`: what came back, in the order of the calls.
         replies: messages that the environment added after the results.
         token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
+        masks: where a logit hook restricted what could be sampled: first token, the one after the last, and the mask.
+            `logprobs` are those of the masked distribution.
         observation_ids: tokens spliced in after the turn (results and the next generation prompt);
             empty after the last turn, so that a trajectory ends on the agent's own token.
         policy_version: of the weights that sampled it.
@@ -83,6 +93,7 @@ class Turn:
     tools_s: float = 0.0
     usage: dict[str, float] = field(default_factory=dict)
     spans: Sequence[Span] = ()
+    masks: Sequence[tuple[int, int, TokenMask]] = ()
 
     @property
     def void(self) -> bool:
