@@ -7,6 +7,7 @@ contract.py        what a hook is, and how one is made by its registered name
 token_automaton.py masks from a grammar of characters
 hermes_turns.py    the grammar of a turn in the call format `hermes`
 known_tools.py     calls name tools that exist
+protocol.py        calls and answers in an order that a formula allows
 """
 
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook, make_hook
