@@ -43,6 +43,7 @@ Kind = Literal[
     "backends",
     "policies",
     "call_formats",
+    "logit_hooks",
     "assets",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -14,6 +14,42 @@ from agentgym.sandbox import combine_usage
 from agentgym.task import Task
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Characters that a turn wrote, with what a judge says of them.
+
+    Attributes:
+        start, end: the first character, and the one after the last, in the argument of a call or in the message's text.
+        value: finite; its meaning is the judge's, for example 1 for a line that failed.
+        call: which of the message's calls it lies in; None for the text of the message.
+        argument: name of that call's text argument.
+    """
+
+    start: int
+    end: int
+    value: float = 1.0
+    call: int | None = None
+    argument: str = ""
+
+    def text(self, message: Message) -> str:
+        """The whole text that `start` and `end` count in. Raises: ValueError if the message has none there."""
+        if self.call is None:
+            return message.text
+        calls = message.calls
+        value = calls[self.call].arguments.get(self.argument) if 0 <= self.call < len(calls) else None
+        if not isinstance(value, str):
+            raise ValueError(f"the message has no text in the argument {self.argument!r} of call {self.call}")
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class TokenMask:
+    """Which tokens could be sampled at a place: those of `ids` alone if `allowed`, else all but those of `ids`."""
+
+    ids: tuple[int, ...]
+    allowed: bool
+
+
 @dataclass(slots=True)
 class Turn:
     """One agent message and the results it caused: the unit of credit.
@@ -23,10 +59,13 @@ class Turn:
         message: what the agent wrote. `calls`: those in it. `results`: what came back, in the order of the calls.
         replies: messages that the environment added after the results.
         token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
+        masks: where a logit hook restricted what could be sampled: first token, the one after the last, and the mask.
+            `logprobs` are those of the masked distribution.
         observation_ids: tokens spliced in after the turn (results and the next generation prompt);
             empty after the last turn, so that a trajectory ends on the agent's own token.
         policy_version: of the weights that sampled it.
         rewards: turn-level components by name; absent is absent, not 0.
+        spans: parts of the message that the reward named.
         state_key: hash of the canonical state *before* the turn, None where the environment has none.
         value: the critic's, before the turn, where known. `potential`: the environment's, likewise.
         finish_reason: `length` when a budget cut the message.
@@ -53,6 +92,8 @@ class Turn:
     generate_s: float = 0.0
     tools_s: float = 0.0
     usage: dict[str, float] = field(default_factory=dict)
+    spans: Sequence[Span] = ()
+    masks: Sequence[tuple[int, int, TokenMask]] = ()
 
     @property
     def void(self) -> bool:

@@ -51,7 +51,7 @@ Device = Annotated[
     str,
     typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
 ]
-_RECORDED = ("call_format", "template_options", "quantization")
+_RECORDED = ("call_format", "template_options", "quantization", "logit_hook", "logit_hook_options")
 """Keys of a recipe's [policy] that its checkpoints do not hold."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
 Agent: TypeAlias = "Policy | Callable[[Task], Policy]"

@@ -24,7 +24,14 @@ For maintainers and `agentgym.testing`: exact/ computes the bias of an estimator
 true credit is known. audit.py compares the credit of a run with counterfactual credit.
 """
 
-from agentgym.credit.batch import credit_of, groups_of, spread_over_tokens, with_signal_rows
+from agentgym.credit.batch import (
+    BatchCredit,
+    batch_credit_of,
+    credit_of,
+    groups_of,
+    spread_over_tokens,
+    with_signal_rows,
+)
 from agentgym.credit.contract import (
     Credit,
     CreditWarning,
@@ -38,11 +45,13 @@ from agentgym.deprecation import renamed_attributes
 
 __all__ = [
     "SIGNALS",
+    "BatchCredit",
     "Credit",
     "CreditWarning",
     "Estimator",
     "Group",
     "batch_advantages",
+    "batch_credit_of",
     "credit_of",
     "define_estimator",
     "estimator",

@@ -3,18 +3,19 @@
     per_turn = credit_of(trajectories, estimator("return_to_go"), group_size=8)
     per_token = [spread_over_tokens(t, advantages) for t, advantages in zip(trajectories, per_turn, strict=True)]
 
-`TurnGRPOTrainer` calls the same two functions.
+Where a wrapper weighs single tokens, `batch_credit_of` gives their weights too. `TurnGRPOTrainer` calls it and
+`spread_over_tokens`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from agentgym.credit.contract import batch_advantages
+from agentgym.credit.contract import Credit, Estimator, TokenWeights
 from agentgym.credit.group import Group
 from agentgym.credit.signals import Array
 from agentgym.errors import ShapeError
@@ -62,6 +63,19 @@ def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Sequence[Any
     return completed
 
 
+@dataclass(frozen=True, slots=True)
+class BatchCredit:
+    """The credit of the trajectories of a batch, in their order.
+
+    Attributes:
+        advantages: [B] arrays with one advantage per turn.
+        token_weights: [B] for each trajectory what `spread_over_tokens` multiplies them by; None where that is 1.
+    """
+
+    advantages: list[Array]
+    token_weights: list[TokenWeights | None]
+
+
 def credit_of(
     trajectories: Sequence[Trajectory],
     estimate: Callable[[Group], list[Array]],
@@ -78,26 +92,55 @@ def credit_of(
         group_size, signals, train_version: see `groups_of`.
     Raises: as `groups_of`, and what the estimator raises.
     """
+    options: dict[str, Any] = {"group_size": group_size, "signals": signals, "train_version": train_version}
+    return batch_credit_of(trajectories, estimate, **options).advantages
+
+
+def batch_credit_of(
+    trajectories: Sequence[Trajectory],
+    estimate: Callable[[Group], list[Array]],
+    *,
+    group_size: int,
+    signals: Mapping[str, Sequence[Any]] | None = None,
+    train_version: int | None = None,
+) -> BatchCredit:
+    """As `credit_of`, together with the weights of single tokens, where the estimator's wrappers give them."""
     groups = groups_of(trajectories, group_size, signals=signals, train_version=train_version)
     judged_groups = [group for group in groups if group.valid.any()]
-    estimated = iter(batch_advantages(estimate, judged_groups) if judged_groups else ())
-    return [
-        advantages
-        for group in groups
-        for advantages in (next(estimated) if group.valid.any() else [np.zeros(turns) for turns in group.turns])
-    ]
+    estimated = iter(_credits(estimate, judged_groups) if judged_groups else ())
+    batch = BatchCredit([], [])
+    for group in groups:
+        credit = next(estimated) if group.valid.any() else Credit([np.zeros(turns) for turns in group.turns])
+        batch.advantages.extend(credit.advantages)
+        batch.token_weights.extend(credit.token_weights or [None] * group.size)
+    return batch
 
 
-def spread_over_tokens(trajectory: Trajectory, advantages: Sequence[float] | Array, length: int | None = None) -> Array:
+def _credits(estimate: Callable[[Group], list[Array]], groups: Sequence[Group]) -> list[Credit]:
+    if isinstance(estimate, Estimator):
+        return estimate.batch(groups)
+    return [Credit(estimate(group)) for group in groups]
+
+
+def spread_over_tokens(
+    trajectory: Trajectory,
+    advantages: Sequence[float] | Array,
+    length: int | None = None,
+    *,
+    token_weights: TokenWeights | None = None,
+) -> Array:
     """Give each of the agent's own tokens the advantage of its turn.
 
     Args:
         trajectory: of T turns with token ids.
         advantages: [T], one number per turn.
         length: of the result, to pad the rows of a batch; by default the tokens after the prompt.
+        token_weights: for each turn one factor for each of its own tokens; None for 1. Not read if the trajectory
+            failed.
     Returns: [length] float64, counted from the end of the prompt; exactly 0 on observations, on padding and everywhere
         in a failed trajectory.
-    Raises: ShapeError if there is not one number per turn, or if the tokens after the prompt are more than `length`.
+    Raises: ShapeError if there is not one number per turn or one weight per token, or if the tokens after the prompt
+        are more than `length`.
     """
     values = np.asarray(advantages, np.float64)
     if values.shape != (len(trajectory.turns),):
@@ -112,4 +155,19 @@ def spread_over_tokens(trajectory: Trajectory, advantages: Sequence[float] | Arr
     if trajectory.valid:
         for (start, end), value in zip(trajectory.turn_spans(), values, strict=True):
             tokens[start:end] = value
+        if token_weights is not None:
+            _weigh(tokens, trajectory, token_weights)
     return tokens
+
+
+def _weigh(tokens: Array, trajectory: Trajectory, token_weights: TokenWeights) -> None:
+    """Multiply the advantages of a trajectory's tokens by their weights. Raises: ShapeError."""
+    counts = [len(turn.token_ids) for turn in trajectory.turns]
+    shapes = [np.shape(weights) for weights in token_weights]
+    if shapes != [(count,) for count in counts]:
+        raise ShapeError(
+            f"{trajectory.id!r} has turns of {counts} tokens, but token_weights has the shapes {shapes}: give one "
+            "number for each token of each turn."
+        )
+    for (start, end), weights in zip(trajectory.turn_spans(), token_weights, strict=True):
+        tokens[start:end] *= weights

@@ -42,6 +42,9 @@ def unbiased_if_leave_one_out(options: Mapping[str, Any]) -> BiasClass:
     return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
 
 
+TokenWeights = list[Array]
+"""Of one trajectory: for each turn an array with one weight for each of the turn's own tokens."""
+
 Flag = Literal["none_valid", "too_few", "no_spread", "failed", "truncated"]
 
 
@@ -59,11 +62,14 @@ class Credit:
             needs, so every advantage is 0), `no_spread` (enough trajectories, but every advantage is 0, so there
             is nothing to learn), `failed` and `truncated` (some trajectories are).
         zero_share: share of the turns of valid trajectories whose advantage is exactly 0.
+        token_weights: for each trajectory the factors by which its turns' advantages are multiplied on each token; no
+            array for a failed one. None if every factor is 1.
     """
 
     advantages: list[Array]
     flags: tuple[Flag, ...] = ()
     zero_share: float = 0.0
+    token_weights: list[TokenWeights] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,8 @@ class Estimator:
             example gated them); `bias` then refers to the new rewards.
         options: the options that were set; all others have the function's defaults.
         base: the estimator that this one wraps; None if it wraps nothing.
+        token_weights: maps a group and its final [N, T] advantages to [N, T, L] weights of the turns' own tokens;
+            entries after the last token of a turn are ignored. None if every token has the advantage of its turn.
     """
 
     name: str
@@ -100,6 +108,7 @@ class Estimator:
     same_objective: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
     base: Estimator | None = None
+    token_weights: Callable[[Group, Array], Array] | None = None
 
     over = renamed_member("batch")
     settings = renamed_member("resolved_options")
@@ -173,8 +182,13 @@ class Estimator:
             large_enough = [False] * len(groups)
         compared = [group.select(group.valid) for group, ok in zip(groups, large_enough, strict=True) if ok]
         results = self._compute(compared)
-        checked = iter([self._check(result, group) for result, group in zip(results, compared, strict=True)])
-        return [_credit(group, next(checked) if ok else None) for group, ok in zip(groups, large_enough, strict=True)]
+        checked = [self._check(result, group) for result, group in zip(results, compared, strict=True)]
+        weights = [self._weigh_tokens(group, given) for group, given in zip(compared, checked, strict=True)]
+        computed = iter(zip(checked, weights, strict=True))
+        return [
+            _credit(group, *(next(computed) if ok else (None, None)))
+            for group, ok in zip(groups, large_enough, strict=True)
+        ]
 
     def _compute(self, groups: Sequence[Group]) -> list[Any]:
         """What the function returns for each group, not yet checked."""
@@ -205,8 +219,31 @@ class Estimator:
             )
         return advantages
 
+    def _weigh_tokens(self, group: Group, advantages: Array) -> list[TokenWeights] | None:
+        """The weights of each trajectory's tokens. Raises: ShapeError, CreditError."""
+        if self.token_weights is None:
+            return None
+        weights, lengths = np.asarray(self.token_weights(group, advantages), np.float64), group.signal("lengths")
+        longest = int(np.nanmax(lengths, initial=0))
+        if weights.shape[:-1] != lengths.shape or weights.shape[-1] < longest:
+            raise ShapeError(
+                f"The token weights of {self.name!r} have the shape {weights.shape} for {len(lengths)} trajectories of "
+                f"at most {lengths.shape[1]} turns and {longest} tokens a turn: return [N, T, L]."
+            )
+        rows = [
+            [weights[i, k, : int(lengths[i, k])].copy() for k in range(count)] for i, count in enumerate(group.turns)
+        ]
+        for i, row in enumerate(rows):
+            for k, of_turn in enumerate(row):
+                if not np.isfinite(of_turn).all():
+                    raise CreditError(
+                        f"{self.name!r} gave a token of turn {k} of the {i}th valid trajectory a weight that is not "
+                        "finite. Weigh tokens that a signal says nothing of by 1."
+                    )
+        return rows
 
-def _credit(group: Group, computed: Array | None) -> Credit:
+
+def _credit(group: Group, computed: Array | None, weights: list[TokenWeights] | None) -> Credit:
     """The credit of a group from the advantages of its valid trajectories; None if too few could be compared."""
     valid_rows = np.flatnonzero(group.valid)
     advantages: list[Array] = [np.zeros(count) for count in group.turns]
@@ -223,7 +260,12 @@ def _credit(group: Group, computed: Array | None) -> Credit:
         flags.append("failed")
     if group.truncated[valid_rows].any():
         flags.append("truncated")
-    return Credit(advantages, tuple(flags), float(np.mean(flat == 0)) if len(flat) else 0.0)
+    token_weights: list[TokenWeights] | None = None
+    if weights is not None:
+        token_weights = [[] for _ in range(group.size)]
+        for row, of_trajectory in zip(valid_rows, weights, strict=True):
+            token_weights[row] = of_trajectory
+    return Credit(advantages, tuple(flags), float(np.mean(flat == 0)) if len(flat) else 0.0, token_weights)
 
 
 def batch_advantages(estimate: Callable[[Group], list[Array]], groups: Sequence[Group]) -> list[list[Array]]:

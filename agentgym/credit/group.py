@@ -172,6 +172,16 @@ class Group:
         "[N, T] mean entropy per token of the policy in each turn, in nats",
         "TurnGRPOTrainer computes them; otherwise give the policy's mean entropy per token in each turn.",
     )
+    token_entropies: Array | None = _signal(
+        PerTurnLists(),
+        "[N, T, L] entropy of the policy at each of the turn's own tokens in nats, NaN after the last",
+        "TurnGRPOTrainer computes them; otherwise give the policy's entropy at each token of each turn.",
+    )
+    span_values: Array | None = _signal(
+        PerTurnLists(),
+        "[N, T, L] value of the span that holds each of the turn's own tokens; NaN outside of spans",
+        "TurnGRPOTrainer computes them of the spans that the reward names: give the reward a `spans` method.",
+    )
     score_norms: Array | None = _signal(
         PerTurn(low=0, required=True),
         "[N, T] sum over the turn's tokens of 1 - 2 pi + sum_a pi_a^2: how far each token could move the policy",

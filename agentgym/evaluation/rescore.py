@@ -12,7 +12,7 @@ from agentgym.errors import EvaluationError, RewardError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import StopReason
-from agentgym.reward import Reward, validate_components
+from agentgym.reward import Reward, validate_components, validate_spans
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -111,13 +111,17 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
     try:
         async with asyncio.timeout(time_s):
             for turn in trajectory.turns:
-                copy.turns.append(replace(turn, rewards={}))
+                copy.turns.append(replace(turn, rewards={}, spans=()))
                 copy.turns[-1].rewards = dict(await validate_components(reward.turn(view.turns[-1], view), reward))
             copy.stop_reason = trajectory.stop_reason
             copy.outcome = dict(await validate_components(reward.outcome(view), reward))
             if (hindsight := getattr(reward, "hindsight", None)) is not None:
                 for turn, more in zip(copy.turns, await _each(hindsight(view), reward, len(copy.turns)), strict=True):
                     turn.rewards |= more
+            if (name_spans := getattr(reward, "spans", None)) is not None:
+                spans_by_turn = await validate_spans(name_spans(view), reward, copy.turns)
+                for turn, spans in zip(copy.turns, spans_by_turn, strict=True):
+                    turn.spans = tuple(spans)
             copy.weights = _weights(reward, view)
     except RewardError:
         raise

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Message
+from agentgym.trajectory import TokenMask
 
 FinishReason = Literal["stop", "length"]
 
@@ -58,6 +59,7 @@ class Reply:
         finish_reason: `length` if the limit of the turn or of the context ended it.
         policy_version: version of the weights that sampled it.
         prompt_tokens, completion_tokens: as counted by the model, for cost.
+        masks: where a logit hook restricted what could be sampled, see agentgym.Turn.
     """
 
     message: Message
@@ -68,6 +70,7 @@ class Reply:
     prompt_tokens: int = 0
     completion_tokens: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
+    masks: Sequence[tuple[int, int, TokenMask]] = ()
 
 
 class Renderer(Protocol):

@@ -21,6 +21,7 @@ from agentgym.errors import PolicyError
 from agentgym.policy.contract import FinishReason, Sampling
 from agentgym.policy.key_values import Block, KVPrefix, block_of, can_share, uniform
 from agentgym.policy.sampling import draw, uniforms
+from agentgym.trajectory import TokenMask
 
 SHARE_FROM = 8  # tokens that prompts must have in common before that beginning is computed on its own
 DROP_AT = 0.5  # the part of a batch that may still be running when the finished rows are dropped
@@ -38,6 +39,7 @@ class DecodeRequest:
         past: keys and values that an earlier turn left, if they cover the prefix.
         keep: leave a Past behind for the next turn.
         ended: given the tokens so far, whether a text that ends a turn has been written (see CallFormat.stop).
+        hook: which tokens may follow (see LogitHook). `masks`: what it said, as in agentgym.Turn.
         tokens, logprobs, finish_reason, left: the outcome; `left` is the new Past.
     """
 
@@ -47,6 +49,8 @@ class DecodeRequest:
     past: KVPrefix | None = None
     keep: bool = False
     ended: Callable[[list[int]], bool] | None = None
+    hook: Callable[[list[int]], TokenMask | None] | None = None
+    masks: list[tuple[int, int, TokenMask]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason = "length"
@@ -80,13 +84,15 @@ class Decoder:
         self.ends = frozenset(eos_token_ids)
         self.shares = can_share(model.config)
 
-    @torch.no_grad()
     def run(self, rows: Sequence[DecodeRequest]) -> None:
         """Sample every row to its end. The caller has put the model into eval mode."""
-        batch = _Batch(self, rows)
-        batch.prefill()
-        while batch.rows:
-            batch.step()
+        # Quantised layers may replace tensors of their own, which training could then not use.
+        quantised = getattr(self.model, "is_quantized", False)
+        with torch.no_grad() if quantised else torch.inference_mode():
+            batch = _Batch(self, rows)
+            batch.prefill()
+            while batch.rows:
+                batch.step()
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
         """[B, V] logits after the last column."""
@@ -120,6 +126,8 @@ class _Batch:
         for index, row in enumerate(rows):
             chance[index, : row.limit] = uniforms(row.sampling, row.limit)
         self.chance = torch.from_numpy(chance).to(self.device)
+        self.is_hooked = any(row.hook is not None for row in rows)
+        self.mask_ids: dict[int, torch.Tensor] = {}
         self.temperature = self._column([row.sampling.temperature for row in rows])
         self.top_p = self._column([row.sampling.top_p for row in rows])
 
@@ -194,6 +202,8 @@ class _Batch:
 
     def step(self) -> None:
         """Draw one token for every row, retire the finished ones, and run the model on the rest."""
+        if self.is_hooked:
+            self._mask_logits()
         tokens, logprobs = draw(self.logits, self.chance[:, self.steps], self.temperature, self.top_p)
         running = torch.ones(len(self.rows), dtype=torch.bool)
         for index, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True)):
@@ -203,6 +213,24 @@ class _Batch:
             tokens = self._retire(tokens, running)
         if self.rows:
             self._advance(tokens)
+
+    def _mask_logits(self) -> None:
+        """Take the probability from tokens that a row's hook does not let follow."""
+        self.logits = self.logits.clone()
+        for row, logits in zip(self.rows, self.logits, strict=True):
+            if row.hook is None or row.finish_reason == "stop" or len(row.tokens) >= row.limit:
+                continue
+            if (mask := row.hook(row.tokens)) is None:
+                continue
+            if (ids := self.mask_ids.get(id(mask))) is None:  # a row keeps the mask, so its id stays its own
+                ids = self.mask_ids[id(mask)] = torch.tensor(mask.ids, device=self.device)
+            values = logits[ids] if mask.allowed else -torch.inf
+            if mask.allowed:
+                logits.fill_(-torch.inf)
+            logits[ids] = values
+            at = len(row.tokens)
+            begin = row.masks.pop()[0] if row.masks and row.masks[-1][1:] == (at, mask) else at
+            row.masks.append((begin, at + 1, mask))
 
     def _record(self, row: DecodeRequest, token: int, logprob: float) -> bool:
         """Append a token to a row. Returns: whether the row goes on. A row that has ended is left unchanged."""

@@ -127,20 +127,20 @@ class TemplateRenderer:
         while ids and ids[-1] in self._ends:
             ids.pop()
         text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        content, calls = parse_message(self.call_format, self._begun_thought + text, tools)
-        if self._begun_thought:
+        content, calls = parse_message(self.call_format, self.begun_thought + text, tools)
+        if self.begun_thought:
             thought, speech = split_reasoning(content)
-            is_empty = not thought.removeprefix(self._begun_thought).removesuffix(THOUGHTS[self._begun_thought]).strip()
+            is_empty = not thought.removeprefix(self.begun_thought).removesuffix(THOUGHTS[self.begun_thought]).strip()
             content = speech.strip() if is_empty else content
         return Message("assistant", content, calls)
 
     def encode(self, message: Message) -> list[int]:
         """The ids that the agent would have sampled to write this message, its end-of-turn token included."""
         text = self.written(message)
-        if self._begun_thought and text.startswith(self._begun_thought):
-            text = text.removeprefix(self._begun_thought)
-        elif self._begun_thought:
-            text = f"\n{THOUGHTS[self._begun_thought]}\n\n{text}"
+        if self.begun_thought and text.startswith(self.begun_thought):
+            text = text.removeprefix(self.begun_thought)
+        elif self.begun_thought:
+            text = f"\n{THOUGHTS[self.begun_thought]}\n\n{text}"
         return [*self._agent.encode(text, add_special_tokens=False).ids, self.end_of_turn_id]
 
     def written(self, message: Message) -> str:
@@ -266,7 +266,7 @@ class TemplateRenderer:
         return plain
 
     @cached_property
-    def _begun_thought(self) -> str:
+    def begun_thought(self) -> str:
         """The opening of the thought that the prompt ends in, as some templates of thinking models have it; else ""."""
         return thought_begun(self._render([_placeholders([Message("user")])[0]], [])) or ""
 
@@ -307,9 +307,9 @@ class TemplateRenderer:
 
     def _before_thought(self, conversation: list[dict[str, Any]]) -> str:
         text = self._render(conversation, [_TOOL])
-        if (thought_begun(text) or "") != self._begun_thought:
+        if (thought_begun(text) or "") != self.begun_thought:
             raise self._unusable("has the agent begin in a thought in one place and not in another")
-        return text.rstrip().removesuffix(self._begun_thought) if self._begun_thought else text
+        return text.rstrip().removesuffix(self.begun_thought) if self.begun_thought else text
 
     def _unusable(self, why: str) -> PolicyError:
         return PolicyError(

@@ -14,6 +14,7 @@ from agentgym.policy.batching import Batcher
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, score
 from agentgym.policy.key_values import KVPrefix
+from agentgym.policy.logit_hooks import HookMaker, make_hook
 from agentgym.policy.rendering import TemplateRenderer
 
 if TYPE_CHECKING:
@@ -36,6 +37,8 @@ class TransformersPolicy(Policy):
         context_tokens: how many tokens fit; by default what the model's configuration says.
         pad_token_id, eos_token_ids: by default the tokenizer's, the renderer's and the model's own.
         autocast: torch dtype that a trainer with mixed precision computes in, so that both compute alike.
+        logit_hook, logit_hook_options: registered name of what restricts which tokens may be sampled, and its options
+            (see agentgym.policy.logit_hooks). Scores are not restricted.
         reuse_mib: memory for keys and values of earlier turns of live episodes; 0 computes them again each turn.
 
     `version` names the weights: count it up when they change.
@@ -57,6 +60,8 @@ class TransformersPolicy(Policy):
         eos_token_ids: Sequence[int] | None = None,
         autocast: Any = None,
         reuse_mib: int = 1024,
+        logit_hook: str | None = None,
+        logit_hook_options: dict[str, Any] | None = None,
     ) -> None:
         self.model = model
         self.renderer: TemplateRenderer = renderer
@@ -65,6 +70,13 @@ class TransformersPolicy(Policy):
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
+        self._make_hook: HookMaker | None = None
+        if logit_hook is not None:
+            self._make_hook = make_hook(logit_hook, renderer, self.eos_token_ids, logit_hook_options)
+        elif logit_hook_options:
+            raise PolicyError(
+                f"logit_hook_options = {logit_hook_options}: name the hook in logit_hook, or leave it out."
+            )
         self.pad_token_id = _pad(renderer, self.eos_token_ids) if pad_token_id is None else pad_token_id
         self.context_tokens = context_tokens or getattr(model.config, "max_position_embeddings", None)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="agentgym-model")
@@ -90,6 +102,7 @@ class TransformersPolicy(Policy):
             limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
             keep=self.reuse_mib > 0 and request.episode in self._live,
             ended=self._stop_text(),
+            hook=self._make_hook(request) if self._make_hook is not None else None,
         )
         past = self._pasts.pop(request.episode, None)
         if past is not None and self._weights == self._weights_now() and past.covers(prefix):
@@ -105,6 +118,7 @@ class TransformersPolicy(Policy):
             policy_version=self.version,
             prompt_tokens=len(prefix),
             completion_tokens=len(row.tokens),
+            masks=row.masks,
         )
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:

@@ -48,6 +48,8 @@ class VisionPolicy(TransformersPolicy):
     def __init__(self, model: Any, renderer: TemplateRenderer, **options: Any) -> None:
         if not isinstance(renderer.images, ImageTokens):
             raise PolicyError("A vision policy needs TemplateRenderer(..., images=ImageTokens(processor)).")
+        if options.get("logit_hook") is not None:
+            raise PolicyError(f"logit_hook = {options['logit_hook']!r}: a model that reads images takes no logit hook.")
         self.images: ImageTokens = renderer.images
         text = model.config.get_text_config()
         options.setdefault("context_tokens", getattr(text, "max_position_embeddings", None))

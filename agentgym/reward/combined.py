@@ -17,8 +17,9 @@ from agentgym.reward.contract import (
     RewardStage,
     validate_components,
     validate_each,
+    validate_spans,
 )
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory import Span, Trajectory, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,14 @@ class Combined(Reward):
 
     async def hindsight(self, episode: Trajectory) -> list[Components]:
         return await self._ask_each("hindsight", episode, len(episode.turns))
+
+    async def spans(self, episode: Trajectory) -> list[list[Span]]:
+        spans: list[list[Span]] = [[] for _ in episode.turns]
+        for reward in self.rewards:
+            if reward.has_stage("spans"):
+                answers = await validate_spans(reward.spans(episode), reward, episode.turns)
+                spans = [[*earlier, *more] for earlier, more in zip(spans, answers, strict=True)]
+        return spans
 
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         return await self._ask_each("group", episodes, len(episodes))

@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 from agentgym.deprecation import adopt_renamed_members, renamed_attributes, renamed_member
 from agentgym.errors import RewardError
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory import Span, Trajectory, Turn
 
 Components = dict[str, float]
-RewardStage = Literal["turn", "outcome", "hindsight", "group"]
+RewardStage = Literal["turn", "outcome", "hindsight", "spans", "group"]
 
 SUCCESS = "success"
 """The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
@@ -29,8 +29,8 @@ __getattr__ = renamed_attributes(__name__, {"EpisodeView": "agentgym.Trajectory"
 class Reward:
     """Base of reward functions. Override what the judge has to say; each method may be sync or async.
 
-    In this order: `turn` after each turn, `outcome` and `hindsight` when the episode has ended, `group` when all
-    episodes of its group have. `weights` says how much a component counts in the scalar that the trainer sees (1.0
+    In this order: `turn` after each turn, `outcome`, `hindsight` and `spans` when the episode has ended, `group` when
+    all episodes of its group have. `weights` says how much a component counts in the scalar that the trainer sees (1.0
     where absent); the components themselves are recorded unweighted.
     """
 
@@ -58,6 +58,13 @@ class Reward:
         They are added to what `turn` gave. `episode.outcome` holds what `outcome` said.
         """
         return [{} for _ in episode.turns]
+
+    def spans(self, episode: Trajectory) -> Any:
+        """Parts of what each turn wrote, each with a value, for credit finer than a turn (see agentgym.Span).
+
+        Returns: one list of Span a turn, or an awaitable.
+        """
+        return [() for _ in episode.turns]
 
     def group(self, episodes: Sequence[Trajectory]) -> Any:
         """Further outcome components of each episode, seen beside the others of its task.
@@ -106,6 +113,27 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
                 "number. Leave a component out when there is nothing to say; raise JudgeError when judging failed."
             )
     return answer
+
+
+async def validate_spans(answer: Any, reward: Reward, turns: Sequence[Turn]) -> list[list[Span]]:
+    """Await what `Reward.spans` returned if need be and check it. Raises: RewardError naming the turn and the span."""
+    if inspect.isawaitable(answer):
+        answer = await answer
+    name = type(reward).__name__
+    if not isinstance(answer, (list, tuple)) or len(answer) != len(turns):
+        raise RewardError(f"{name} returned {answer!r:.200} for {len(turns)} turns: `spans` returns a list for each.")
+    for turn, spans in zip(turns, answer, strict=True):
+        for span in spans:
+            try:
+                length = len(span.text(turn.message))
+            except (AttributeError, ValueError) as error:
+                raise RewardError(f"{name} returned {span!r:.200} for turn {turn.index}: {error}.") from error
+            if not (0 <= span.start < span.end <= length and math.isfinite(span.value)):
+                raise RewardError(
+                    f"{name} returned {span!r:.200} for turn {turn.index}: a span lies within its text of {length} "
+                    "characters, holds at least one of them, and has a finite value."
+                )
+    return [list(spans) for spans in answer]
 
 
 async def validate_each(answer: Any, reward: Reward, count: int) -> list[Components]:

@@ -289,6 +289,7 @@ class PlayLoop:
             calls=message.calls,
             token_ids=reply.token_ids or [],
             logprobs=reply.logprobs or [],
+            masks=reply.masks,
             policy_version=reply.policy_version,
             state_key=state.state_key,
             potential=state.potential,

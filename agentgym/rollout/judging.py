@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from agentgym.errors import JudgeError, RewardError
-from agentgym.reward import Components, Reward, validate_components, validate_each
+from agentgym.reward import Components, Reward, validate_components, validate_each, validate_spans
 from agentgym.rollout.causes import defined_at
 from agentgym.trajectory import Trajectory, Turn
 
@@ -38,7 +38,7 @@ class Judge:
     async def judge_end(self, trajectory: Trajectory) -> bool:
         """Judge an episode that has ended: its outcome, its turns in hindsight, and the weights that count for it.
 
-        Returns: whether turns were given components that they had not before.
+        Returns: whether turns were given components or spans that they had not before.
         Raises: as `judge_turn`.
         """
         reward = self.reward
@@ -49,8 +49,14 @@ class Judge:
             components_by_turn = await self.ask(reward.hindsight, trajectory, check=check)
             for turn, components in zip(trajectory.turns, components_by_turn, strict=True):
                 turn.rewards = merge_components(turn.rewards, components, reward)
+        names_spans = reward.has_stage("spans")
+        if names_spans:
+            check_spans = partial(validate_spans, turns=trajectory.turns)
+            spans_by_turn = await self.ask(reward.spans, trajectory, check=check_spans)
+            for turn, spans in zip(trajectory.turns, spans_by_turn, strict=True):
+                turn.spans = tuple(spans)
         trajectory.weights = dict(reward.weights_for(trajectory))
-        return in_hindsight
+        return in_hindsight or names_spans
 
     async def ask(self, stage: Callable[..., Any], *subject: Any, check: Callable[[Any, Reward], Awaitable[V]]) -> V:
         """A reward's answer at a stage, checked; asked for again after a failure as long as `retry` allows it."""

@@ -15,7 +15,7 @@ from typing import Any
 from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
 from agentgym.task import Task
-from agentgym.trajectory import ForkPoint, Provenance, ReplayedTurns, Trajectory, Turn
+from agentgym.trajectory import ForkPoint, Provenance, ReplayedTurns, Span, TokenMask, Trajectory, Turn
 
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""
@@ -125,6 +125,10 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
         row["policy_version"] = turn.policy_version
     if turn.rewards:
         row["rewards"] = turn.rewards
+    if turn.spans:
+        row["spans"] = [[s.start, s.end, s.value, s.call, s.argument] for s in turn.spans]
+    if turn.masks:
+        row["masks"] = [[start, end, mask.ids, mask.allowed] for start, end, mask in turn.masks]
     if turn.usage:
         row["usage"] = turn.usage
     if turn.state_key is not None:
@@ -156,6 +160,8 @@ def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
         generate_s=row["generate_s"],
         tools_s=row["tools_s"],
         usage=get("usage", {}),
+        spans=tuple(Span(*fields) for fields in get("spans", ())),
+        masks=tuple((start, end, TokenMask(tuple(ids), allowed)) for start, end, ids, allowed in get("masks", ())),
     )
 
 

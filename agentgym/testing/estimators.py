@@ -154,7 +154,7 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         return {frozenset(i for i in range(k) if n >> i & 1): float(rng.random()) for n in range(2**k)}
 
     paths = [[str(rng.integers(2)) for _ in range(k)] for k in turns]
-    return {
+    signals: Arrays = {
         "outcomes": [float(x) for x in rng.integers(0, 5, size) / 4],
         "turn_rewards": sparse(),
         "components": {"found": sparse(), "tidy": sparse()},
@@ -182,6 +182,13 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "versions": [[int(x) for x in rng.integers(0, 4, k)] for k in turns],
         "log_ratios": lists(),
     }
+
+    token_rng = np.random.default_rng(sum(map(sum, signals["lengths"])))  # apart: the other signals stay what they were
+
+    def of_tokens(low: float, high: float) -> list[list[list[float]]]:
+        return [[token_rng.uniform(low, high, count).tolist() for count in row] for row in signals["lengths"]]
+
+    return signals | {"token_entropies": of_tokens(0, 2), "span_values": of_tokens(-1, 1)}
 
 
 def _rows(arrays: Arrays, change: Callable[[Any], Any]) -> Arrays:

@@ -12,7 +12,7 @@ from typing import Any
 from agentgym.errors import JudgeError, RewardError
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.registry import load_reward
-from agentgym.reward import Reward, validate_components, validate_each
+from agentgym.reward import Reward, validate_components, validate_each, validate_spans
 from agentgym.task import Task
 from agentgym.testing.findings import Findings, short
 from agentgym.trajectory import Trajectory, Turn
@@ -62,14 +62,18 @@ async def _check(judge: Reward, trajectory: Trajectory, what: str, findings: Fin
 
 
 async def _ask(judge: Reward, trajectory: Trajectory, what: str, findings: Findings, may_refuse: bool) -> list[Any]:
-    """Components of every turn, of the outcome, in hindsight and of a group of one, or what was raised instead."""
+    """Components of every turn, of the outcome, in hindsight and of a group of one, and spans, or what was raised."""
     given: list[Any] = []
     moments: list[tuple[str, tuple[Any, ...], int]] = [("turn", (turn, trajectory), 0) for turn in trajectory.turns]
     moments += [("outcome", (trajectory,), 0), ("hindsight", (trajectory,), len(trajectory.turns))]
+    moments += [("spans", (trajectory,), 0)]
     moments += [("group", ([trajectory],), 1)] if trajectory.valid else []
     for moment, views, count in moments:
         try:
             answer = getattr(judge, moment)(*views)
+            if moment == "spans":
+                given.append(await validate_spans(answer, judge, trajectory.turns))
+                continue
             each = (
                 [await validate_components(answer, judge)]
                 if moment in ALONE

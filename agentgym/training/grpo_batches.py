@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.nn.functional import pad
 
-from agentgym.credit import spread_over_tokens
+from agentgym.credit import BatchCredit, spread_over_tokens
 from agentgym.training.objectives import TokenBatch
 from agentgym.trajectory import Trajectory
 
@@ -40,16 +40,21 @@ def own_tokens(batch: Mapping[str, Any]) -> torch.Tensor:
     return own
 
 
-def by_token(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray] | None, length: int) -> torch.Tensor:
-    """(B, T) float64: the advantage of each token's turn; 0 on observations, padding and failed episodes.
+def by_token(trajectories: Sequence[Trajectory], credit: BatchCredit | None, length: int) -> torch.Tensor:
+    """(B, T) float64: the advantage of each token; 0 on observations, padding and failed episodes.
 
     Args:
-        credit: one advantage for each turn of each trajectory. None gives the index of the turn instead, as an
+        credit: of each trajectory. None gives the index of the turn instead, as an
             integer; -1 where the token is not the agent's.
         length: T.
     """
     if credit is not None:
-        rows = [spread_over_tokens(t, advantages, length) for t, advantages in zip(trajectories, credit, strict=True)]
+        rows = [
+            spread_over_tokens(trajectory, advantages, length, token_weights=weights)
+            for trajectory, advantages, weights in zip(
+                trajectories, credit.advantages, credit.token_weights, strict=True
+            )
+        ]
         return torch.from_numpy(np.stack(rows))
     one_more = [spread_over_tokens(t, np.arange(1.0, len(t.turns) + 1), length) for t in trajectories]
     return torch.from_numpy(np.stack(one_more)).long() - 1

@@ -14,16 +14,18 @@ from typing import Any
 import torch
 
 from agentgym.policy.adapters import own_model
+from agentgym.training.token_masks import TokenMasks
 
 _NO_LABEL = -100
 _PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")
 
 
-def project_labelled_only(model: Any) -> None:
+def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
     """Let a model with TRL's fused head project only the positions whose next token has a label.
 
     Args:
         model: after `trl.trainer.utils.add_fused_lm_head`; with or without an adapter.
+        masks: of tokens that a logit hook restricted, in the rows of each forward pass.
     """
     own = own_model(model)
     fused_forward = own.forward
@@ -36,8 +38,11 @@ def project_labelled_only(model: Any) -> None:
         scored = next_tokens != _NO_LABEL
         if not scored.any():
             scored[0, 0] = True  # it counts for nothing, and keeps the loss connected to the weights
-        with _last_hidden_states(own.base_model, scored):
-            outputs = fused_forward(*args, fused_lm_head=True, shift_labels=next_tokens[scored][None], **options)
+        labels = next_tokens[scored][None]
+        with _last_hidden_states(own.base_model, scored) as hidden:
+            outputs = fused_forward(*args, fused_lm_head=True, shift_labels=labels, **options)
+        if masks is not None:
+            masks.apply(own, outputs, hidden[0], scored, labels)
         for name in _PER_TOKEN:
             if (values := getattr(outputs, name)) is not None:
                 setattr(outputs, name, values.new_zeros(scored.shape).masked_scatter(scored, values))
@@ -63,15 +68,20 @@ def own_forward_restored(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _last_hidden_states(backbone: Any, scored: torch.Tensor) -> Iterator[None]:
-    """Inside, a backbone returns the last hidden states of the scored positions alone, as one row."""
+def _last_hidden_states(backbone: Any, scored: torch.Tensor) -> Iterator[list[torch.Tensor]]:
+    """Inside, a backbone returns the last hidden states of the scored positions alone, as one row.
+
+    Yields: a list to which they are added.
+    """
+    selected: list[torch.Tensor] = []
 
     def select(_: Any, __: Any, outputs: Any) -> Any:
         outputs.last_hidden_state = outputs.last_hidden_state[:, :-1][scored.to(outputs.last_hidden_state.device)][None]
+        selected.append(outputs.last_hidden_state)
         return outputs
 
     hook = backbone.register_forward_hook(select)
     try:
-        yield
+        yield selected
     finally:
         hook.remove()

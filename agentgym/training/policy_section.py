@@ -39,13 +39,16 @@ class PolicySection(LoadOptions):
     `path`: a local checkpoint, a run folder or a hub model; a LoRA adapter is merged into its model first. `tiny`: make
     a model with random weights instead. `lora`: train an adapter on the model, not the model itself.
     `call_format`: how the model writes calls, see `agentgym list call_formats`; "auto" is how its chat template writes
-    them, and hermes for `tiny`.
+    them, and hermes for `tiny`. `logit_hook`: what restricts which tokens may be sampled, see `agentgym list
+    logit_hooks`. `logit_hook_options`: its options.
     """
 
     path: str | None = None
     tiny: TinySection | None = None
     lora: LoraOptions | None = None
     call_format: str = AUTO
+    logit_hook: str | None = None
+    logit_hook_options: dict[str, Any] = {}
 
     @model_validator(mode="before")
     @classmethod

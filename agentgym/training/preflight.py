@@ -56,6 +56,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
         estimator that requires what the environments or the task set do not provide.
     """
     _check_model(recipe)
+    _check_logit_hook(recipe)
     check_vllm(recipe)
     stages = planned_stages(recipe)
     recipes: list[Recipe] = []
@@ -70,6 +71,21 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
             "model. With an adapter, `reinforce` is the last stage that trains."
         )
     check_environments(recipe, task_set)
+
+
+def _check_logit_hook(recipe: Recipe) -> None:
+    """Check that what samples and what trains know the masks of [policy] logit_hook. Raises: RecipeError."""
+    if recipe.policy.logit_hook is None:
+        if recipe.policy.logit_hook_options:
+            raise RecipeError("policy.logit_hook_options belong to a policy.logit_hook, and the recipe names none.")
+        return
+    where = f"policy.logit_hook = {recipe.policy.logit_hook!r}"
+    if recipe.vllm is not None:
+        raise RecipeError(f"{where}: a vLLM server knows no logit hooks of agentgym. Leave out the hook, or [vllm].")
+    if recipe.train.generation != "transformers":
+        raise RecipeError(f"{where} needs train.generation = 'transformers', not {recipe.train.generation!r}.")
+    if "score_norms" in (estimator := recipe.train.make_estimator()).requires:
+        raise RecipeError(f"{where}: {estimator.name} requires score_norms, which are of unrestricted distributions.")
 
 
 def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> None:

@@ -261,6 +261,8 @@ class Recipe(Section):
         references: list[tuple[registry.Kind, str, str]] = []
         if self.policy.call_format != AUTO:
             references.append(("call_formats", self.policy.call_format, "policy.call_format"))
+        if self.policy.logit_hook is not None:
+            references.append(("logit_hooks", self.policy.logit_hook, "policy.logit_hook"))
         for name in self.reward.names:
             references.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
         if self.episode.backend:

@@ -18,8 +18,8 @@ from datasets import Dataset
 from torch.nn.utils.rnn import pad_sequence
 from trl import GRPOConfig, GRPOTrainer
 
+from agentgym.credit import BatchCredit, Group, batch_credit_of
 from agentgym.credit import Estimator as DeclaredEstimator
-from agentgym.credit import Group, credit_of
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
@@ -51,6 +51,7 @@ from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import Rows
 from agentgym.training.silence import silence_rollout_func_warning
+from agentgym.training.token_masks import MaskedRow, TokenMasks, masked_row
 from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
@@ -111,6 +112,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         self._groups: list[GatheredGroup] = []  # in the first process: what was played in this step
         self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
+        self._masks: Sequence[MaskedRow] = ()  # likewise, of tokens that a logit hook restricted
         self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
         self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
         self._objective, self._terms = objective, terms
@@ -125,9 +127,10 @@ class TurnGRPOTrainer(GRPOTrainer):
                 rollout_func=_roll_out,
                 **options,
             )
-        project_labelled_only(self.model)
+        self._token_masks = TokenMasks(self.temperature)
+        project_labelled_only(self.model, self._token_masks)
         if self.ref_model is not None:
-            project_labelled_only(self.ref_model)
+            project_labelled_only(self.ref_model, self._token_masks)
         self._processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
         self._vision = VisionInputs.of(self.rollout_policy, self.model)
@@ -143,29 +146,33 @@ class TurnGRPOTrainer(GRPOTrainer):
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
         if any(self._images):
             batch["row_images"] = list(self._images)  # TRL shuffles and splits it with the rows
+        if any(self._masks):
+            batch["row_masks"] = list(self._masks)  # likewise
         own_trajectories = self._processes.own_part(self._trajectories)
         second_pass = self._second_pass(batch)
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
         signals = _concatenated(self._processes.gather(own_signals))
         credit = self._processes.share(lambda: self._give_credit(signals))
         width, like = batch["completion_ids"].shape[1], batch["advantages"]
-        batch["advantages"] = by_token(own_trajectories, self._processes.own_part(credit), width).to(like)
+        own_part = self._processes.own_part
+        own_credit = BatchCredit(own_part(credit.advantages), own_part(credit.token_weights))
+        batch["advantages"] = by_token(own_trajectories, own_credit, width).to(like)
         batch["turn_of_token"] = by_token(own_trajectories, None, width).to(like.device)
         batch["episode_returns"] = episode_returns(own_trajectories).to(like)
         self._set_behaviour_policy(batch, second_pass)
         return batch
 
-    def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> list[np.ndarray]:
-        """The advantages of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
+    def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> BatchCredit:
+        """The credit of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
         trajectories = self._trajectories
-        credit = credit_of(
+        given = batch_credit_of(
             trajectories,
             self._estimator,
             group_size=self._group_size(),
             signals={**self._provided_signals(), **second_pass_signals},
             train_version=self.state.global_step,
         )
-        credit = apply_failure_masks(trajectories, credit, self._failures)
+        credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
         self._log(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
         self._log(_credit_statistics(trajectories, credit))
@@ -173,7 +180,7 @@ class TurnGRPOTrainer(GRPOTrainer):
             self._update_learners()
         if self._credit_callback is not None:
             self._log(self._credit_callback(self.state.global_step, trajectories, credit))
-        return credit
+        return BatchCredit(credit, given.token_weights)
 
     def _provided_signals(self) -> dict[str, Rows]:
         """The signals that neither the records hold nor a second pass gives."""
@@ -227,6 +234,7 @@ class TurnGRPOTrainer(GRPOTrainer):
             rows = slice(start, start + size)
             ids, mask = input_ids[rows], attention_mask[rows]
             scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep)
+            self._token_masks.rows, self._token_masks.completion_length = self._masks[rows], logits_to_keep
             with self.vision_kwargs(model, ids, rows) as model_kwargs:
                 if model_kwargs:
                     model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
@@ -276,6 +284,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         """
         share, row_share, inputs = part
         self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
+        self._masks = inputs.get("row_masks", [()] * len(inputs["prompt_ids"]))
         self._own_tokens = own_tokens(inputs)
         loss: Any = 0.0
         if self._objective is None:
@@ -367,6 +376,7 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     trajectories = processes.own_part(trainer._trajectories)
     vision = trainer._vision
     trainer._images = [vision.images_of(t) if vision is not None and t.valid else () for t in trajectories]
+    trainer._masks = [masked_row(trajectory) for trajectory in trajectories]
     batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id)
     trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
     turns = [turn for trajectory in trainer._trajectories for turn in trajectory.turns]  # all processes decide alike

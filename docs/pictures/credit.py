@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from agentgym import registry
-from agentgym.credit import CreditWarning, Group, estimator
+from agentgym.credit import Credit, CreditWarning, Group, estimator
 
 FOLDER = Path(__file__).parent / "credit"
 EPISODES = (
@@ -105,6 +105,8 @@ def the_group() -> Group:
         score_norms=[[1 - CHANCE[turn] for turn in turns] for turns in EPISODES],
         entropies=[[UNSURE[turn] for turn in turns] for turns in EPISODES],
         versions=[[0 if len(turns) > 3 and k < 2 else 3 for k in range(len(turns))] for turns in EPISODES],
+        token_entropies=[[[UNSURE[turn]] * TOKENS[turn] for turn in turns] for turns in EPISODES],
+        span_values=[[[1.0] * 6 if turn == "wrong" else [] for turn in turns] for turns in EPISODES],
         log_ratios=[[[RATIO.get(turn, 0.0)] for turn in turns] for turns in EPISODES],
     )
 
@@ -171,8 +173,18 @@ def pictures() -> dict[str, str]:
         for name in registry.names("estimators"):
             drawn[f"{name}.svg"] = picture(name, estimator(name)(group))
         for name, text in WRAPPED.items():
-            drawn[f"{name}.svg"] = picture(text, estimator(text)(group))
+            drawn[f"{name}.svg"] = picture(text, mean_over_tokens(estimator(text).explain(group)))
     return drawn
+
+
+def mean_over_tokens(credit: Credit) -> list[np.ndarray]:
+    """The advantages of turns; where tokens are weighed, those of a turn's tokens on average."""
+    if credit.token_weights is None:
+        return credit.advantages
+    return [
+        np.array([advantage * of_turn.mean() for advantage, of_turn in zip(row, weights, strict=True)])
+        for row, weights in zip(credit.advantages, credit.token_weights, strict=True)
+    ]
 
 
 WRAPPED = {
@@ -182,6 +194,8 @@ WRAPPED = {
     "truncation": "return_to_go | truncation(limit_tokens=60, buffer_tokens=20)",
     "off_policy": "return_to_go | off_policy(mode='tis')",
     "entropy_weighted": "return_to_go | entropy_weighted",
+    "entropy_tokens": "return_to_go | entropy_tokens",
+    "span_weighted": "return_to_go | span_weighted",
     "task_normalised": "return_to_go | task_normalised",
 }
 

@@ -15,7 +15,7 @@ FLOORS = {
     "section": 0,
     "tools": 1, "task": 1, "sandbox": 1,
     "trajectory": 2, "languages": 2,
-    "reward": 3,
+    "reward": 3, "protocol": 3,
     "environment": 4, "guest_module": 4, "observed_state": 4, "registry": 4,
     "policy": 5, "storage": 5,
     "rollout": 6, "credit": 6, "episode": 6,

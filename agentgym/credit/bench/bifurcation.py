@@ -230,6 +230,8 @@ SIGNAL_MAKERS: Mapping[str, Callable[[_SignalInputs], Any]] = {
     "continuations": _continuations,
     "lengths": lambda inputs: inputs.rng.integers(5, 40, inputs.sample.actions.shape).tolist(),
     "entropies": _entropies,
+    "token_entropies": lambda inputs: [[[h] * TOKENS for h in row] for row in _entropies(inputs)],
+    "span_values": _rows([]),
     "score_norms": _score_norms,
     "versions": _rows(0),
     "log_ratios": _rows([0.0] * TOKENS),

@@ -13,12 +13,14 @@ truncation.py        other outcomes for episodes that a budget ended
 masked.py            trajectories that are not trained on
 off_policy.py        turns weighted by the ratio of the trained to the sampling policy
 entropy_weighted.py  turns weighted by the entropy of the policy
+entropy_tokens.py    tokens weighted by the entropy of the policy
+span_weighted.py     tokens weighted by the spans that a reward named
 task_normalised.py   the same standard deviation for every environment of a batch
 """
 
-from agentgym.credit.wrappers.contract import Wrapper, define_wrapper
+from agentgym.credit.wrappers.contract import Wrapper, define_token_weights, define_wrapper
 from agentgym.deprecation import renamed_attributes
 
-__all__ = ["Wrapper", "define_wrapper"]
+__all__ = ["Wrapper", "define_token_weights", "define_wrapper"]
 
 __getattr__ = renamed_attributes(__name__, {"wrapper": "agentgym.credit.wrappers.define_wrapper"})

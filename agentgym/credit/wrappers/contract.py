@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from agentgym.errors import CreditError
 
 Estimate = Callable[[Sequence[Group]], list[Array]]
 """The wrapped estimator: [N, T] advantages of each group; 0 outside `group.turn_mask` and for failed trajectories."""
+
+TokenWeigher = Callable[[Group, Array], Array]
+"""Maps a group and its [N, T] advantages to [N, T, L] weights of the turns' own tokens."""
 
 Options = Mapping[str, Any]
 
@@ -35,16 +38,19 @@ class Wrapper:
         scope: "batch" if it compares groups.
         zero_if_equal: False if a group of equal trajectories may get advantages other than 0.
         same_objective: False if the wrapped estimator gets other rewards than the group's own.
+        weighs_tokens: the function maps a group, the final [N, T] advantages of the whole estimator, and the options
+            to [N, T, L] weights of the turns' own tokens. The advantages stay as they are.
     """
 
     name: str
-    function: Callable[..., list[Array]]
+    function: Callable[..., Any]
     requires: Callable[[Options], tuple[str, ...]]
     bias: Callable[[BiasClass, Options], BiasClass]
     source: str
     scope: Scope
     zero_if_equal: bool
     same_objective: bool
+    weighs_tokens: bool = False
 
     @property
     def summary(self) -> str:
@@ -62,14 +68,19 @@ class Wrapper:
         if unknown := [name for name in requires if name not in SIGNALS]:
             raise CreditError(f"The wrapper {self.name!r} requires {unknown}, which no group carries.")
         scope: Scope = "batch" if "batch" in (self.scope, base.scope) else "group"
+        per_turn = replace(base, token_weights=None)
 
         def estimate(groups: Sequence[Group]) -> list[Array]:
             return [
-                pad_turns(credit.advantages, group) for credit, group in zip(base.batch(groups), groups, strict=True)
+                pad_turns(credit.advantages, group)
+                for credit, group in zip(per_turn.batch(groups), groups, strict=True)
             ]
 
         def of_batch(groups: Sequence[Group]) -> list[Array]:
-            return self.function(estimate, groups, **options)
+            advantages: list[Array] = (
+                estimate(groups) if self.weighs_tokens else self.function(estimate, groups, **options)
+            )
+            return advantages
 
         def of_group(group: Group) -> Array:
             return of_batch([group])[0]
@@ -89,7 +100,19 @@ class Wrapper:
             zero_if_equal=base.zero_if_equal and self.zero_if_equal,
             same_objective=base.same_objective and self.same_objective,
             base=base,
+            token_weights=self._token_weights(base.token_weights, options),
         )
+
+    def _token_weights(self, of_base: TokenWeigher | None, options: Options) -> TokenWeigher | None:
+        """The token weights of the result: those of the wrapped estimator times this wrapper's own."""
+        if not self.weighs_tokens:
+            return of_base
+
+        def weigh(group: Group, advantages: Array) -> Array:
+            own: Array = self.function(group, advantages, **options)
+            return own if of_base is None else own * of_base(group, advantages)
+
+        return weigh
 
 
 @renamed_keywords(equals_get_zero="zero_if_equal")
@@ -101,7 +124,7 @@ def define_wrapper(
     scope: Scope = "group",
     zero_if_equal: bool = True,
     same_objective: bool = True,
-) -> Callable[[Callable[..., list[Array]]], Wrapper]:
+) -> Callable[[Callable[..., Any]], Wrapper]:
     """Decorate a function `f(estimate, groups, *, option=default, ...) -> list of [N, T] arrays` to make a `Wrapper`.
 
     Without `bias` the result has the bias class of the wrapped estimator. The arguments are attributes of `Wrapper`.
@@ -112,10 +135,40 @@ def define_wrapper(
         raise CreditError("source is empty: say where the mathematics is from, or 'our own'.")
     requires_of = requires if callable(requires) else lambda options: requires
 
-    def decorate(function: Callable[..., list[Array]]) -> Wrapper:
+    def decorate(function: Callable[..., Any]) -> Wrapper:
         return Wrapper(function.__name__, function, requires_of, bias, source, scope, zero_if_equal, same_objective)
 
     return decorate
+
+
+def define_token_weights(
+    *,
+    source: str,
+    requires: tuple[str, ...] | Callable[[Options], tuple[str, ...]],
+    bias: Callable[[BiasClass, Options], BiasClass] = lambda base, options: "heuristic",
+) -> Callable[[Callable[..., Array]], Wrapper]:
+    """Decorate a function `f(group, advantages, *, option=default, ...) -> [N, T, L] array` to make a `Wrapper`.
+
+    It weighs the tokens within turns: the advantage of a turn is multiplied by the weight of each of its tokens.
+    Entries after the last token of a turn are ignored. The arguments are attributes of `Wrapper`.
+
+    Raises: CreditError if the source is empty.
+    """
+
+    def decorate(function: Callable[..., Array]) -> Wrapper:
+        wrapper = define_wrapper(source=source, requires=requires, bias=bias)(function)
+        return replace(wrapper, requires=lambda options: (*wrapper.requires(options), "lengths"), weighs_tokens=True)
+
+    return decorate
+
+
+def weights_of_tokens(group: Group, of_tokens: Array, *, otherwise: float) -> Array:
+    """[N, T, L] a signal of the turns' own tokens, with L the longest turn; `otherwise` where it says nothing."""
+    padded = np.full((*group.turn_mask.shape, int(np.nanmax(group.signal("lengths"), initial=0))), otherwise)
+    width = min(padded.shape[2], of_tokens.shape[2])
+    given = of_tokens[:, :, :width]
+    padded[:, :, :width] = np.where(np.isnan(given), otherwise, given)
+    return padded
 
 
 def pad_turns(advantages: Sequence[Array], group: Group) -> Array:

@@ -12,7 +12,8 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
     token_critic.py   token_values                                  the same
     contributions.py  contributions                                 the same
     hindsight.py      hindsight: likelier given the outcome?        two scoring passes per turn, or a network
-    policy_pass.py    log_ratios, entropies, score_norms            one or two forward passes
+    policy_pass.py    log_ratios, score_norms, entropies of turns and tokens    one or two forward passes
+    named_spans.py    span_values: tokens of the spans that a reward named      nothing
     return_spec.py    the return that critics learn
     selection.py      the providers that an estimator requires
 """

@@ -13,7 +13,7 @@ from agentgym.errors import AgentGymError
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
-PROVIDES = ("log_ratios", "entropies", "score_norms")
+PROVIDES = ("log_ratios", "entropies", "token_entropies", "score_norms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,18 @@ class PolicyPass:
     norms: torch.Tensor | None = None
 
     def signals(self, batch: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> dict[str, Rows]:
-        """Return `entropies` and `score_norms` of every turn, and `log_ratios` of its tokens if the batch has their
-        sampling log-probabilities."""
+        """Return `entropies` and `score_norms` of every turn, `token_entropies` of its tokens, and their `log_ratios`
+        if the batch has their sampling log-probabilities."""
         means = self.entropies.float().cpu().numpy()
 
         def mean(row: int, start: int, end: int) -> float:
             return float(means[row, start:end].mean()) if end > start else 0.0
 
-        signals = {"entropies": _rows(trajectories, mean, 0.0)}
+        of_tokens = means.astype(np.float64)
+        signals = {
+            "entropies": _rows(trajectories, mean, 0.0),
+            "token_entropies": _rows(trajectories, lambda row, start, end: of_tokens[row, start:end], []),
+        }
         if self.norms is not None:
             norms = self.norms.double().cpu().numpy()
             signals["score_norms"] = _rows(

@@ -17,6 +17,7 @@ from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import NO_ANSWER, GoldAnswer
 from agentgym.training.signals.hindsight import LearnedHindsight, PromptedHindsight
+from agentgym.training.signals.named_spans import NamedSpans
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
 from agentgym.training.signals.return_spec import ReturnSpec
@@ -97,6 +98,7 @@ def providers_for(
         "token_values": lambda: TokenCritic(model, return_spec, **network),
         "hindsight": hindsight,
         "branches": BranchLabels,
+        "span_values": lambda: NamedSpans(policy),
     }
     providers: list[SignalProvider] = []
     for name, make in makers.items():

@@ -139,6 +139,8 @@ class RunContext:
         policy = policy_of(
             model,
             *as_called,
+            logit_hook=section.logit_hook,
+            logit_hook_options=section.logit_hook_options,
             max_batch=hardware.max_batch,
             max_batch_tokens=hardware.max_batch_tokens,
             lockstep=hardware.lockstep,

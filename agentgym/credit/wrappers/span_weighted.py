@@ -1,0 +1,37 @@
+"""Spans: within a turn, the tokens of the spans that a reward named carry its advantage."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit.group import Group
+from agentgym.credit.options import Weight
+from agentgym.credit.signals import Array
+from agentgym.credit.wrappers.contract import define_token_weights, weights_of_tokens
+
+
+@define_token_weights(
+    source="after Text2Grad, arXiv:2505.22338, whose spans come from critiques in words; spans named by a program that "
+    "scale the advantage of their turn: our own",
+    requires=("span_values",),
+)
+def span_weighted(
+    group: Group, advantages: Array, *, turns: Literal["punished", "all"] = "punished", outside: Weight = 0.0
+) -> Array:
+    """A_ik * v on the tokens of a span with the value v, and A_ik * outside on the other tokens of such a turn.
+
+    A turn without a span is left as it is: each of its tokens has the turn's advantage.
+
+    Args:
+        turns: "punished" weighs turns with a negative advantage alone, as is right for spans that name what failed:
+            a failing line must not be encouraged because the episode went well. "all" weighs every turn with a span.
+        outside: of a turn with a span, the weight of the tokens that lie in none.
+    Returns: [N, T, L] weights.
+    """
+    values = weights_of_tokens(group, group.signal("span_values"), otherwise=np.nan)
+    is_weighed = ~np.isnan(values).all(axis=2, keepdims=True)
+    if turns == "punished":
+        is_weighed &= (advantages < 0.0)[:, :, None]
+    return np.where(is_weighed, np.where(np.isnan(values), outside, values), 1.0)

@@ -1,0 +1,50 @@
+"""What a logit hook is, and how one is made by its registered name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from agentgym.errors import PolicyError
+from agentgym.policy.contract import Request
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.registry import load
+from agentgym.trajectory import TokenMask
+
+
+class LogitHook(Protocol):
+    """Made for one request, and asked before each of its tokens."""
+
+    def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
+        """Which tokens may follow those sampled so far in this turn; None if any may. At least one has to be left."""
+        ...
+
+
+class HookMaker(Protocol):
+    """What is registered in the kind `logit_hooks` returns one: it makes the hooks of a policy.
+
+    It is registered as `f(renderer, end_ids, *, option=default, ...) -> HookMaker`: `renderer` of the policy, and the
+    tokens that end a turn.
+    """
+
+    def __call__(self, request: Request) -> LogitHook | None:
+        """The hook of a request; None if its turn is not restricted."""
+        ...
+
+
+def make_hook(
+    name: str, renderer: TemplateRenderer, end_ids: Sequence[int], options: Mapping[str, Any] | None = None
+) -> HookMaker:
+    """Make the hooks of a policy. Raises: UnknownNameError; PolicyError for options that it refuses."""
+    factory = load("logit_hooks", name)
+    try:
+        inspect.signature(factory).bind(renderer, end_ids, **(options or {}))
+    except TypeError as error:
+        known = list(inspect.signature(factory).parameters)[2:]
+        raise PolicyError(
+            f"The logit hook {name!r} refuses {dict(options or {})}: {error}. Its options are "
+            f"{', '.join(known) or 'none'}."
+        ) from error
+    maker: HookMaker = factory(renderer, end_ids, **(options or {}))
+    return maker

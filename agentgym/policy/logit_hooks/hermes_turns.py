@@ -1,0 +1,131 @@
+"""The grammar of a turn in the call format `hermes`: which tools it may call, how often, and whether it may call none.
+
+A call is written as the format itself writes it, `<tool_call>{"name": "query", "arguments": {...}}</tool_call>`: the
+name first and once, and no call in a call. Text around calls is free, but for the mark of a thought in its midst. A
+leading thought is free, and no call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from agentgym.policy.formats.contract import THOUGHTS
+from agentgym.policy.formats.hermes import CLOSE, OPEN
+from agentgym.policy.logit_hooks.token_automaton import as_bytes
+
+BEFORE_NAME, AFTER_NAME = '{"name": "', '", "arguments": {'
+ENDINGS = ("}" + CLOSE, "}\n" + CLOSE)
+MAX_DEPTH = 16
+"""Of the brackets within arguments."""
+
+
+class State(NamedTuple):
+    """Where in a turn a byte stands.
+
+    Attributes:
+        part: "start", "thought", "text", "head", "arguments" or "tail".
+        typed: how much of a mark, or of what must be written here, stands there already.
+        calls: how many calls were made, as far as they are limited.
+        depth: of the brackets in arguments. `string`: "" outside of a string, "in" one, or after a "backslash" in one.
+        closing: the mark that ends the thought.
+    """
+
+    part: str
+    typed: str = ""
+    calls: int = 0
+    depth: int = 0
+    string: str = ""
+    closing: str = ""
+
+
+class HermesTurns:
+    """See Grammar.
+
+    Args:
+        names: of the tools that may be called.
+        may_answer: whether the turn may end without a call.
+        max_calls: of one turn; None if there is no limit.
+        begun_thought: the opening of the thought in which the agent begins; "" if in none.
+    """
+
+    decisive = '<>"\\{}[]' + "".join(map(chr, range(32)))
+
+    def __init__(
+        self, names: Iterable[str], *, may_answer: bool, max_calls: int | None = None, begun_thought: str = ""
+    ) -> None:
+        written = sorted(as_bytes(json.dumps(name, ensure_ascii=False)[1:-1]) for name in names)
+        self._heads = [BEFORE_NAME + name + AFTER_NAME for name in written]
+        self._may_answer, self._max_calls = may_answer, max_calls
+        self.start = State("thought", closing=THOUGHTS[begun_thought]) if begun_thought else State("start")
+
+    def is_free(self, state: State) -> bool:
+        return state.part in ("start", "thought", "text") or (state.part == "arguments" and state.string != "backslash")
+
+    def may_end(self, state: State) -> bool:
+        is_outside = state.part in ("start", "thought", "text")
+        return is_outside and (self._may_answer or state.calls > 0)
+
+    def step(self, state: State, byte: str) -> State | None:
+        following: State | None = getattr(self, f"_in_{state.part}")(state, byte)
+        return following
+
+    def _in_start(self, state: State, byte: str) -> State | None:
+        typed = (state.typed + byte).lstrip(" \t\r\n\v\f")
+        if typed in THOUGHTS:
+            return State("thought", closing=THOUGHTS[typed])
+        if any(opening.startswith(typed) for opening in THOUGHTS):
+            return State("start", typed)
+        following: State | None = State("text")
+        for earlier in typed:
+            following = following and self.step(following, earlier)
+        return following
+
+    def _in_thought(self, state: State, byte: str) -> State | None:
+        typed = _progress(state.typed + byte, [state.closing])
+        return State("text") if typed == state.closing else state._replace(typed=typed)
+
+    def _in_text(self, state: State, byte: str) -> State | None:
+        typed = _progress(state.typed + byte, [OPEN, *THOUGHTS])
+        if typed != OPEN:
+            return state._replace(typed=typed) if typed not in THOUGHTS else None
+        may_call = self._heads and (self._max_calls is None or state.calls < self._max_calls)
+        return State("head", calls=state.calls) if may_call else None
+
+    def _in_head(self, state: State, byte: str) -> State | None:
+        if not state.typed and byte == "\n":
+            return state
+        typed = state.typed + byte
+        if typed in self._heads:
+            return State("arguments", calls=state.calls, depth=1)
+        return state._replace(typed=typed) if any(head.startswith(typed) for head in self._heads) else None
+
+    def _in_arguments(self, state: State, byte: str) -> State | None:
+        typed = _progress(state.typed + byte, [OPEN, CLOSE])
+        if typed in (OPEN, CLOSE):
+            return None
+        state = state._replace(typed=typed)
+        if state.string == "backslash":
+            return state._replace(string="in") if byte in '"\\/bfnrtu' else None
+        if state.string:
+            strings = {'"': "", "\\": "backslash"}
+            return state._replace(string=strings.get(byte, "in")) if byte >= " " else None
+        if byte == '"':
+            return state._replace(string="in")
+        depth = state.depth + (byte in "{[") - (byte in "}]")
+        if depth == 0:
+            return State("tail", calls=state.calls)
+        return state._replace(depth=depth) if depth <= MAX_DEPTH else None
+
+    def _in_tail(self, state: State, byte: str) -> State | None:
+        typed = state.typed + byte
+        if typed in ENDINGS:
+            return State("text", calls=state.calls + (self._max_calls is not None))
+        return state._replace(typed=typed) if any(ending.startswith(typed) for ending in ENDINGS) else None
+
+
+def _progress(text: str, marks: Sequence[str]) -> str:
+    """The longest end of a text that one of the marks begins with."""
+    ends = (text[at:] for at in range(len(text) + 1))
+    return next(end for end in ends if any(mark.startswith(end) for mark in marks))

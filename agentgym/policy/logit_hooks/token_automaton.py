@@ -1,0 +1,139 @@
+"""Masks of tokens from a grammar of bytes: a token may follow if the grammar accepts each of its bytes.
+
+Source: Willard and Louf 2023, arXiv:2307.09702 (masks by state of an automaton).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol
+
+from agentgym.errors import PolicyError
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.trajectory import TokenMask
+
+
+class Grammar(Protocol):
+    """An automaton over what a turn writes, as UTF-8. A byte is the character of that number.
+
+    Attributes:
+        decisive: the bytes that a free state may refuse.
+    """
+
+    decisive: str
+
+    @property
+    def start(self) -> Hashable:
+        """The first state."""
+        ...
+
+    def step(self, state: Any, byte: str) -> Hashable | None:
+        """The state after a byte; None if it may not follow."""
+        ...
+
+    def is_free(self, state: Any) -> bool:
+        """Whether a token without any of the decisive bytes may follow in any case."""
+        ...
+
+    def may_end(self, state: Any) -> bool:
+        """Whether the turn may end here."""
+        ...
+
+
+class TokenTable:
+    """The bytes of every token of a byte-level BPE, as text of one character a byte.
+
+    Raises: PolicyError for another kind of tokenizer: the text of one token would depend on those before it.
+    """
+
+    def __init__(self, renderer: TemplateRenderer, end_ids: Sequence[int]) -> None:
+        tokenizer = renderer.tokenizer
+        if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder")):
+            raise PolicyError(
+                "A logit hook over bytes needs a tokenizer with byte-level BPE: choose another model, or none."
+            )
+        self.end_ids = tuple(sorted(set(end_ids)))
+        added = tokenizer.added_tokens_decoder
+        written = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        self.texts = [
+            as_bytes(text) if token in added else "".join(_BYTES.get(character, "") for character in text or "")
+            for token, text in enumerate(written)
+        ]
+
+
+def as_bytes(text: str) -> str:
+    """A text as its UTF-8, one character a byte."""
+    return text.encode("utf-8", "surrogatepass").decode("latin-1")
+
+
+_PRINTABLE = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+"""The bytes that byte-level BPE, as GPT-2 introduced it, writes as the character of that number."""
+_OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTES = {chr(byte): chr(byte) for byte in _PRINTABLE} | {chr(256 + i): chr(byte) for i, byte in enumerate(_OTHERS)}
+
+
+class TokenAutomaton:
+    """The masks of a grammar's states, each computed once."""
+
+    def __init__(self, grammar: Grammar, table: TokenTable) -> None:
+        self.grammar, self._table = grammar, table
+        self._masks: dict[Hashable, TokenMask | None] = {}
+        decisive = set(grammar.decisive)
+        ends = set(table.end_ids)
+        self._ids = [token for token in range(len(table.texts)) if token not in ends]
+        self._deciding_ids = [token for token in self._ids if decisive & set(table.texts[token])]
+
+    def mask(self, state: Hashable) -> TokenMask | None:
+        """Which tokens may follow in a state. Raises: PolicyError if none may."""
+        if state not in self._masks:
+            self._masks[state] = self._compute(state)
+        return self._masks[state]
+
+    def after(self, state: Hashable, token: int) -> Hashable:
+        """The state after a token that may follow. An end leaves the state as it is."""
+        if token in self._table.end_ids or token >= len(self._table.texts):
+            return state
+        following = self._run(state, self._table.texts[token])
+        if following is None:
+            raise PolicyError(f"The token {token} may not follow in the state {state!r} of a logit hook.")
+        return following
+
+    def _compute(self, state: Hashable) -> TokenMask | None:
+        is_free = self.grammar.is_free(state)
+        doubtful = self._deciding_ids if is_free else self._ids
+        refused = [token for token in doubtful if self._run(state, self._table.texts[token]) is None]
+        if not self.grammar.may_end(state):
+            refused += self._table.end_ids
+        if not refused:
+            return None
+        if is_free:
+            return TokenMask(tuple(sorted(refused)), allowed=False)
+        left = {*self._ids, *self._table.end_ids} - set(refused)
+        if not left:
+            raise PolicyError(f"No token of this model may follow in the state {state!r} of a logit hook.")
+        return TokenMask(tuple(sorted(left)), allowed=True)
+
+    def _run(self, state: Hashable, text: str) -> Hashable | None:
+        if not text:
+            return None  # it would never get on
+        following: Hashable | None = state
+        for byte in text:
+            following = self.grammar.step(following, byte)
+            if following is None:
+                return None
+        return following
+
+
+class AutomatonHook:
+    """The hook of one request: it follows the tokens of the turn through an automaton."""
+
+    def __init__(self, automaton: TokenAutomaton) -> None:
+        self._automaton = automaton
+        self._state, self._read = automaton.grammar.start, 0
+
+    def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
+        for token in tokens[self._read :]:
+            self._state = self._automaton.after(self._state, token)
+        self._read = len(tokens)
+        return self._automaton.mask(self._state)

@@ -1,0 +1,95 @@
+"""Which characters each token stands for, and where in an agent's text a span of a call's argument was written."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from agentgym.messages import Message
+from agentgym.trajectory import Span
+
+Range = tuple[int, int]
+_JSON_CHARACTER = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\[^u]|[^\"\\]", re.DOTALL
+)
+"""One character of a JSON string as it is written. A pair of surrogates is one."""
+
+
+def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Range]]:
+    """The text of some tokens, and the characters of it that each of them stands for.
+
+    Of a character whose bytes are spread over several tokens, as byte-level BPE does, each of these tokens stands for
+    the whole. Costs a decoding of every prefix.
+
+    Args:
+        tokenizer: of transformers.
+    """
+
+    def decode(ids: Sequence[int]) -> str:
+        return str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    text = decode(token_ids)
+    complete, ranges = 0, []
+    for count in range(1, len(token_ids) + 1):
+        prefix = text if count == len(token_ids) else decode(token_ids[:count])
+        begin, complete = complete, _common_length(prefix, text, complete)
+        ranges.append((begin, complete + (len(prefix) > complete)))  # the end of a prefix may be half a character
+    return text, ranges
+
+
+def _common_length(prefix: str, text: str, at: int) -> int:
+    """How many characters at the beginning are the same, known to be at least `at`."""
+    while at < min(len(prefix), len(text)) and prefix[at] == text[at]:
+        at += 1
+    return at
+
+
+def written_range(text: str, message: Message, span: Span) -> Range | None:
+    """Where a span of a message stands in the agent's text; None if that is not certain.
+
+    The text that the span counts in is looked for as it is and as a JSON string. Where it was written several times, as
+    many calls of the message must hold it in that argument: the first of them wrote it first.
+    """
+    counted = span.text(message)
+    places = sorted({*_verbatim(text, counted), *_in_json(text, counted)})
+    alike = [index for index, call in enumerate(message.calls) if call.arguments.get(span.argument) == counted]
+    rank, count = (alike.index(span.call), len(alike)) if span.call is not None else (0, 1)
+    if len(places) != count:
+        return None
+    characters = places[rank]
+    return characters[span.start][0], characters[span.end - 1][1]
+
+
+def _verbatim(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
+    """The characters of every place where `counted` stands as it is."""
+    start = text.find(counted)
+    while start >= 0:
+        yield tuple((at, at + 1) for at in range(start, start + len(counted)))
+        start = text.find(counted, start + 1)
+
+
+def _in_json(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
+    """The characters of every place where `counted` stands as a whole JSON string."""
+    quote = text.find('"')
+    while quote >= 0:
+        characters, at = list[Range](), quote + 1
+        for character in counted:
+            match = _JSON_CHARACTER.match(text, at)
+            if match is None or _meant(match.group()) != character:
+                break
+            at = match.end()
+            characters.append(match.span())
+        if len(characters) == len(counted) and text[at : at + 1] == '"':
+            yield tuple(characters)
+        quote = text.find('"', quote + 1)
+
+
+def _meant(written: str) -> str | None:
+    if not written.startswith("\\"):
+        return written
+    try:
+        return str(json.loads(f'"{written}"'))
+    except ValueError:
+        return None

@@ -1,0 +1,56 @@
+"""The spans that a reward named, as a signal of tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from agentgym.errors import CreditError
+from agentgym.policy.contract import Policy
+from agentgym.policy.token_spans import token_ranges, written_range
+from agentgym.training.signals.provider import Rows
+from agentgym.trajectory import Trajectory, Turn
+
+
+class NamedSpans:
+    """`span_values`: the value of the span that holds each of a turn's own tokens, NaN outside of all of them.
+
+    A token that lies in a span in part is in it. Of overlapping spans the last one counts. A span that cannot be found
+    in what the agent wrote, exactly and once, is left out, and counted in `spans/left_out`.
+
+    Args:
+        policy: its renderer knows which characters a token stands for.
+    Raises: CreditError for a policy without a tokenizer.
+    """
+
+    provides: tuple[str, ...] = ("span_values",)
+
+    def __init__(self, policy: Policy) -> None:
+        self._tokenizer = getattr(policy.renderer, "tokenizer", None)
+        if self._tokenizer is None:
+            raise CreditError(f"{policy.name} has no tokenizer: spans of characters cannot be given to its tokens.")
+        self._named = self._left_out = 0
+
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        self._named = self._left_out = 0
+        return {"span_values": [[self._values(turn) if t.valid else [] for turn in t.turns] for t in trajectories]}
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Returns: how many spans the last batch named, and how many of them were left out."""
+        return {"spans/named": float(self._named), "spans/left_out": float(self._left_out)}
+
+    def _values(self, turn: Turn) -> list[float] | np.ndarray:
+        if not turn.spans:
+            return []
+        values = np.full(len(turn.token_ids), np.nan)
+        text, ranges = token_ranges(self._tokenizer, turn.token_ids)
+        self._named += len(turn.spans)
+        for span in turn.spans:
+            written = written_range(text, turn.message, span)
+            if written is None:
+                self._left_out += 1
+                continue
+            inside = [begin < written[1] and end > written[0] for begin, end in ranges]
+            values[inside] = span.value
+        return values

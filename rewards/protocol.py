@@ -1,0 +1,37 @@
+"""`protocol`: whether an agent called its tools, and answered, in the order that a formula asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from agentgym import Reward, Trajectory
+from agentgym.protocol import Protocol
+from agentgym.reward import Components
+
+
+class ProtocolReward(Reward):
+    """Outcome component `protocol`: 1.0 if the turns of the episode keep the formula, else 0.0.
+
+    The turn component `protocol_step` is 0.0 where a turn breaks it, so that nothing that follows could keep it, and
+    1.0 elsewhere; it has weight 0. Formulas are of linear temporal logic over finite traces, see agentgym.protocol.
+
+    Args:
+        formula: for example "U(not submit, test)": test before the first submit.
+        ending_tools: tools whose call ends the episode.
+    Raises: ValueError for a formula that cannot be read.
+    """
+
+    weights: Mapping[str, float] = {"protocol": 0.1, "protocol_step": 0.0}
+
+    def __init__(self, formula: str = "True", *, ending_tools: Sequence[str] = ()) -> None:
+        self.protocol = Protocol(formula, ending_tools=ending_tools)
+
+    def outcome(self, episode: Trajectory) -> Components:
+        return {"protocol": float(self.protocol.kept(self.protocol.steps(episode)))}
+
+    def hindsight(self, episode: Trajectory) -> list[Components]:
+        steps = self.protocol.steps(episode)
+        states = [self.protocol.after(steps[:count]) for count in range(len(steps) + 1)]
+        can = [self.protocol.can_be_kept(state) for state in states]
+        return [{"protocol_step": float(after or not before)} for before, after in pairwise(can)]

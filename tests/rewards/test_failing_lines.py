@@ -1,0 +1,75 @@
+"""`failing_lines` names the lines that agentgym/code-v1 reports of a failing test."""
+
+from __future__ import annotations
+
+import pytest
+from judging import called, make_trajectory
+
+from agentgym import Message, RewardError, Span, Turn
+from agentgym.reward import Combined, Reward, validate_spans
+from agentgym.rewards.failing_lines import FailingLines
+from agentgym.sandboxes.code.guest_tests import try_tests
+
+CODE = "def f(x):\n    é = 'naïve'\n    return 1 / x\n\n\ndef g(x):\n    return f(x) + 1\n"
+
+
+def report_of(code: str, *tests: str, capsys) -> str:
+    """What the tool `test` says: its own code, which the environment sends to the sandbox."""
+    try_tests(code, "", list(tests))
+    return str(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("code", "tests", "lines"),
+    [
+        (CODE, ["assert f(0) == 1", "assert g(1) == 2"], ["    return 1 / x"]),
+        (CODE, ["assert g(0) == 1"], ["    return 1 / x"]),  # the innermost line
+        (CODE, ["assert f(1) == 5"], []),  # a wrong value names no line
+        ("\x0cx = 1\ny = zero\n", ["assert x"], ["y = zero"]),  # a form feed ends no line
+        ("x = 1\r\ny = (\r\n", ["assert x"], ["y = ("]),
+        ("def f():\n    return 'E: no (line 1)'\n", ["assert f() == 1"], []),
+    ],
+)
+def test_the_lines_in_which_a_test_raised_are_spans(code, tests, lines, capsys):
+    printed = report_of(code, *tests, capsys=capsys)
+    episode = make_trajectory([called("run", code="a / 0"), called("test", printed, code=code)], "I give up.")
+    spans, none = FailingLines().spans(episode)
+    assert [code[span.start : span.end] for span in spans] == lines
+    assert {(span.call, span.argument, span.value) for span in spans} <= {(1, "code", 1.0)}
+    assert none == []
+
+
+def test_a_line_that_the_code_does_not_have_is_none():
+    episode = make_trajectory(
+        [called("test", "  E: x (line 9)\n  E: x (line 0)", code="a"), called("test", "x (line 1)")]
+    )
+    assert FailingLines().spans(episode) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([], "for 1 turns: `spans` returns a list for each"),
+        ([[Span(0, 9)]], "a span lies within its text of 2 characters"),
+        ([[Span(1, 1)]], "holds at least one"),
+        ([[Span(0, 1, float("nan"))]], "has a finite value"),
+        ([[Span(0, 1, call=0, argument="code")]], "no text in the argument 'code' of call 0"),
+        ([[(0, 1)]], "for turn 0"),
+    ],
+)
+async def test_a_span_that_is_none_is_refused_by_turn(answer, message):
+    with pytest.raises(RewardError, match=message):
+        await validate_spans(answer, FailingLines(), [Turn(0, Message("assistant", "ab"))])
+
+
+async def test_combined_rewards_name_the_spans_of_all_of_them():
+    class FirstLetter(Reward):
+        """The first letter of every message."""
+
+        async def spans(self, episode):
+            return [[Span(0, 1)] for _ in episode.turns]
+
+    episode = make_trajectory("ab", "c")
+    assert await Combined(FirstLetter(), Reward(), FirstLetter()).spans(episode) == [[Span(0, 1)] * 2] * 2
+    assert Combined(FirstLetter()).has_stage("spans")
+    assert not Combined(Reward()).has_stage("spans")
