@@ -125,7 +125,7 @@ class Spawner:
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not record.layer
         try:
             self._fork_process_1(record, source)
-        except ConnectionError:  # the template is gone, and so are we; the host finds another spawner
+        except ConnectionError:  # the zygote is gone, and so are we; the host finds another spawner
             self._end()
             self._abort(record)
             self._dispose(record)
