@@ -162,10 +162,16 @@ class Cgroups:
                 os.mkdir(_SPAWNERS_OWN, 0o755, dir_fd=tree.parent)
                 _write(tree.parent, f"{_SPAWNERS_OWN}/cgroup.procs", str(pid))
 
-    def create(self, name: str, limits: Limits) -> None:
-        """Create one sandbox's group and set its limits."""
+    def prepare(self, name: str) -> None:
+        """Create one sandbox's group, unless it exists."""
         for tree in self.hierarchies:
-            os.mkdir(name, 0o755, dir_fd=tree.parent)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(name, 0o755, dir_fd=tree.parent)
+
+    def create(self, name: str, limits: Limits) -> None:
+        """Create one sandbox's group, unless it is prepared, and set its limits."""
+        self.prepare(name)
+        for tree in self.hierarchies:
             for file, value, needed in _settings(tree, limits):
                 try:
                     _write(tree.parent, f"{name}/{file}", value)
@@ -202,7 +208,7 @@ class Cgroups:
     def ran_out_of_memory(self, name: str, limit: int) -> bool:
         """Whether the kernel has killed a process of a group for memory of which the group had taken much.
 
-        That is so if it reached its limit in bytes. If a group around it reached its own, it had more than half.
+        That is so if it reached its limit in bytes. If a group around it reached its own, it had more than a quarter.
         """
         files = self.memory_files(name)
         if not files:
@@ -210,7 +216,7 @@ class Cgroups:
         counters, peak = (_read_in(folder, path) for folder, path in files)
         if not number_after(b"oom_kill ", counters):
             return False
-        return number_after(b"oom ", counters) > 0 or int(peak) > limit // 2  # version 1 has no such counter
+        return number_after(b"oom ", counters) > 0 or int(peak) > limit // 4  # version 1 has no such counter
 
     def descriptors(self) -> list[int]:
         """Descriptors of the folders of sandboxes' groups."""

@@ -31,6 +31,7 @@ from .priority import prefer
 from .spawner_setup import SpawnerState
 
 _PASSED = 2  # descriptors in a request
+_CALM_S = 0.005  # after a creation: longer than a sandbox takes to set itself up, with which it would compete
 _SHORTAGES = {
     errno.EMFILE: "descriptors",
     errno.ENFILE: "descriptors",
@@ -60,7 +61,8 @@ class Spawner:
         self.host, self.parent, self.poller = host, parent, Poller()
         self.records: set[SandboxRecord] = set()
         self.removals: list[str] = []
-        self.counter = 0
+        self.counter = 0  # of requests
+        self.prepare_at: float | None = None  # when to prepare the next sandbox
         self.own_handle = os.pidfd_open(os.getpid())  # process 1 of each sandbox watches it
         self.as_root, self.own_id, self.startup_error = state.as_root, state.own_id, state.startup_error
         self.cgroups = state.cgroups
@@ -84,11 +86,31 @@ class Spawner:
         while (self.records or self.removals) and time.monotonic() < give_up:
             self._run_once()
         self.zygote.end_child()
+        self.cgroups.remove(self._name_of(self.counter + 1))
         self.cgroups.close()
 
     def _run_once(self) -> None:
-        self.poller.once(0.002 if self.removals else None)
+        wait_s = 0.002 if self.removals else None
+        if self.prepare_at is not None:
+            due_s = max(self.prepare_at - time.monotonic(), 0.0)
+            wait_s = due_s if wait_s is None else min(wait_s, due_s)
+        self.poller.once(wait_s)
         self.removals = [name for name in self.removals if not self.cgroups.remove(name)]
+        if self.prepare_at is not None and self.prepare_at <= time.monotonic():
+            self._prepare_next()
+
+    def _prepare_next(self) -> None:
+        """Have a process and control groups made for the next sandbox, while nobody waits for them."""
+        self.prepare_at = None
+        if not self.host_gone:
+            with contextlib.suppress(OSError):  # the next creation will say so
+                self.zygote.request_child()
+                self.cgroups.prepare(self._name_of(self.counter + 1))
+
+    @staticmethod
+    def _name_of(number: int) -> str:
+        """The name of a sandbox, or of the builder of a layer, by the number of its request."""
+        return f"{number}"
 
     def _receive(self) -> None:
         message, descriptors = receive(self.host, MAX_DATAGRAM, _PASSED)
@@ -102,7 +124,7 @@ class Spawner:
             return
         source, lifeline = descriptors
         self.counter += 1
-        record = SandboxRecord(f"{self.counter}", socket.socket(fileno=lifeline), spec)
+        record = SandboxRecord(self._name_of(self.counter), socket.socket(fileno=lifeline), spec)
         try:
             refusal = self._refuse_layer(spec) if record.layer else self._refuse(spec)
             if refusal:
@@ -125,7 +147,7 @@ class Spawner:
         spec["cgroups"] = bool(self.cgroups.hierarchies) and not record.layer
         try:
             self._fork_process_1(record, source)
-        except ConnectionError:  # the template is gone, and so are we; the host finds another spawner
+        except ConnectionError:  # the zygote is gone, and so are we; the host finds another spawner
             self._end()
             self._abort(record)
             self._dispose(record)
@@ -137,8 +159,7 @@ class Spawner:
         self.records.add(record)
         self.poller.add(record.process, lambda: self._reap(record))
         self.poller.add(record.lifeline.fileno(), lambda: self._read_lifeline(record))
-        with contextlib.suppress(OSError):  # the next creation will say so
-            self.zygote.request_child()
+        self.prepare_at = time.monotonic() + _CALM_S
 
     def _refuse(self, spec: dict[str, Any]) -> tuple[str, str] | None:
         if self.startup_error:
@@ -269,6 +290,7 @@ class Spawner:
                 break
             time.sleep(0.0002)
         record.lifeline.close()
+        self.prepare_at = time.monotonic()
 
     def _report(self, record: SandboxRecord, kind: str, text: str) -> None:
         with contextlib.suppress(OSError):  # the host may have closed its end

@@ -116,7 +116,7 @@ class Zygote:
             if answer < 0:
                 raise OSError(-answer, os.strerror(-answer), "clone")
             if answer == 0:
-                raise ConnectionResetError("the template is gone")
+                raise ConnectionResetError("the zygote is gone")
         except OSError:
             orders.close()
             raise
