@@ -19,7 +19,7 @@ from transformers.cache_utils import DynamicCache
 
 from agentgym.errors import PolicyError
 from agentgym.policy.contract import FinishReason, Sampling
-from agentgym.policy.key_values import Block, KVPrefix, block_of, can_share, uniform
+from agentgym.policy.key_values import Block, KVPrefix, can_share, parts_of, uniform
 from agentgym.policy.sampling import draw, uniforms
 from agentgym.trajectory import TokenMask
 
@@ -119,7 +119,8 @@ class _Batch:
         self.cache: Any = None
         self.longest = max(row.limit for row in rows)
         self.logits = torch.empty(0)
-        self.mask = torch.empty(0)
+        self.mask = torch.empty(0)  # [B, columns] of the prefixes, and of all tokens that may be sampled
+        self.width = 0  # columns of the prefixes
         self.lengths = torch.tensor([len(row.prefix) for row in rows], device=self.device)
         self.steps = 0
         chance = np.zeros((len(rows), self.longest))
@@ -127,7 +128,7 @@ class _Batch:
             chance[index, : row.limit] = uniforms(row.sampling, row.limit)
         self.chance = torch.from_numpy(chance).to(self.device)
         self.is_hooked = any(row.hook is not None for row in rows)
-        self.mask_ids: dict[int, torch.Tensor] = {}
+        self.mask_ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id of the mask, which lives as long
         self.temperature = self._column([row.sampling.temperature for row in rows])
         self.top_p = self._column([row.sampling.top_p for row in rows])
 
@@ -166,38 +167,40 @@ class _Batch:
         if not uniform(cache):
             self.decoder.shares = False
             return None
-        return KVPrefix(ids, block_of(cache)[:, 0])
+        return KVPrefix(ids, torch.stack(parts_of(cache))[:, 0])
 
     def _forward_prefixes(self, rows: Sequence[DecodeRequest], pasts: Sequence[KVPrefix | None]) -> None:
         done = [0 if past is None else len(past.ids) for past in pasts]
         fresh = [row.prefix[start:] for row, start in zip(rows, done, strict=True)]
         before, width = max(done), max(map(len, fresh))
         ids = np.full((len(rows), width), self.decoder.pad_token_id)
-        mask = np.zeros((len(rows), before + width), np.int64)
+        mask = np.zeros((len(rows), before + width + self.longest), np.int64)
         positions = np.zeros((len(rows), width), np.int64)
         for index, (start, new) in enumerate(zip(done, fresh, strict=True)):
             ids[index, width - len(new) :] = new
             mask[index, before - start : before] = 1
-            mask[index, before + width - len(new) :] = 1
+            mask[index, before + width - len(new) :] = 1  # and all that will be sampled
             positions[index, width - len(new) :] = np.arange(start, start + len(new))
-        self.mask = torch.from_numpy(mask).to(self.device)
+        self.mask, self.width = torch.from_numpy(mask).to(self.device), before + width
+        seen = self.mask[:, : self.width]
         tensors = torch.from_numpy(ids).to(self.device), torch.from_numpy(positions).to(self.device)
         like = next((past.block for past in pasts if past is not None), None)
         if like is None:
             self.cache = DynamicCache(config=self.decoder.model.config)
-            self.logits = self.decoder.forward(tensors[0], self.mask, tensors[1], self.cache)
+            self.logits = self.decoder.forward(tensors[0], seen, tensors[1], self.cache)
             if self.decoder.shares and uniform(self.cache):
-                filled = block_of(self.cache)
-                self.block = Block(filled, len(rows), width + self.longest)
-                self.block.data[..., :width, :] = filled
+                parts = parts_of(self.cache)
+                self.block = Block(len(parts), parts[0], len(rows), width + self.longest)
+                for part, filled in zip(self.block.data, parts, strict=True):
+                    part[..., :width, :] = filled
                 self.block.used, self.cache = width, self.block.cache
             return
-        self.block = Block(like, len(rows), before + width + self.longest)
+        self.block = Block(len(like), like[0], len(rows), before + width + self.longest)
         for index, (past, start) in enumerate(zip(pasts, done, strict=True)):
             if past is not None:
                 self.block.data[:, index, :, before - start : before] = past.block
         self.block.used, self.cache = before, self.block.cache
-        self.logits = self.decoder.forward(tensors[0], self.mask, tensors[1], self.cache)
+        self.logits = self.decoder.forward(tensors[0], seen, tensors[1], self.cache)
         self.block.advance(width)
 
     def step(self) -> None:
@@ -205,12 +208,11 @@ class _Batch:
         if self.is_hooked:
             self._mask_logits()
         tokens, logprobs = draw(self.logits, self.chance[:, self.steps], self.temperature, self.top_p)
-        running = torch.ones(len(self.rows), dtype=torch.bool)
-        for index, (token, logprob) in enumerate(zip(tokens.tolist(), logprobs.tolist(), strict=True)):
-            running[index] = self._record(self.rows[index], token, logprob)
+        drawn = zip(self.rows, tokens.tolist(), logprobs.tolist(), strict=True)
+        running = [self._record(row, token, logprob) for row, token, logprob in drawn]
         self.steps += 1
-        if not bool(running.all()):
-            tokens = self._retire(tokens, running)
+        if not all(running):
+            tokens = self._retire(tokens, torch.tensor(running))
         if self.rows:
             self._advance(tokens)
 
@@ -222,8 +224,9 @@ class _Batch:
                 continue
             if (mask := row.hook(row.tokens)) is None:
                 continue
-            if (ids := self.mask_ids.get(id(mask))) is None:  # a row keeps the mask, so its id stays its own
-                ids = self.mask_ids[id(mask)] = torch.tensor(mask.ids, device=self.device)
+            if id(mask) not in self.mask_ids:
+                self.mask_ids[id(mask)] = mask, torch.tensor(mask.ids, device=self.device)
+            ids = self.mask_ids[id(mask)][1]
             values = logits[ids] if mask.allowed else -torch.inf
             if mask.allowed:
                 logits.fill_(-torch.inf)
@@ -248,7 +251,7 @@ class _Batch:
         for index in (~running).nonzero()[:, 0].tolist():
             row = self.rows[index]
             if row.keep and row.left is None and self.block is not None:
-                columns = self.mask[index].nonzero()[:, 0]
+                columns = self.mask[index, : self.width + self.steps - 1].nonzero()[:, 0]
                 known = [*row.prefix, *row.tokens][: len(columns)]
                 row.left = KVPrefix(known, self.block.take(index, columns))
         left = int(running.sum())
@@ -268,9 +271,9 @@ class _Batch:
         return tokens[running_rows]
 
     def _advance(self, tokens: torch.Tensor) -> None:
-        self.mask = torch.cat([self.mask, self.mask.new_ones(len(self.rows), 1)], dim=1)
         positions = (self.lengths + self.steps - 1)[:, None]
-        self.logits = self.decoder.forward(tokens[:, None], self.mask, positions, self.cache)
+        seen = self.mask[:, : self.width + self.steps]
+        self.logits = self.decoder.forward(tokens[:, None], seen, positions, self.cache)
         if self.block is not None:
             self.block.advance(1)
 

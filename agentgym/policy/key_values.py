@@ -43,9 +43,9 @@ def uniform(cache: Cache) -> bool:
     return len(shapes) == 1
 
 
-def block_of(cache: Cache) -> torch.Tensor:
-    """[2 * layers, B, heads, L, head_dim] copy of a filled cache."""
-    return torch.stack([part for layer in cache.layers for part in (layer.keys, layer.values)])
+def parts_of(cache: Cache) -> list[torch.Tensor]:
+    """[2 * layers] the keys and values of each layer of a filled cache in turn: [B, heads, L, head_dim]."""
+    return [part for layer in cache.layers for part in (layer.keys, layer.values)]
 
 
 class BlockLayer(DynamicLayer):
@@ -79,8 +79,9 @@ class Block:
         cache: what the model is given.
     """
 
-    def __init__(self, like: torch.Tensor, rows: int, columns: int) -> None:
-        parts, heads, head_dim = like.shape[0], like.shape[-3], like.shape[-1]
+    def __init__(self, parts: int, like: torch.Tensor, rows: int, columns: int) -> None:
+        """`parts`: 2 * layers. `like`: [..., heads, any, head_dim], one of them."""
+        heads, head_dim = like.shape[-3], like.shape[-1]
         self.data = torch.zeros(parts, rows, heads, columns, head_dim, dtype=like.dtype, device=like.device)
         self.used = 0
         self.cache = Cache(layers=[BlockLayer(self, layer_index) for layer_index in range(parts // 2)])

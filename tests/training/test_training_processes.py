@@ -20,11 +20,12 @@ import lookup_environment
 from test_run import RECIPE, execute, weights
 
 CHANGES = {
+    "policy": RECIPE["policy"] | {"logit_hook": "known_tools"},  # its masks are of the rows of each process
     "reward": {"name": "test_vowels"},
     "warm_start": {"demonstrations": 16, "steps": 4, "batch_size": 8, "validate_every": 2, "validate_tasks": 2},
     "train": {
         # Batches are whitened, entropies come from each process's own forward pass, and five groups of two straddle.
-        "estimator": "reinforce_pp | entropy_weighted()",
+        "estimator": "reinforce_pp | entropy_weighted() | entropy_tokens()",
         "steps": 2,
         "tasks_per_step": 5,
         "group_size": 2,
