@@ -74,8 +74,8 @@ class CodeChores(SessionEnvironment):
 
 def _changed(files: Mapping[str, str], goal: Mapping[str, str | None]) -> dict[str, str]:
     """The files with those of a goal as it asks."""
-    kept = {name: text for name, text in files.items() if name not in goal}
-    return kept | {name: _normalised(text) for name, text in goal.items() if text is not None}
+    unchanged = {name: text for name, text in files.items() if name not in goal}
+    return unchanged | {name: _normalised(text) for name, text in goal.items() if text is not None}
 
 
 async def _files_in(sandbox: Sandbox) -> dict[str, str]:

@@ -44,7 +44,7 @@ def is_reserved(first: str, name: str) -> bool:
 
 def _task(rng: random.Random, slot: TaskSlot, horizon: int) -> Task:
     files = {name: rng.choice(WORDS) for name in sorted(rng.sample(NAMES, FILES))}
-    writer = SessionWriter(rng, files, reserved=slot.stratum == "unseen_instances")
+    writer = ChoresWriter(rng, files, reserved=slot.stratum == "unseen_instances")
     written = [writer.write() for _ in range(horizon)]
     return Task(
         id=slot.id,
@@ -63,7 +63,7 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int) -> Task:
     )
 
 
-class SessionWriter:
+class ChoresWriter:
     """Writes the requests of a session one after another, on the files that the right commands so far have left.
 
     Attributes:

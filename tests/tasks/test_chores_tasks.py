@@ -11,7 +11,7 @@ import pytest
 from agentgym import EpisodeManager, ScriptedPolicy, StopReason, load_task_set
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.tasks.chores.players import NAMES, WORDS, parsed
-from agentgym.tasks.chores.task_set import FILES, SessionWriter, is_reserved
+from agentgym.tasks.chores.task_set import FILES, ChoresWriter, is_reserved
 from agentgym.tasks.horizon import HORIZONS, UNSEEN_HORIZONS
 
 
@@ -42,7 +42,7 @@ def test_no_other_stratum_asks_about_the_pairs_of_unseen_instances(task_set):
 
 def written(seed, horizon):
     rng = random.Random(seed)
-    writer = SessionWriter(rng, {name: rng.choice(WORDS) for name in rng.sample(NAMES, FILES)}, reserved=False)
+    writer = ChoresWriter(rng, {name: rng.choice(WORDS) for name in rng.sample(NAMES, FILES)}, reserved=False)
     return writer, [writer.write() for _ in range(horizon)]
 
 
