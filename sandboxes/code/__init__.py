@@ -6,6 +6,7 @@ guest_tests.py   runs inside: visible tests        guest_files.py   runs inside:
 """
 
 from .bash import CodeBash
+from .chores import CodeChores
 from .complete import CodeComplete
 from .environment import Code
 from .files import CodeFiles
@@ -19,6 +20,7 @@ from .verilog import CodeVerilog
 __all__ = [
     "Code",
     "CodeBash",
+    "CodeChores",
     "CodeComplete",
     "CodeFiles",
     "CodeFunction",

@@ -55,7 +55,7 @@ CELLS = {
 
 def _task(rng: random.Random, slot: TaskSlot, horizon: int, *, environment: str) -> Task:
     numbers = rng.sample(range(LOW, HIGH + 1), len(ITEMS) * len(CITIES))
-    writer = SessionWriter(rng, numbers, CELLS[slot.stratum == "unseen_instances"])
+    writer = StockWriter(rng, numbers, CELLS[slot.stratum == "unseen_instances"])
     written = [writer.write() for _ in range(horizon)]
     return Task(
         id=slot.id,
@@ -76,7 +76,7 @@ def _task(rng: random.Random, slot: TaskSlot, horizon: int, *, environment: str)
     )
 
 
-class SessionWriter:
+class StockWriter:
     """Writes the requests of a session one after another, on the numbers that the right answers so far have left.
 
     All numbers of the table differ from each other at any time, so that an answer about another cell is wrong.

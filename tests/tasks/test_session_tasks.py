@@ -13,7 +13,7 @@ from agentgym import EpisodeManager, ScriptedPolicy, StopReason, load_task_set
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.tasks.horizon import HORIZONS, UNSEEN_HORIZONS, request_player
 from agentgym.tasks.session.players import CITIES, FORMS, ITEMS, parsed, statement
-from agentgym.tasks.session.task_set import CELLS, SessionWriter, is_reserved
+from agentgym.tasks.session.task_set import CELLS, StockWriter, is_reserved
 
 NAME = "sql/session-inprocess-v1"
 
@@ -84,7 +84,7 @@ def test_a_third_of_the_requests_depends_on_an_earlier_one():
         dependent = 0
         for seed in range(200):
             rng = random.Random(seed)
-            writer = SessionWriter(rng, rng.sample(range(10, 100), 64), CELLS[False])
+            writer = StockWriter(rng, rng.sample(range(10, 100), 64), CELLS[False])
             for _ in range(horizon):
                 writer.write()
             dependent += writer.dependent
@@ -94,7 +94,7 @@ def test_a_third_of_the_requests_depends_on_an_earlier_one():
 
 def test_the_numbers_of_a_reference_session_differ_from_each_other():
     rng = random.Random(1)
-    writer = SessionWriter(rng, rng.sample(range(10, 100), 64), CELLS[True])
+    writer = StockWriter(rng, rng.sample(range(10, 100), 64), CELLS[True])
     for _ in range(200):
         writer.write()
         assert len(set(writer._numbers)) == 64
