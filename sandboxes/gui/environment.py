@@ -60,8 +60,8 @@ Key = Literal[
 ]
 
 
-class WebForm(Environment):
-    """Web pages with forms in Chromium, with few tools. Not isolated: episodes in one browser share its processes.
+class WebPages(Environment):
+    """Base of the web environments: pages in Chromium, without tools. Not isolated: one browser serves many episodes.
 
     Each episode has its own browser context and page server, and can reach nothing else. Chromium's own sandbox is
     switched off, because it cannot be nested in ours. Task parameters: see `WebParameters`.
@@ -90,6 +90,7 @@ class WebForm(Environment):
         self._actions: list[list[Any]] = []
         self._over = False
         self._key = ""
+        self._steps: Sequence[int] = ()  # of an application of steps: taken, right, in all
 
     @classmethod
     def unavailable_reason(cls) -> str:
@@ -114,7 +115,7 @@ class WebForm(Environment):
             observed = await self._ask({"do": "begin", **begin})
         except ToolError as error:  # the agent has not acted yet, so it is not the cause
             raise SandboxDied(f"{task.id}: the first page does not come up: {error}") from error
-        self._key = observed["key"]
+        self._key, self._steps = observed["key"], observed["steps"] or ()
         opening = task.opening()
         prompt = [Message("user", observed["words"])] if observed["words"] else opening[-1:]
         observation = self._render(observed)
@@ -123,26 +124,6 @@ class WebForm(Environment):
             f"{last}\n\n{observation}" if isinstance(observation, str) else (TextPart(f"{last}\n\n"), *observation)
         )
         return [Message("system", SYSTEM), *opening[:-1], Message("user", content)]
-
-    @tool(timeout_s=TOOL_S, parallel=False)
-    async def click(self, element: Element) -> Observation:
-        """Click an element."""
-        return await self._act("click", element)
-
-    @tool(timeout_s=TOOL_S, parallel=False)
-    async def type(self, element: Element, text: str) -> Observation:
-        """Type a text into a field, in place of what it holds."""
-        return await self._act("type", element, text)
-
-    @tool(timeout_s=TOOL_S, parallel=False)
-    async def select(self, element: Element, option: str) -> Observation:
-        """Choose an option of a list; in a list with several choices, switch it."""
-        return await self._act("select", element, option)
-
-    @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S, parallel=False)
-    async def answer(self, text: str = "") -> str:
-        """End the task, with the answer if one was asked for."""
-        return await self._end()
 
     async def state_key(self) -> str | None:
         """Hash of the state of the pages and of the last observation."""
@@ -208,7 +189,7 @@ class WebForm(Environment):
             raise ToolError("The task is over.")
         self._actions.append([action, *arguments])
         observed = await self._ask({"do": "act", "action": action, "arguments": arguments, "observe": self._observe})
-        self._key = observed["key"]
+        self._key, self._steps = observed["key"], observed["steps"] or ()
         if observed["over"]:
             self.end_episode()
             return await self._end()
@@ -242,6 +223,30 @@ class WebForm(Environment):
         if "refused" in reply:
             raise ToolError(str(reply["refused"]))
         return reply["ok"]
+
+
+class WebForm(WebPages):
+    """Web pages with forms in Chromium, with few tools. Not isolated: episodes in one browser share its processes."""
+
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def click(self, element: Element) -> Observation:
+        """Click an element."""
+        return await self._act("click", element)
+
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def type(self, element: Element, text: str) -> Observation:
+        """Type a text into a field, in place of what it holds."""
+        return await self._act("type", element, text)
+
+    @tool(timeout_s=TOOL_S, parallel=False)
+    async def select(self, element: Element, option: str) -> Observation:
+        """Choose an option of a list; in a list with several choices, switch it."""
+        return await self._act("select", element, option)
+
+    @tool(final=True, max_output_chars=200_000, timeout_s=TOOL_S, parallel=False)
+    async def answer(self, text: str = "") -> str:
+        """End the task, with the answer if one was asked for."""
+        return await self._end()
 
 
 class Web(WebForm):

@@ -40,7 +40,7 @@ class WebReward(Reward):
         if truth.get("page"):
             reward = float((end_state or {}).get("page_reward") or 0.0)
             return {SUCCESS: float(reward > 0), "page_reward": reward}
-        expected = _parse_effects(truth["effects"], episode.task.id)
+        expected = parse_effects(truth["effects"], episode.task.id)
         effects = (end_state or {}).get("effects", {})
         right = end_state is not None and _normalised(effects) == _normalised(expected)
         if "answer" in truth:
@@ -70,6 +70,11 @@ def same_answer(given: str, expected: str) -> bool:
         return False
 
 
+def same_value(first: Any, second: Any) -> bool:
+    """Whether two values are equal but for case and spaces in text."""
+    return bool(_normalised(first) == _normalised(second))
+
+
 def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
     if not result.ok or not isinstance(result.content, str) or not result.content.startswith(TASK_OVER):
         return None
@@ -80,7 +85,8 @@ def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
     return end_state if isinstance(end_state, dict) else None
 
 
-def _parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
+def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
+    """The effects of a task's truth, which may be JSON. Raises: JudgeError if they are no mapping."""
     try:
         effects = json.loads(raw) if isinstance(raw, str) else raw
     except ValueError as error:

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentgym import MissingExtraError, Task, TaskError, load
 
-APPS = ("shop", "mail", "forum", "calendar", "form", "cards")
+APPS = ("shop", "mail", "forum", "calendar", "form", "cards", "wizard")
 MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_ARCHIVE = 64 * 2**20
 _MAX_SIDE = 4_096
@@ -27,7 +27,8 @@ class WebParameters:
     """Task parameters of `agentgym/web-v1`.
 
     Attributes:
-        site: a bundled application (`shop`, `mail`, `forum`, `calendar`, `form` or `cards`), `miniwob`, or `folder`.
+        site: a bundled application (`shop`, `mail`, `forum`, `calendar`, `form`, `cards` or `wizard`), `miniwob`, or
+            `folder`.
         data: initial data of an application: a mapping, or the name of a JSON asset, which is given `seed`.
         page: for `miniwob` the name of the task; for `folder` the path of the first page.
         folder: the folder with the pages, for `folder` and (optional) `miniwob`.

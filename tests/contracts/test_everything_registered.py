@@ -37,6 +37,7 @@ EXTRAS = ("torch", "transformers")  # without the extra `train`, some policies a
 SAMPLES = {
     "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
     "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
+    "agentgym/web-wizard-v1": 1,  # it shares all but its tool with web-v1
 }
 DEAR = {  # each shares its environment or its judge with another one, which is played on one more task
     "agentgym/swe-edit-v1",

@@ -15,7 +15,7 @@ from .sites import Site
 from .tab import LOAD_S, NotPossible, Tab
 
 MAX_TABS, _MAX_WAIT_S = 5, 2.0
-_ACTIONS = ("click", "click_at", "type", "press", "select", "scroll", "drag", "drag_at", "hover", "back")
+_ACTIONS = ("click", "click_at", "type", "press", "select", "scroll", "drag", "drag_at", "hover", "back", "fill")
 
 
 class BrowserEpisode:
@@ -177,6 +177,7 @@ class BrowserEpisode:
             "dialogs": list(tab.dialogs),
             "key": hashlib.sha256(state.encode()).hexdigest()[:32],
             "over": self._site.over(tab),
+            "steps": self._site.steps(),
         }
         if "tree" in observe:
             observed["lines"] = [[number, depth, text] for number, depth, _, text in tab.lines]

@@ -40,6 +40,10 @@ class Site:
         """Whether the page has ended the task by itself."""
         return False
 
+    def steps(self) -> tuple[int, int, int] | None:
+        """Of an application of steps: how many were taken, how many of them rightly, and how many there are."""
+        return None
+
     def outcome(self, tab: Tab) -> dict[str, Any]:
         """The end state that the reward reads."""
         return {}
@@ -108,6 +112,14 @@ class Application(Site):
     def state(self) -> Any:
         with self.lock:
             return self._app.state
+
+    def over(self, tab: Tab) -> bool:
+        steps = self.steps()
+        return steps is not None and steps[0] == steps[2]
+
+    def steps(self) -> tuple[int, int, int] | None:
+        with self.lock:
+            return self._app.steps()
 
     def outcome(self, tab: Tab) -> dict[str, Any]:
         with self.lock:

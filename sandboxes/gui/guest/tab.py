@@ -259,6 +259,20 @@ class Tab:
         if answer != "ok":
             raise NotPossible(str(answer)[:600] if answer else f"[{element}] has no options to select from.")
 
+    def fill(self, value: str) -> None:
+        """Fill in the page's first field as its kind requires, and send its form."""
+        fields = {role: number for number, _, role, _ in reversed(self.lines)}
+        if "textbox" in fields:
+            self.type(fields["textbox"], value)
+        elif "combobox" in fields:
+            self.select(fields["combobox"], value)
+            return self.click(fields.get("button", "Next"))
+        elif radios := [number for number, role in self._named.get(value, ()) if role == "radio"]:
+            self.click(radios[0])
+        else:
+            raise NotPossible(f"The page has no field that could hold {value[:60]!r}.")
+        return self.press("Enter")
+
     def scroll(self, direction: str, element: int | str = 0) -> None:
         if element:
             self._on(element, scripts.SCROLL_IN, direction)

@@ -8,5 +8,14 @@ from .form import Form
 from .forum import Forum
 from .mail import Mail
 from .shop import Shop
+from .wizard import Wizard
 
-APPS = {"shop": Shop, "mail": Mail, "forum": Forum, "calendar": Calendar, "form": Form, "cards": Cards}
+APPS = {
+    "shop": Shop,
+    "mail": Mail,
+    "forum": Forum,
+    "calendar": Calendar,
+    "form": Form,
+    "cards": Cards,
+    "wizard": Wizard,
+}

@@ -52,6 +52,10 @@ class App:
         """The changes since the beginning, as plain data."""
         raise NotImplementedError
 
+    def steps(self) -> tuple[int, int, int] | None:
+        """Of an application of steps: how many were taken, how many of them rightly, and how many there are."""
+        return None
+
     def page(self, heading: str, body: str, note: str = "") -> str:
         """A complete page around a body of HTML. An application without links has no navigation bar."""
         links = "".join(f'<a href="{path}">{words}</a>' for path, words in self.links)

@@ -1,0 +1,89 @@
+"""The task set `web/long-form-v1`: forms of 2 to 32 steps, one field on each page, of which every one counts."""
+
+# ruff: noqa: SIM905 - lists of words are read as words
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+from functools import cache, partial
+from itertools import combinations
+from typing import Any
+
+from agentgym import Call, Message, Task, TaskSet, seed_of
+
+from ..generator import TaskGenerator, TaskSlot
+from .oracle import Script
+
+NAME, ENVIRONMENT = "web/long-form-v1", "agentgym/web-wizard-v1"
+TRAINED, RESERVED = (2, 4, 8, 16, 32), (3, 6, 12, 24)
+PER_HORIZON = {"train": 400, "validation": 40, "unseen_instances": 40, "unseen_horizons": 40}
+OPTIONS = 3
+KINDS = ("text", "choice", "radio")
+VALUES = {
+    "City": "Oslo Lima Rome Bern Cork Nice".split(),
+    "Name": "Ada Tom Kim Leo Max Eva".split(),
+    "Day": "Mon Tue Wed Thu Fri Sat".split(),
+}
+
+
+def is_reserved(label: str, options: Iterable[str]) -> bool:
+    """Whether the options of a field are one of the combinations, a fifth, that only `unseen_instances` has."""
+    return sum(map(VALUES[label].index, options)) % 5 == 0
+
+
+_FIELDS = [(label, options) for label, values in VALUES.items() for options in combinations(values, OPTIONS)]
+_KNOWN = [field for field in _FIELDS if not is_reserved(*field)]
+_RESERVED = [field for field in _FIELDS if is_reserved(*field)]
+
+
+@cache
+def long_form_task_set(seed: int = 0) -> TaskSet:
+    """So many forms of every horizon; see CARD.md."""
+    horizons = {stratum: RESERVED if stratum == "unseen_horizons" else TRAINED for stratum in PER_HORIZON}
+    sizes = {stratum: len(horizons[stratum]) * count for stratum, count in PER_HORIZON.items()}
+    generator = TaskGenerator(NAME, sizes, seed)
+    drawn = {stratum: generator.draw(stratum, _task, horizons[stratum]) for stratum in sizes}
+    splits = {
+        "train": drawn["train"],
+        "validation": drawn["validation"],
+        "held_out": drawn["unseen_instances"] + drawn["unseen_horizons"],
+    }
+    return TaskSet(NAME, splits, oracle=partial(_player, mistakes=0.0), imperfect_oracle=partial(_player, mistakes=0.5))
+
+
+def _task(rng: random.Random, slot: TaskSlot, horizons: Sequence[int]) -> Task:
+    horizon = horizons[slot.index % len(horizons)]
+    steps = [_step(rng, _RESERVED if slot.stratum == "unseen_instances" else _KNOWN) for _ in range(horizon)]
+    return Task(
+        id=slot.id,
+        environment=ENVIRONMENT,
+        prompt="Enter each value.",
+        parameters={"site": "wizard", "viewport": [400, 300], "horizon": horizon, "data": {"steps": steps}},
+        truth={"effects": json.dumps({str(number): step["right"] for number, step in enumerate(steps, 1)})},
+        split=slot.split,
+        tags=(f"horizon_{horizon}", *slot.tags),
+        difficulty=float(horizon),
+    )
+
+
+def _step(rng: random.Random, fields: Sequence[tuple[str, Sequence[str]]]) -> dict[str, Any]:
+    label, options = rng.choice(fields)
+    order = rng.sample(options, OPTIONS)
+    return {"label": label, "kind": rng.choice(KINDS), "right": rng.choice(order), "options": order}
+
+
+def _player(task: Task, mistakes: float) -> Script:
+    """Enters what the page asks for, or another of its values, with probability `mistakes` at each step alone."""
+
+    def script(messages: Sequence[Message]) -> Message:
+        turn = sum(message.role == "assistant" for message in messages)
+        rng = random.Random(seed_of("player", task.id, turn))
+        request, _, options = messages[-1].text.rpartition("\n")[2].partition(": ")
+        right = request.rpartition(" ")[2]
+        is_mistaken = rng.random() < mistakes
+        value = rng.choice([option for option in options.split() if option != right]) if is_mistaken else right
+        return Message("assistant", "", (Call("enter", {"value": value}),))
+
+    return script
