@@ -122,6 +122,7 @@ def recipe_of(cell: Cell, start: Path, steps: int) -> Recipe:
         "keep_checkpoints": 1,
     }
     data["evaluate"] = {"temperature": 1.0, "group_size": 1}
+    data["train"].pop("sampler", None)  # the tag selects the tasks of every split
     data["guard"] = {"on_alarm": "off"}
     return from_start(data, start, file)
 
