@@ -7,6 +7,7 @@ clients kept per event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import re
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ import httpx
 from agentgym.deprecation import renamed_attributes, renamed_keywords, renamed_member
 from agentgym.errors import ContextFull, PolicyError
 
-RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on
+RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on, but
+FINAL = frozenset({501, 505})  # no server of this interface
+_LOGGER = logging.getLogger(__name__)
 _UNIX_SOCKET = re.compile(r"unix:(?P<socket>/.+?\.sock)(?P<path>/.*)?")
 _FULL = ("context length", "context_length", "maximum context", "max_model_len", "too many tokens")
 
@@ -98,6 +101,7 @@ class JsonEndpoint:
         self._headers, self._connections = dict(headers or {}), connections
         self._jitter = jitter or random.Random()
         self._has_answered = self._given_up = False  # whether the server ever did; whether unreached_s has passed
+        self._has_warned = False
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(connections)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -156,6 +160,11 @@ class JsonEndpoint:
                     f"{method} {path} failed {tries} time(s), the last with: {failed}. "
                     f"Check that the server at {self._server_address()} runs{self._remedy(tries, unreached)}."
                 ) from failed
+            if not (unreached or self._has_warned):
+                self._has_warned = True
+                _LOGGER.warning(
+                    "%s %s failed: %s. It is tried again for up to %.0f s.", method, path, failed, ends - now()
+                )
             await asyncio.sleep(wait)
 
     def _remedy(self, tries: int, unreached: bool) -> str:
@@ -181,7 +190,7 @@ class JsonEndpoint:
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise PolicyError(f"{method} {path} cannot be sent to {self._server_address()}: {error}") from error
         response_excerpt = f"status {answer.status_code}: {_excerpt(answer.text)}"
-        if answer.status_code in RETRYABLE or answer.status_code >= 500:
+        if answer.status_code in RETRYABLE or (answer.status_code >= 500 and answer.status_code not in FINAL):
             raise _RetryableFailure(response_excerpt, _retry_after(answer.headers.get("retry-after")))
         if answer.status_code >= 400 and any(sign in answer.text.lower() for sign in _FULL):
             raise ContextFull(

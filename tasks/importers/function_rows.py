@@ -134,7 +134,7 @@ def _plain(value: Any) -> Any:
 def _tolerance(row: FunctionRow, assertions: list[Assertion]) -> float:
     """Relative, and never more than the tests allow."""
     allowed = [each.tolerance / max(1.0, abs(each.value)) for each in assertions if isinstance(each.value, int | float)]
-    return max(SHORT_FLOATS if has_short_floats(row.prompt) else EXACT, min(filter(None, allowed), default=0.0))
+    return max(SHORT_FLOATS if has_short_floats(row.prompt) else EXACT, min(allowed, default=0.0))
 
 
 def _name(name: str, number: int) -> str:

@@ -44,6 +44,22 @@ async def test_what_may_pass_is_tried_again(bad):
         assert server.bodies == [{"a": 1}] * 3
 
 
+async def test_the_first_failure_that_is_tried_again_is_told_once(caplog):
+    with serving(Answer("overloaded", 500), Answer("overloaded", 500), {"ok": True}) as server:
+        await post(server)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("POST /v1/x failed: status 500:")
+    assert record.getMessage().endswith("It is tried again for up to 20 s.")
+
+
+async def test_a_server_that_cannot_answer_such_requests_is_not_asked_again():
+    """As Python's own file server, or a proxy in the place of the model's address."""
+    with serving(Answer("<h1>Unsupported method</h1>", 501)) as server:
+        with pytest.raises(PolicyError, match=r"was refused with status 501.*Unsupported method.*it is not sent again"):
+            await post(server)
+        assert len(server.requests) == 1
+
+
 async def test_an_answer_that_does_not_come_is_tried_again():
     with serving(Answer({}, after_s=1.0), {"ok": True}) as server:
         retry_policy = RetryPolicy(attempt_s=0.2, total_s=20, attempts=3, backoff_s=0.001)

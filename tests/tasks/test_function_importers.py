@@ -15,6 +15,7 @@ from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rewards.hidden_calls import HiddenCalls
 from agentgym.rollout import EpisodeManager
+from agentgym.tasks.importers.assertions import assertions_of
 from agentgym.tasks.importers.declarations import NoDeclaration, declared, kind_of, kinds_of_values
 from agentgym.tasks.importers.literals import Literals, NoLiteral
 
@@ -210,3 +211,34 @@ def test_types_of_javascript_come_from_the_values():
         kinds_of_values([[1], ["1"]])
     with pytest.raises(NoDeclaration, match=r"'std::any'|'any' has no counterpart"):
         kind_of("std::any")
+
+
+def test_a_tolerance_is_taken_over_and_an_exact_comparison_beside_it_stays_exact(tmp_path):
+    row = HUMANEVALX["javascript"] | {"prompt": "const mean = (xs) => {\n", "example_test": ""}
+    tolerant = (
+        "console.assert(Math.abs(mean([1, 2]) - 1.5) < 1e-4)\nconsole.assert(Math.abs(mean([200]) - 200) < 1e-4)\n"
+    )
+    (task,) = imported(tmp_path, "humanevalx", row | {"test": tolerant})["held_out"]
+    assert task.truth["tolerance"] == pytest.approx(5e-7)
+    assert [call["value"] for call in task.truth["calls"]] == [1.5, 200]
+    (task,) = imported(tmp_path, "humanevalx", row | {"test": f"{tolerant}console.assert(mean([3, 4]) === 3.5)"})[
+        "held_out"
+    ]
+    assert task.truth["tolerance"] == 1e-9
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "f(1) != 3",
+        "f(1) == 3 || true",
+        "Math.abs(f(1) - 3) > 1",
+        "f(1) == f(2)",
+        "f(x) == 3",
+        "f(1) == 3 + 2",
+        "!f(1) == 3",
+    ],
+)
+def test_a_claim_that_is_no_equality_with_a_value_is_refused(claim):
+    with pytest.raises(NoLiteral):
+        assertions_of("javascript", f"console.assert({claim});", "f")
