@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from agentgym import Checkpoint, Message, SandboxSpec, Task, TaskError, ToolError, tool
+from agentgym import Checkpoint, Message, SandboxError, SandboxSpec, Task, TaskError, ToolError, tool
 from agentgym.sandbox import Sandbox
 
 from ..session import SessionEnvironment
@@ -80,7 +80,12 @@ def _changed(files: Mapping[str, str], goal: Mapping[str, str | None]) -> dict[s
 
 async def _files_in(sandbox: Sandbox) -> dict[str, str]:
     """The files of /work by name. What is no text of ordinary size differs from every goal."""
-    names = await sandbox.list()
+    try:
+        names = await sandbox.list()
+    except SandboxError:  # a dead sandbox is a ConnectionError too
+        raise
+    except OSError as error:  # the agent has closed or replaced the folder
+        return {"/": type(error).__name__}
     if len(names) > MAX_FILES:
         return {"/": f"{len(names)} names"}
     return dict(zip(names, await asyncio.gather(*(_text_of(sandbox, name) for name in names)), strict=True))
@@ -91,6 +96,8 @@ async def _text_of(sandbox: Sandbox, name: str) -> str:
         return "/"
     try:
         return _normalised((await sandbox.read(name, max_bytes=MAX_BYTES)).decode("utf-8", "replace"))
+    except SandboxError:
+        raise
     except (OSError, ValueError) as error:
         return f"/ {type(error).__name__}"
 

@@ -6,8 +6,9 @@ import pytest
 
 import agentgym
 from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task
-from agentgym.errors import TaskError
+from agentgym.errors import SandboxDied, TaskError
 from agentgym.messages import ResultStatus
+from agentgym.sandboxes.code.chores import _files_in
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -69,6 +70,8 @@ async def test_a_request_that_depends_on_a_wrong_one_is_wrong_too(environment):
         ("mkfifo plan", "0"),
         ("echo kiwi > plan; for n in $(seq 99); do echo > f$n; done", "0"),
         ("head -c 100000 /dev/zero > plan", "0"),
+        ("echo kiwi > plan; chmod 000 .", "0"),
+        ("echo kiwi > plan; chmod 000 plan", "0"),
         ("echo kiwi", "0"),
         ("nosuchprogram", "0"),
     ],
@@ -83,6 +86,15 @@ async def test_a_null_character_is_refused_and_uses_up_the_request(environment):
     result = await run(environment, "echo \x00")
     assert result.status is ResultStatus.TOOL_ERROR
     assert (result.content.splitlines()[-1], environment._verdicts) == (REQUESTS[1], "0")
+
+
+async def test_a_sandbox_that_died_is_no_wrong_answer(environment):
+    await run(environment, RIGHT[0])
+    sandbox = await environment._bench.sandbox()
+    await sandbox.close()
+    with pytest.raises(SandboxDied):
+        await _files_in(sandbox)
+    assert environment._verdicts == "1"
 
 
 async def test_a_checkpoint_holds_files_and_verdicts(environment):
