@@ -55,6 +55,25 @@ def test_every_horizon_and_kind_has_as_many_tasks_as_the_card_says(name):
             assert f"horizon_{task.parameters['horizon']}" in task.tags
 
 
+def combinations_of(task):
+    """The values that are offered together in each of a task's steps."""
+    if "rooms" in task.parameters:
+        return {frozenset(room.partition(": ")[2].split()) for room in task.parameters["rooms"]}
+    return {frozenset(step["options"]) for step in task.parameters["data"]["steps"]}
+
+
+@every_set
+def test_what_unseen_instances_offer_together_no_other_task_does(name):
+    task_set = load_task_set(name)
+    offered = {True: set(), False: set()}
+    for split in task_set.values():
+        for task in split:
+            offered["unseen_instances" in task.tags] |= combinations_of(task)
+    assert offered[True]
+    assert offered[True].isdisjoint(offered[False])
+    assert set().union(*offered[True]) <= set().union(*offered[False]), "single values are known from training"
+
+
 @IN_MEMORY
 async def test_the_oracle_solves_each_horizon_in_as_many_turns(name):
     task_set = load_task_set(name)
