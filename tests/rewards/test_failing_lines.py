@@ -16,6 +16,7 @@ from agentgym import (
     Task,
     Turn,
 )
+from agentgym.evaluation.rescore import rescore
 from agentgym.reward import Combined, Reward, validate_spans
 from agentgym.rewards.failing_lines import FailingLines
 from agentgym.rewards.hidden_tests import HiddenTests
@@ -96,6 +97,13 @@ async def test_an_episode_of_the_code_environment_records_them(tmp_path):
         [span] = trajectory.turns[0].spans
         assert CODE[span.start : span.end] == "    return 1 / x"
         assert trajectory.turns[1].spans == ()
+
+
+async def test_rescoring_names_them_anew(capsys):
+    episode = make_trajectory([called("test", report_of(CODE, "assert g(0) == 1", capsys=capsys), code=CODE)])
+    assert episode.turns[0].spans == ()
+    [rescored] = await rescore([episode], FailingLines())
+    assert [CODE[span.start : span.end] for span in rescored.turns[0].spans] == ["    return 1 / x"]
 
 
 async def test_combined_rewards_name_the_spans_of_all_of_them():
