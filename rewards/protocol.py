@@ -28,7 +28,7 @@ class ProtocolReward(Reward):
         self.protocol = Protocol(formula, ending_tools=ending_tools)
 
     def outcome(self, episode: Trajectory) -> Components:
-        return {"protocol": float(self.protocol.kept(self.protocol.steps(episode)))}
+        return {"protocol": float(self.protocol.is_kept_by(self.protocol.steps(episode)))}
 
     def hindsight(self, episode: Trajectory) -> list[Components]:
         steps = self.protocol.steps(episode)

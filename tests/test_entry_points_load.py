@@ -136,6 +136,11 @@ def test_a_gatherer_wraps_a_gatherer(name):
     assert callable(load("gatherers", name)(play_groups))
 
 
+@pytest.mark.parametrize("name", of("logit_hooks"))
+def test_a_logit_hook_is_made_of_a_renderer_and_the_tokens_that_end_a_turn(name):
+    assert list(inspect.signature(load("logit_hooks", name)).parameters)[:2] == ["renderer", "end_ids"]
+
+
 @pytest.mark.parametrize("name", of("stages"))
 def test_a_stage_is_a_defined_one(name):
     from agentgym.training.stages.contract import Stage

@@ -50,7 +50,7 @@ class Protocol:
             current = current if letter is None else step(current, letter)
         return current
 
-    def kept(self, steps: Sequence[Letter | None]) -> bool:
+    def is_kept_by(self, steps: Sequence[Letter | None]) -> bool:
         """Whether an episode of these steps, which is over, keeps the protocol. Without a step, only G and R hold."""
         return accepts(self.after(steps))
 

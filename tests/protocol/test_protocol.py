@@ -25,7 +25,7 @@ def episode(*turns: str, stop: StopReason = StopReason.ANSWERED) -> Trajectory:
 
 
 @pytest.mark.parametrize(
-    ("formula", "turns", "kept", "steps"),
+    ("formula", "turns", "verdict", "steps"),
     [
         ("U(not submit, test)", ["look", "test", "submit"], 1, [1, 1, 1]),
         ("U(not submit, test)", ["look", "submit", "test"], 0, [1, 0, 1]),
@@ -36,9 +36,9 @@ def episode(*turns: str, stop: StopReason = StopReason.ANSWERED) -> Trajectory:
         ("G(implies(submit, WX(False)))", ["submit", "look"], 0, [1, 0]),
     ],
 )
-def test_the_reward_says_whether_and_where_a_protocol_was_broken(formula, turns, kept, steps):
+def test_the_reward_says_whether_and_where_a_protocol_was_broken(formula, turns, verdict, steps):
     judge, ended = ProtocolReward(formula, ending_tools=["submit"]), episode(*turns)
-    assert judge.outcome(ended) == {"protocol": kept}
+    assert judge.outcome(ended) == {"protocol": verdict}
     assert [row["protocol_step"] for row in judge.hindsight(ended)] == steps
 
 

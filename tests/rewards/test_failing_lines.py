@@ -5,10 +5,23 @@ from __future__ import annotations
 import pytest
 from judging import called, make_trajectory
 
-from agentgym import Message, RewardError, Span, Turn
+from agentgym import (
+    Call,
+    EpisodeManager,
+    Message,
+    RewardError,
+    RolloutConfig,
+    ScriptedPolicy,
+    Span,
+    Task,
+    Turn,
+)
+from agentgym.evaluation.rescore import rescore
 from agentgym.reward import Combined, Reward, validate_spans
 from agentgym.rewards.failing_lines import FailingLines
+from agentgym.rewards.hidden_tests import HiddenTests
 from agentgym.sandboxes.code.guest_tests import try_tests
+from agentgym.storage.ledger import Ledger
 
 CODE = "def f(x):\n    é = 'naïve'\n    return 1 / x\n\n\ndef g(x):\n    return f(x) + 1\n"
 
@@ -60,6 +73,37 @@ def test_a_line_that_the_code_does_not_have_is_none():
 async def test_a_span_that_is_none_is_refused_by_turn(answer, message):
     with pytest.raises(RewardError, match=message):
         await validate_spans(answer, FailingLines(), [Turn(0, Message("assistant", "ab"))])
+
+
+@pytest.mark.needs_namespaces
+async def test_an_episode_of_the_code_environment_records_them(tmp_path):
+    """The tool's real answer from its sandbox, a recipe's combination with the environment's own reward, the ledger."""
+    agent = ScriptedPolicy(
+        [
+            Message("assistant", "", (Call("test", {"code": CODE}, "call_0"),)),
+            Message("assistant", "", (Call("submit", {"code": CODE}, "call_0"),)),
+        ]
+    )
+    task = Task(
+        "f", "agentgym/code-v1", "?", parameters={"tests": ["assert g(0) == 1"]}, truth={"tests": ["assert g(1) == 2"]}
+    )
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    config = RolloutConfig(reward=Combined(HiddenTests(), FailingLines()))
+    [episode] = await EpisodeManager(agent, config, ledger=ledger).collect([task])
+    recorded = ledger.load(episode.id)
+    ledger.close()
+    assert episode.outcome["success"] == 1.0
+    for trajectory in (episode, recorded):
+        [span] = trajectory.turns[0].spans
+        assert CODE[span.start : span.end] == "    return 1 / x"
+        assert trajectory.turns[1].spans == ()
+
+
+async def test_rescoring_names_them_anew(capsys):
+    episode = make_trajectory([called("test", report_of(CODE, "assert g(0) == 1", capsys=capsys), code=CODE)])
+    assert episode.turns[0].spans == ()
+    [rescored] = await rescore([episode], FailingLines())
+    assert [CODE[span.start : span.end] for span in rescored.turns[0].spans] == ["    return 1 / x"]
 
 
 async def test_combined_rewards_name_the_spans_of_all_of_them():

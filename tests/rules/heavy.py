@@ -73,6 +73,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.contributions": "train",
     "agentgym.training.signals.token_critic": "train",
     "agentgym.training.signals.turn_scorer": "train",
+    "agentgym.training.token_masks": "train",
     "agentgym.training.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",
     "agentgym.viewer.application": "view",

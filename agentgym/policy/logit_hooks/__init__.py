@@ -11,5 +11,6 @@ protocol.py        calls and answers in an order that a formula allows
 """
 
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook, make_hook
+from agentgym.trajectory import TokenMask
 
-__all__ = ["HookMaker", "LogitHook", "make_hook"]
+__all__ = ["HookMaker", "LogitHook", "TokenMask", "make_hook"]

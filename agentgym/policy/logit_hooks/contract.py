@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentgym.errors import PolicyError
 from agentgym.policy.contract import Request
-from agentgym.policy.rendering import TemplateRenderer
 from agentgym.registry import load
 from agentgym.trajectory import TokenMask
+
+if TYPE_CHECKING:  # rendering needs tokenizers
+    from agentgym.policy.rendering import TemplateRenderer
 
 
 class LogitHook(Protocol):

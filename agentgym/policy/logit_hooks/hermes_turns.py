@@ -61,7 +61,7 @@ class HermesTurns:
         self.start = State("thought", closing=THOUGHTS[begun_thought]) if begun_thought else State("start")
 
     def is_free(self, state: State) -> bool:
-        return state.part in ("start", "thought", "text") or (state.part == "arguments" and state.string != "backslash")
+        return state.part in ("start", "thought", "text", "arguments")
 
     def may_end(self, state: State) -> bool:
         is_outside = state.part in ("start", "thought", "text")
@@ -106,10 +106,8 @@ class HermesTurns:
         if typed in (OPEN, CLOSE):
             return None
         state = state._replace(typed=typed)
-        if state.string == "backslash":
-            return state._replace(string="in") if byte in '"\\/bfnrtu' else None
-        if state.string:
-            strings = {'"': "", "\\": "backslash"}
+        if state.string:  # an escape that JSON does not have makes a malformed call, which is answered as one
+            strings = {'"': "", "\\": "backslash"} if state.string == "in" else {}
             return state._replace(string=strings.get(byte, "in")) if byte >= " " else None
         if byte == '"':
             return state._replace(string="in")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from agentgym.errors import PolicyError
 from agentgym.policy.contract import Request
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook
 from agentgym.policy.logit_hooks.hermes_turns import HermesTurns
 from agentgym.policy.logit_hooks.token_automaton import AutomatonHook, TokenAutomaton, TokenTable
-from agentgym.policy.rendering import TemplateRenderer
+
+if TYPE_CHECKING:  # rendering needs tokenizers
+    from agentgym.policy.rendering import TemplateRenderer
 
 
 def known_tools(renderer: TemplateRenderer, end_ids: Sequence[int]) -> HookMaker:

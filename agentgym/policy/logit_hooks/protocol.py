@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from agentgym.errors import PolicyError
 from agentgym.policy.contract import Request
@@ -10,8 +11,10 @@ from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook
 from agentgym.policy.logit_hooks.hermes_turns import HermesTurns
 from agentgym.policy.logit_hooks.known_tools import require_hermes, tool_names
 from agentgym.policy.logit_hooks.token_automaton import AutomatonHook, TokenAutomaton, TokenTable
-from agentgym.policy.rendering import TemplateRenderer
 from agentgym.protocol import Protocol, step_of
+
+if TYPE_CHECKING:  # rendering needs tokenizers
+    from agentgym.policy.rendering import TemplateRenderer
 
 
 def protocol(

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Hashable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from agentgym.errors import PolicyError
-from agentgym.policy.rendering import TemplateRenderer
 from agentgym.trajectory import TokenMask
+
+if TYPE_CHECKING:  # rendering needs tokenizers
+    from agentgym.policy.rendering import TemplateRenderer
 
 
 class Grammar(Protocol):
