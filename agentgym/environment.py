@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Self
 
 from agentgym.deprecation import adopt_renamed_members, renamed_member
-from agentgym.errors import SandboxUnavailable, ToolDefinitionError, ToolError
+from agentgym.errors import SandboxError, SandboxUnavailable, ToolDefinitionError, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox import Backend, Sandbox, SandboxMeter, SandboxSpec, Snapshot, Usage, metered, usage_counts
 from agentgym.task import Task
@@ -257,6 +257,10 @@ class Environment:
                             value = await value
             content, truncated = render_output(value, options.max_output_chars)
         except ToolError as error:
+            cause = error.__cause__
+            if isinstance(cause, SandboxError) and not isinstance(cause, ToolError):
+                # A sandbox that died is a ConnectionError, which a tool may take for an error of one of its files.
+                raise cause from cause.__cause__
             content, truncated = render_output(str(error), options.max_output_chars)
             status = ResultStatus.TOOL_ERROR
         except WrongArguments as error:
