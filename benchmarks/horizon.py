@@ -67,7 +67,6 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
     run = train_quietly(recipe_of(cell, start, steps), folder)
     validations, trained = run.metrics("validation"), run.metrics("train")
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
-    played = trained[-1]["step"] * EPISODES_PER_STEP
     after = Evaluation.load(folder / "evaluation" / "after.json")
     row = cell.to_json() | {
         "estimator": ARMS[cell.arm],
@@ -75,7 +74,7 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
         "success": [row["success"] for row in validations],
         "progress": [row.get("outcome/progress") for row in validations],
         "episodes_to_target": None if reached is None else reached * EPISODES_PER_STEP,
-        "episodes": played,
+        "episodes": trained[-1]["step"] * EPISODES_PER_STEP,
         "episodes_beside": sum(row.get(CONTINUED, 0.0) for row in trained),
         "cpu_s": round(_cpu_s() - cpu_began, 1),
         "wall_s": round(time.monotonic() - began, 1),
@@ -164,12 +163,12 @@ def main() -> int:
     chosen = parser.parse_args()
     console, failures = Console(), []
     defaults = QUICK if chosen.quick else NIGHT
-    wanted = {name: getattr(chosen, name) or default for name, default in defaults.items()}
-    cells = grid(wanted["environments"], wanted["horizons"], wanted["feedback"], wanted["arms"], range(wanted["seeds"]))
+    values = {name: getattr(chosen, name) or default for name, default in defaults.items()}
+    cells = grid(values["environments"], values["horizons"], values["feedback"], values["arms"], range(values["seeds"]))
     try:
         if not chosen.report:
             chosen.out.mkdir(parents=True, exist_ok=True)
-            failures = run_grid(cells, chosen.out, steps=wanted["steps"], jobs=chosen.jobs, console=console)
+            failures = run_grid(cells, chosen.out, steps=values["steps"], jobs=chosen.jobs, console=console)
         console.print(write_report(results_of(chosen.out), chosen.out), markup=False, soft_wrap=True)
     except AgentGymError as error:
         console.print(str(error), style="red", markup=False, soft_wrap=True)

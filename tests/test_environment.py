@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from agentgym import Call, Environment, Message, SandboxSpec, Task, Tool, ToolError, tool
-from agentgym.errors import SandboxDied, SandboxExhausted, SandboxUnavailable, ToolDefinitionError
+from agentgym.errors import SandboxDied, SandboxUnavailable, ToolDefinitionError
 from agentgym.messages import ResultStatus
 from agentgym.testing import FakeClock
 
@@ -111,28 +111,6 @@ async def test_what_is_our_fault_is_raised():
         await Desk().call(Call("broken"))
     with pytest.raises(TimeoutError, match="a socket of ours"):
         await Desk().call(Call("impatient"))
-
-
-class Reads(Environment):
-    """Its tool takes every OSError for the file's."""
-
-    def __init__(self, error: OSError) -> None:
-        self.error = error
-
-    @tool
-    def read(self) -> str:
-        """Read the file."""
-        try:
-            raise self.error
-        except OSError as error:
-            raise ToolError(f"It cannot be read: {error}.") from error
-
-
-async def test_a_dead_sandbox_is_never_a_result_though_a_tool_takes_it_for_a_missing_file():
-    with pytest.raises(SandboxDied, match="it has died"):
-        await Reads(SandboxDied("it has died")).call(Call("read"))
-    for the_agents in (FileNotFoundError("no file"), SandboxExhausted("out of memory")):
-        assert (await Reads(the_agents).call(Call("read"))).status is ResultStatus.TOOL_ERROR
 
 
 async def test_an_output_of_a_hundred_megabytes_is_cut_to_the_limit():

@@ -72,8 +72,8 @@ def test_every_third_party_import_of_tests_and_benchmarks_is_declared():
 
 @cache
 def modules_beside(folder: Path) -> set[str]:
-    """What a script in a folder can import from its own folder, from tests/ and from tests/support/."""
-    folders = (folder, Path("tests"), Path("tests/support"))
+    """What a script in a folder can import from its own folder, from tests/, tests/support/ and benchmarks/."""
+    folders = (folder, Path("tests"), Path("tests/support"), Path("benchmarks"))
     modules = {path.stem for path in tracked_files() if path.parent in folders}
     packages = {
         path.parent.name for path in tracked_files() if path.name == "__init__.py" and path.parent.parent in folders

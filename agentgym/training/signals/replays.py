@@ -28,7 +28,7 @@ class MonteCarloContinuations:
 
     def __init__(self, policy: Policy, rollouts: Rollouts, samples: int = 4) -> None:
         self._policy, self._rollouts, self._samples = policy, rollouts, samples
-        self._share_without, self._played = 0.0, 0
+        self._share_without, self._episode_count = 0.0, 0
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
         """Return the continuations of every turn.
@@ -39,7 +39,7 @@ class MonteCarloContinuations:
         forks = [Fork(t, turn) for t in trajectories if t.valid for turn in range(1, len(t.turns))]
         returns: dict[tuple[str, int], list[float]] = {}
         continuations = self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}")
-        self._played = len(continuations)
+        self._episode_count = len(continuations)
         for continuation in continuations:
             fork = continuation.provenance.branch
             if continuation.valid and fork is not None:
@@ -60,7 +60,7 @@ class MonteCarloContinuations:
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn nothing. Returns: of the last batch the share of turns that were not continued, and the episodes."""
-        return {"continuations/unplayed": self._share_without, "continuations/episodes": float(self._played)}
+        return {"continuations/unplayed": self._share_without, "continuations/episodes": float(self._episode_count)}
 
 
 class LeaveOneOutReplays:
