@@ -9,7 +9,7 @@ its earlier turns computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,10 +77,13 @@ class Decoder:
         model: a causal language model of transformers.
         pad_token_id: fills the left; never attended to.
         eos_token_ids: any of these ends a row.
+        weights: tells the model's weights from those it had before.
     """
 
-    def __init__(self, model: Any, pad_token_id: int, eos_token_ids: Sequence[int]) -> None:
-        self.model, self.pad_token_id = model, pad_token_id
+    def __init__(
+        self, model: Any, pad_token_id: int, eos_token_ids: Sequence[int], *, weights: Hashable = None
+    ) -> None:
+        self.model, self.pad_token_id, self.weights = model, pad_token_id, weights
         self.ends = frozenset(eos_token_ids)
         self.shares = can_share(model.config)
 
@@ -253,7 +256,7 @@ class _Batch:
             if row.keep and row.left is None and self.block is not None:
                 columns = self.mask[index, : self.width + self.steps - 1].nonzero()[:, 0]
                 known = [*row.prefix, *row.tokens][: len(columns)]
-                row.left = KVPrefix(known, self.block.take(index, columns))
+                row.left = KVPrefix(known, self.block.take(index, columns), self.decoder.weights)
         left = int(running.sum())
         if left > DROP_AT * len(self.rows):
             return tokens

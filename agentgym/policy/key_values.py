@@ -6,7 +6,7 @@ put in from earlier turns, taken out for later ones, and dropped when they are f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,12 @@ class KVPrefix:
     Attributes:
         ids: the tokens, from the first on.
         block: [2 * layers, heads, len(ids), head_dim], keys and values of each layer in turn.
+        weights: tells the weights that computed it from others.
     """
 
     ids: list[int]
     block: torch.Tensor
+    weights: Hashable = None
 
     def covers(self, prefix: Sequence[int]) -> bool:
         """Whether a prefix begins with these tokens and goes on."""

@@ -105,7 +105,7 @@ class TransformersPolicy(Policy):
             hook=self._make_hook(request) if self._make_hook is not None else None,
         )
         past = self._pasts.pop(request.episode, None)
-        if past is not None and self._weights == self._weights_now() and past.covers(prefix):
+        if past is not None and past.covers(prefix):
             row.past = past
         row = await self._rows.submit(row, request.episode)
         if row.left is not None and request.episode in self._live:
@@ -150,6 +150,9 @@ class TransformersPolicy(Policy):
 
     def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
         self._weights = self._weights_now()
+        for row in rows:
+            if row.past is not None and row.past.weights != self._weights:
+                row.past = None
         with evaluating(self.model, self.autocast):
             for batch in batches_within(rows, self.max_batch_tokens):
                 self._decode(batch)
@@ -157,7 +160,7 @@ class TransformersPolicy(Policy):
 
     def _decode(self, rows: Sequence[DecodeRequest]) -> None:
         """Sample the rows of one batch to their ends."""
-        Decoder(self.model, self.pad_token_id, self.eos_token_ids).run(rows)
+        Decoder(self.model, self.pad_token_id, self.eos_token_ids, weights=self._weights).run(rows)
 
     def _score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
         with evaluating(self.model, self.autocast):

@@ -124,6 +124,26 @@ async def test_new_weights_are_used_at_once_also_in_a_later_turn(renderer, token
     await policy.close()
 
 
+async def test_what_old_weights_computed_is_not_used_after_another_episode_has_used_the_new_ones(
+    renderer, tokenizer, requests
+):
+    from agentgym.policy import make_model
+
+    model = make_model(tokenizer, hidden=64, layers=2)
+    policy, (first, other, *_) = TransformersPolicy(model, renderer), requests
+    policy.episode_started(first.episode)
+    reply = await policy.generate(first)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.5)
+    await policy.generate(other)
+    later = following(renderer, first, reply)
+    reply = await policy.generate(later)
+    expected = teacher_forced(model, later.prefix_ids, reply.token_ids, later.sampling.temperature)
+    assert reply.logprobs == pytest.approx(expected, abs=1e-4)
+    await policy.close()
+
+
 async def test_a_rewritten_conversation_is_not_continued_from_the_old_one(policy, model, renderer, requests):
     request = requests[0]
     policy.episode_started(request.episode)
