@@ -31,7 +31,7 @@ from .priority import prefer
 from .spawner_setup import SpawnerState
 
 _PASSED = 2  # descriptors in a request
-_CALM_S = 0.005  # after a creation: longer than a sandbox takes to set itself up, with which it would compete
+_CALM_S = 0.05  # after a creation: much longer than a sandbox takes to set itself up, with which it would compete
 _SHORTAGES = {
     errno.EMFILE: "descriptors",
     errno.ENFILE: "descriptors",

@@ -277,12 +277,12 @@ def _text(path: str) -> str:
 
 
 def _descendants(pid: int) -> int:
-    """Processes below one that have not ended."""
+    """Processes below one that have not ended. One that waits to become a sandbox is none: it has no user ids yet."""
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
             state, _, rest = _text(f"/proc/{name}/stat").rpartition(") ")[2].partition(" ")
-            if rest and state not in "ZX":
+            if rest and state not in "ZX" and _text(f"/proc/{name}/uid_map"):
                 children.setdefault(int(rest.split(" ", 1)[0]), []).append(int(name))
     total, front = 0, children.get(pid, [])
     while front:
