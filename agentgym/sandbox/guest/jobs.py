@@ -9,7 +9,7 @@ import resource
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -292,6 +292,13 @@ def descendants(pid: int) -> list[int]:
         front = {child for child, parent in tree.items() if parent in front and child not in pids}
         pids += front
     return pids
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill processes of this sandbox; some may have ended."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
 
 
 def signal_all(number: int) -> bool:

@@ -375,9 +375,7 @@ class Runner:
             jobs.signal_all(signal.SIGKILL)
             return
         for _ in range(3):  # some may fork meanwhile
-            for pid in jobs.descendants(process.pid):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            jobs.kill_all(jobs.descendants(process.pid))
 
     def _kill_orphans(self) -> None:
         """Kill what no call, session or channel owns."""
@@ -395,9 +393,7 @@ class Runner:
             orphans = [pid for pid in jobs.children_of_init(self._children) if pid not in owners]
             if not orphans:
                 return
-            for pid in orphans:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            jobs.kill_all(orphans)
             for pid in orphans:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(pid, 0)
