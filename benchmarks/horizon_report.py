@@ -16,31 +16,14 @@ from typing import Any
 import numpy as np
 from horizon_cells import ARMS, EPISODES_PER_STEP, TARGET, VALIDATE_EVERY
 from scipy import stats
+from training_runs import COLOURS
 
 from agentgym.evaluation.statistics.holm import holm
 
 Row = Mapping[str, Any]
 Group = tuple[str, int, str]  # environment, horizon, feedback
 REFERENCES = ("outcome", "flattened")
-COLOURS = dict(
-    zip(
-        ARMS,
-        (
-            "#7f7f7f",
-            "#e69f00",
-            "#0072b2",
-            "#009e73",
-            "#d55e00",
-            "#cc79a7",
-            "#56b4e9",
-            "#000000",
-            "#b2a000",
-            "#8c564b",
-            "#4b3f8c",
-        ),
-        strict=True,
-    )
-)
+COLOUR_OF = dict(zip(ARMS, COLOURS, strict=True))
 STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem}
 table{border-collapse:collapse;margin:1rem 0;display:block;overflow-x:auto}td,th{padding:.25rem .6rem;text-align:right;
 border-bottom:1px solid #8884}td:first-child,th:first-child{text-align:left}svg{max-width:100%;height:auto}
@@ -260,7 +243,7 @@ def by_horizon(rows: Sequence[Row]) -> str:
             )
             if points:
                 middle = [median(episodes_of(row) for row in own) for _, own in points]
-                axis.plot([h for h, _ in points], middle, "o-", label=arm, color=COLOURS[arm], linewidth=1.8)
+                axis.plot([h for h, _ in points], middle, "o-", label=arm, color=COLOUR_OF[arm], linewidth=1.8)
         axis.set(
             xscale="log",
             yscale="log",
@@ -305,7 +288,7 @@ def _mark_winner(axis: Any, x: int, y: int, cells: Mapping[tuple[Group, str], li
         return
     winner = min(middles, key=lambda arm: middles[arm])
     against = ratio(cells[group, winner], cells.get((group, "outcome"), []))
-    axis.fill_between([x, x + 1], y, y + 1, color=COLOURS[winner], alpha=0.35)
+    axis.fill_between([x, x + 1], y, y + 1, color=COLOUR_OF[winner], alpha=0.35)
     beside = f"\n{against.bound}{against.value:.2f} x" if against and winner != "outcome" else ""
     axis.text(x + 0.5, y + 0.5, winner.replace("_", "\n", 1) + beside, ha="center", va="center", fontsize=7)
 
@@ -321,7 +304,7 @@ def curves(rows: Sequence[Row]) -> str:
                 last = max(row["steps"][-1] for row in own)
                 steps = np.arange(VALIDATE_EVERY, last + 1, VALIDATE_EVERY)
                 success = np.mean([np.interp(steps, row["steps"], row["success"]) for row in own], axis=0)
-                axis.plot(steps * EPISODES_PER_STEP, success, label=arm, color=COLOURS[arm], linewidth=1.6)
+                axis.plot(steps * EPISODES_PER_STEP, success, label=arm, color=COLOUR_OF[arm], linewidth=1.6)
         axis.axhline(TARGET, color="#888", linewidth=0.8, linestyle=":")
         axis.set(title=", ".join(map(str, group)), xlabel="episodes", ylabel="success", ylim=(0, 1))
         axis.legend(frameon=False, fontsize=6)

@@ -39,7 +39,15 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from training_runs import DRAWS, from_start, mean_interval, share_first_measurement, train_quietly, warm_started
+from training_runs import (
+    COLOURS,
+    DRAWS,
+    from_start,
+    mean_interval,
+    share_first_measurement,
+    train_quietly,
+    warm_started,
+)
 
 from agentgym.credit import CreditWarning, estimator
 from agentgym.errors import AgentGymError
@@ -66,18 +74,6 @@ GPU = [
 ]
 COMMON = ["train.save_every=10", "train.keep_checkpoints=1", "train.validate_every=5", "evaluate.control={}"]
 STRATUM = "unseen_entities"
-COLOURS = (
-    "#7f7f7f",
-    "#e69f00",
-    "#0072b2",
-    "#009e73",
-    "#d55e00",
-    "#cc79a7",
-    "#56b4e9",
-    "#000000",
-    "#b2a000",
-    "#8c564b",
-)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,20 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 
 DRAWS = 10_000
+COLOURS = (
+    "#7f7f7f",
+    "#e69f00",
+    "#0072b2",
+    "#009e73",
+    "#d55e00",
+    "#cc79a7",
+    "#56b4e9",
+    "#000000",
+    "#b2a000",
+    "#8c564b",
+    "#4b3f8c",
+)
+"""Of the lines of a plot."""
 
 
 def train_quietly(recipe: Recipe, folder: Path) -> RunFolder:

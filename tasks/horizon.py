@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from agentgym import Call, Message, Task, TaskSet, seed_of
+from agentgym import Task, TaskSet
 
 from .generator import TaskGenerator, TaskSlot
 
 HORIZONS = (2, 4, 8, 16, 32)
 UNSEEN_HORIZONS = (3, 6, 12, 24)
 PER_HORIZON = {"train": 400, "validation": 40, "unseen_instances": 40, "unseen_horizons": 40}
-ERROR_RATE = 0.5
-"""How likely the imperfect oracle does a request wrongly, each one independently of the others."""
-
-Script = Callable[[Sequence[Message]], Message]
 
 
 def horizon_task_set(
@@ -48,25 +44,3 @@ def horizon_task_set(
         "held_out": [*generator.draw("unseen_instances", make), *generator.draw("unseen_horizons", make)],
     }
     return TaskSet(name, splits, **players)
-
-
-def request_player(task: Task, tool: str, argument: str, act: Callable[[str, int], str]) -> Script:
-    """A script that answers the request that it reads last with one call.
-
-    Args:
-        tool, argument: of the call.
-        act: from a request and the turn, counted from 0, to the argument.
-    """
-
-    def script(messages: Sequence[Message]) -> Message:
-        turn = sum(message.role == "assistant" for message in messages)
-        request = messages[-1].text.rpartition("\n")[2]
-        return Message("assistant", "", (Call(tool, {argument: act(request, turn)}),))
-
-    return script
-
-
-def errs(task: Task, turn: int) -> random.Random | None:
-    """Whether the imperfect oracle does this turn's request wrongly: a random stream to choose how, else None."""
-    rng = random.Random(seed_of("imperfect oracle", task.id, turn))
-    return rng if rng.random() < ERROR_RATE else None

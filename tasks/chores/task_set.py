@@ -10,7 +10,7 @@ from agentgym import Task, TaskSet
 
 from ..generator import TaskSlot
 from ..horizon import horizon_task_set
-from .players import FORMS, NAMES, WORDS, imperfect_oracle, oracle
+from .words import FORMS, NAMES, REQUESTS, WORDS
 
 NAME = "code/chores-v1"
 FILES = 12
@@ -33,7 +33,7 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_instances` (requests about pairs of word and file, or of two files, that no
     other stratum has) or `unseen_horizons` (numbers of requests that training never has). Difficulty is the horizon.
     """
-    return horizon_task_set(NAME, _task, seed, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    return horizon_task_set(NAME, _task, seed, oracle=REQUESTS.oracle, imperfect_oracle=REQUESTS.imperfect_oracle)
 
 
 def is_reserved(first: str, name: str) -> bool:

@@ -10,7 +10,7 @@ from agentgym import Task, TaskSet
 
 from ..generator import TaskSlot
 from ..horizon import horizon_task_set
-from .players import CITIES, FORMS, ITEMS, imperfect_oracle, oracle
+from .words import CITIES, FORMS, ITEMS, REQUESTS
 
 NAME, NAME_INPROCESS = "sql/session-v1", "sql/session-inprocess-v1"
 LOW, HIGH = 10, 99
@@ -39,7 +39,8 @@ def session_inprocess(seed: int = 0) -> TaskSet:
 
 def _build(name: str, environment: str, seed: int) -> TaskSet:
     make_task = partial(_task, environment=environment)
-    return horizon_task_set(name, make_task, seed, stream=NAME, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    players = {"oracle": REQUESTS.oracle, "imperfect_oracle": REQUESTS.imperfect_oracle}
+    return horizon_task_set(name, make_task, seed, stream=NAME, **players)
 
 
 def is_reserved(cell: int) -> bool:

@@ -10,8 +10,8 @@ import pytest
 
 from agentgym import EpisodeManager, ScriptedPolicy, StopReason, load_task_set
 from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.tasks.chores.players import NAMES, WORDS, parsed
 from agentgym.tasks.chores.task_set import FILES, ChoresWriter, is_reserved
+from agentgym.tasks.chores.words import NAMES, REQUESTS, WORDS
 from agentgym.tasks.horizon import HORIZONS, UNSEEN_HORIZONS
 
 
@@ -35,7 +35,7 @@ def test_every_horizon_has_as_many_tasks(task_set):
 def test_no_other_stratum_asks_about_the_pairs_of_unseen_instances(task_set):
     for task in [*task_set["train"], *task_set["validation"], *task_set["held_out"]]:
         for request in task.parameters["requests"]:
-            _, parts = parsed(request)
+            _, parts = REQUESTS.parsed(request)
             if (other := parts.get("word") or parts.get("target")) is not None:
                 assert is_reserved(other, parts["name"]) is ("unseen_instances" in task.tags), task.id
 
@@ -53,7 +53,9 @@ def test_a_third_of_the_requests_depends_on_an_earlier_one():
 
 def test_the_kinds_of_requests_are_the_same_at_every_horizon():
     for horizon in HORIZONS:
-        kinds = Counter(parsed(request)[0] for seed in range(200) for request, _, _ in written(seed, horizon)[1])
+        kinds = Counter(
+            REQUESTS.parsed(request)[0] for seed in range(200) for request, _, _ in written(seed, horizon)[1]
+        )
         assert all(0.14 < kinds[kind] / kinds.total() < 0.30 for kind in ("put", "append", "copy", "rename", "delete"))
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from agentgym import EpisodeManager, ScriptedPolicy, StopReason, load_task_set
 from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.tasks.horizon import HORIZONS, UNSEEN_HORIZONS, request_player
-from agentgym.tasks.session.players import CITIES, FORMS, ITEMS, parsed, statement
+from agentgym.tasks.horizon import HORIZONS, UNSEEN_HORIZONS
 from agentgym.tasks.session.task_set import CELLS, StockWriter, is_reserved
+from agentgym.tasks.session.words import CITIES, FORMS, ITEMS, REQUESTS
 
 NAME = "sql/session-inprocess-v1"
 
@@ -38,9 +38,9 @@ def random_player(task):
 
     def act(request, turn):
         words = {"item": rng.choice(ITEMS), "city": rng.choice(CITIES), "number": str(rng.randint(10, 99))}
-        return statement(rng.choice(list(FORMS)), words)
+        return REQUESTS.done(rng.choice(list(FORMS)), words)
 
-    return request_player(task, "sql", "statement", act)
+    return REQUESTS.player(act)
 
 
 def test_every_horizon_has_as_many_tasks_and_nothing_else_tells_them_apart(task_set):
@@ -61,7 +61,7 @@ def test_held_out_strata_are_pairs_and_horizons_that_training_never_has(task_set
     pairs = {True: set(), False: set()}
     for task in [*task_set["train"], *task_set["validation"], *task_set["held_out"]]:
         for request in task.parameters["requests"]:
-            kind, words = parsed(request)
+            kind, words = REQUESTS.parsed(request)
             if kind != "which":  # asks for the city
                 pairs["unseen_instances" in task.tags].add((words["item"], words["city"]))
     assert len(pairs[True]) == 16

@@ -1,0 +1,33 @@
+"""The words of a request, and the command that does what it asks."""
+
+from __future__ import annotations
+
+import random
+
+from agentgym import Task
+
+from ..request_forms import Parts, RequestForms
+
+WORDS = ("kiwi", "plum", "pear", "lime", "fig", "nut", "oat", "rye", "tea", "oil", "ham", "jam")
+NAMES = (
+    *("todo", "plan", "list", "log", "map", "memo", "menu", "page", "news", "bill", "song", "poem"),
+    *("tape", "book", "card", "data", "diary", "draft", "index", "notes", "sheet", "table", "title", "tour"),
+)
+FORMS = {
+    "put": ("Put {word} into {name}.", "echo {word} > {name}"),
+    "append": ("Append {word} to {name}.", "echo {word} >> {name}"),
+    "copy": ("Copy {name} to {target}.", "cp {name} {target}"),
+    "rename": ("Rename {name} to {target}.", "mv {name} {target}"),
+    "delete": ("Delete {name}.", "rm {name}"),
+}
+
+
+def _mistaken(task: Task, kind: str, parts: Parts, rng: random.Random) -> Parts:
+    """The same with one part replaced: a word by another word, a file that must exist by one that did at the start."""
+    part = rng.choice(list(parts))
+    is_new = part == "target" or kind == "put"
+    choices = WORDS if part == "word" else NAMES if is_new else sorted(task.parameters["files"])
+    return {**parts, part: rng.choice([choice for choice in choices if choice not in parts.values()])}
+
+
+REQUESTS = RequestForms(FORMS, tool="bash", argument="command", mistaken=_mistaken)

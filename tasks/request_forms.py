@@ -1,0 +1,80 @@
+"""Requests of a few fixed forms, the text that does what each asks, and scripted players that write it."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from agentgym import Call, Message, Task, seed_of
+
+ERROR_RATE = 0.5
+"""How likely the imperfect oracle does a request wrongly, each one independently of the others."""
+
+Script = Callable[[Sequence[Message]], Message]
+Parts = dict[str, str]
+"""The words of a request by the name of their place in its form."""
+
+
+class RequestForms:
+    """The forms of a set's requests.
+
+    Args:
+        forms: by kind of request what is asked, and the text that does it; both with places, `Count {item} in {city}.`
+        tool, argument: of the call that takes this text.
+        mistaken: replaces the parts of a request so that it is done wrongly; given the task and the kind too.
+    """
+
+    def __init__(
+        self,
+        forms: Mapping[str, tuple[str, str]],
+        *,
+        tool: str,
+        argument: str,
+        mistaken: Callable[[Task, str, Parts, random.Random], Parts],
+    ) -> None:
+        self.forms, self._tool, self._argument, self._mistaken = forms, tool, argument, mistaken
+        self._patterns = {
+            kind: re.compile(re.sub(r"\\{(\w+)\\}", r"(?P<\1>\\w+)", re.escape(request)))
+            for kind, (request, _) in forms.items()
+        }
+
+    def parsed(self, request: str) -> tuple[str, Parts]:
+        """The kind of a request, and its parts. Raises: ValueError for a text that is no request."""
+        for kind, pattern in self._patterns.items():
+            if match := pattern.fullmatch(request):
+                return kind, match.groupdict()
+        raise ValueError(f"{request!r} is no request of this set.")
+
+    def done(self, kind: str, parts: Parts) -> str:
+        """The text that does what a request asks."""
+        return self.forms[kind][1].format(**parts)
+
+    def oracle(self, task: Task) -> Script:
+        """Do what each request asks, read from its text alone."""
+        return self.player(lambda request, _: self.done(*self.parsed(request)))
+
+    def imperfect_oracle(self, task: Task) -> Script:
+        """Do half of the requests wrongly, each independently of the others."""
+
+        def act(request: str, turn: int) -> str:
+            kind, parts = self.parsed(request)
+            rng = random.Random(seed_of("imperfect oracle", task.id, turn))
+            errs = rng.random() < ERROR_RATE
+            return self.done(kind, self._mistaken(task, kind, parts, rng) if errs else parts)
+
+        return self.player(act)
+
+    def player(self, act: Callable[[str, int], str]) -> Script:
+        """A script that answers the request that it reads last with one call.
+
+        Args:
+            act: from a request and the turn, counted from 0, to the argument of the call.
+        """
+
+        def script(messages: Sequence[Message]) -> Message:
+            turn = sum(message.role == "assistant" for message in messages)
+            request = messages[-1].text.rpartition("\n")[2]
+            return Message("assistant", "", (Call(self._tool, {self._argument: act(request, turn)}),))
+
+        return script
