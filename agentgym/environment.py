@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-from agentgym.deprecation import adopt_renamed_members, renamed_member
+from agentgym.deprecation import RenamedMember, adopt_renamed_members, renamed_member
 from agentgym.errors import SandboxError, SandboxUnavailable, ToolDefinitionError, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.sandbox import Backend, Sandbox, SandboxMeter, SandboxSpec, Snapshot, Usage, metered, usage_counts
@@ -90,7 +90,8 @@ class Environment:
         cls._free_tools = (*cls._free_tools, *tools)
         cls.tools = collect_tools(cls, cls._free_tools)
         for attribute in vars(cls):
-            if is_tool(vars(cls)[attribute]) and hasattr(Environment, attribute):
+            framework = inspect.getattr_static(Environment, attribute, None)
+            if is_tool(vars(cls)[attribute]) and framework is not None and not isinstance(framework, RenamedMember):
                 raise ToolDefinitionError(
                     f"{cls.__qualname__}.{attribute} is a tool, but agentgym uses {attribute!r} of every environment. "
                     f"Give the method another name, and keep the tool's by @tool(name={attribute!r})."

@@ -125,8 +125,11 @@ def test_a_loss_term_is_a_function_of_tokens(name):
 
 @pytest.mark.parametrize("name", of("samplers"))
 def test_a_sampler_is_made_of_tasks_and_a_seed(name):
-    task = Task("t", "test/none-v1", "?")
-    assert load("samplers", name)([task], 0).draw(1, 0) == [task]
+    from agentgym.training.samplers import make_sampler
+
+    task = Task("t", "test/none-v1", "?", tags=("easy",))
+    text = {"tagged": "tagged(tag='easy')"}.get(name, name)
+    assert make_sampler(text, [task], 0).draw(1, 0) == [task]
 
 
 @pytest.mark.parametrize("name", of("gatherers"))

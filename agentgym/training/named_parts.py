@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -23,9 +24,17 @@ def parse_part(text: str) -> ComposedPart:
 def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Callable[..., Any]:
     """Load what is registered under a name, with its options filled in: a function, or a class to be called.
 
-    Raises: UnknownNameError; CreditError for options that it does not take.
+    Raises: UnknownNameError; CreditError for options that it does not take, or needs and was not given.
     """
     registered = registry.load(kind, name)
     signature = vars(registered).get("__init__", registered) if isinstance(registered, type) else registered
     check_options(name, signature, options, kind=kind.replace("_", " ").removesuffix("s"))
+    needed = [
+        parameter.name
+        for parameter in inspect.signature(signature).parameters.values()
+        if parameter.kind is parameter.KEYWORD_ONLY and parameter.default is parameter.empty
+    ]
+    if missing := [option for option in needed if option not in options]:
+        written = ", ".join(f"{option}=..." for option in missing)
+        raise CreditError(f"{name!r} needs the option {missing[0]!r}. Write it as {name}({written}).")
     return partial(registered, **options)

@@ -23,6 +23,11 @@ def processes_below(pid: int) -> set[int]:
     return below
 
 
+def working_below(pid: int) -> set[int]:
+    """As `processes_below`, without what was made ahead for the next sandbox, which comes and goes by itself."""
+    return {below for below in processes_below(pid) if not waits_for_its_sandbox(below)}
+
+
 def guests_below(pid: int) -> set[int]:
     """Process 1 of each sandbox below a process, whatever runs in it left out."""
     guests = set()

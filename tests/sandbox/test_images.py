@@ -16,7 +16,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
-from counts import groups, mounts, processes_below
+from counts import groups, mounts, processes_below, working_below
 from rootfs import assemble
 from specs import OF_THE_SANDBOX
 
@@ -231,7 +231,7 @@ async def test_an_image_without_a_fitting_python_is_refused_with_the_reason(root
 
 
 async def test_nothing_is_left_when_the_backend_closes_or_its_spawner_is_killed(rootfs, small):
-    before = processes_below(os.getpid()), mounts()
+    before = working_below(os.getpid()), mounts()
     spec = dataclasses.replace(small, image=str(rootfs))
     left = 0
     for killed in (None, "keeper", "spawner"):
@@ -249,10 +249,10 @@ async def test_nothing_is_left_when_the_backend_closes_or_its_spawner_is_killed(
             assert (await second.run_python("print(1)")).text == "1\n"
         await backend.close()
         for _ in range(500):
-            if processes_below(os.getpid()) == before[0] and (killed == "keeper" or not groups(keeper)):
+            if working_below(os.getpid()) == before[0] and (killed == "keeper" or not groups(keeper)):
                 break
             await asyncio.sleep(0.01)
-        assert (processes_below(os.getpid()), mounts()) == before
+        assert (working_below(os.getpid()), mounts()) == before
         if killed == "keeper":
             left = keeper
         else:

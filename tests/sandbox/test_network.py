@@ -15,7 +15,7 @@ import threading
 import zipfile
 
 import pytest
-from counts import open_files, processes_below
+from counts import open_files, processes_below, working_below
 from local_network import CERTIFICATE, NAMES, LocalNetwork, service_threads
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
@@ -222,7 +222,7 @@ async def test_an_environment_of_the_specs_own_wins(backend, spec):
 
 
 async def test_closing_leaves_no_thread_and_no_descriptor(network, spec):
-    before = (processes_below(os.getpid()), open_files(), service_threads())
+    before = (working_below(os.getpid()), open_files(), service_threads())
     backend = NamespacesBackend(proxy=network.proxy())
     first, second = await backend.create(spec), await backend.create(spec)
     await first.run_python("import socket; s = socket.create_connection(('127.0.0.1', 3128))", session="held")
@@ -231,7 +231,7 @@ async def test_closing_leaves_no_thread_and_no_descriptor(network, spec):
     await backend.close()
     with pytest.raises(SandboxDied):
         await transfer
-    assert (processes_below(os.getpid()), open_files(), service_threads()) == before
+    assert (working_below(os.getpid()), open_files(), service_threads()) == before
 
 
 async def test_a_guest_that_is_killed_leaves_a_sandbox_that_closes(network, spec):

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from counts import groups, guests_below, mounts, open_files, processes_below, spawners
+from counts import groups, guests_below, mounts, open_files, processes_below, spawners, working_below
 from specs import SMALL
 
 import agentgym
@@ -285,7 +285,7 @@ async def test_a_failed_creation_is_its_callers_and_frees_the_slot():
 
 
 async def test_a_closed_pool_leaves_nothing():
-    before = (processes_below(os.getpid()), mounts(), open_files())
+    before = (working_below(os.getpid()), mounts(), open_files())
     pool = Pool(NamespacesBackend(), max_alive=4)
     await pool.warm(SMALL, 2)
     held = [await pool.create(SMALL) for _ in range(3)]
@@ -300,7 +300,7 @@ async def test_a_closed_pool_leaves_nothing():
     with pytest.raises(SandboxDied):
         await running
     await held[1].close()
-    assert (processes_below(os.getpid()), mounts(), open_files()) == before
+    assert (working_below(os.getpid()), mounts(), open_files()) == before
     assert not any(groups(pid) for pid in below)
     assert pool.stats().ready == pool.stats().leased == pool.stats().changing == 0
     await (await pool.create(SMALL)).close()

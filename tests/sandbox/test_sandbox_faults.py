@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from counts import groups, guests_below, mounts, open_files, processes_below, spawners
+from counts import groups, guests_below, mounts, open_files, processes_below, spawners, working_below
 
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.host import guest_sandbox
@@ -37,7 +37,7 @@ def guests() -> set[int]:
 
 async def test_a_closed_backend_leaves_nothing(small):
     """Sandboxes with sessions, channels, snapshots, attacks under way: after close the host is as before."""
-    before = (processes_below(os.getpid()), mounts(), open_files())
+    before = (working_below(os.getpid()), mounts(), open_files())
     before_it, folders = spawners(), set(os.listdir("/tmp"))
     backend = NamespacesBackend()
     sandboxes = [await backend.create(small) for _ in range(4)]
@@ -54,7 +54,7 @@ async def test_a_closed_backend_leaves_nothing(small):
     await backend.close()
     with pytest.raises(SandboxDied):
         await endless
-    assert (processes_below(os.getpid()), mounts(), open_files()) == before
+    assert (working_below(os.getpid()), mounts(), open_files()) == before
     assert groups(spawner) == set()
     others = ("agentgym-check-", "agentgym-docker-")  # folders of other backends, which other tests make meanwhile
     ours = {name for name in set(os.listdir("/tmp")) - folders if "agentgym" in name}

@@ -32,7 +32,8 @@ from agentgym.trajectory import Trajectory, Turn
 sys.path.insert(0, str(Path(__file__).parent))
 from test_run import recipe
 
-TASKS = [Task(f"t{index}", "test/none-v1", "?", difficulty=index % 3) for index in range(12)]
+TASKS = [Task(f"t{index}", "test/none-v1", "?", tags=("all",), difficulty=index % 3) for index in range(12)]
+NEEDS_OPTIONS = {"tagged": "tagged(tag='all')"}
 
 
 def episode(task: Task, success: float, *, failed: bool = False) -> Trajectory:
@@ -49,6 +50,7 @@ def groups_of(tasks: list[Task], success: dict[str, float]) -> list[list[Traject
 
 @pytest.mark.parametrize("name", names("samplers"))
 def test_a_sampler_draws_tasks_of_its_own_and_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(name, tmp_path):
+    name = NEEDS_OPTIONS.get(name, name)
     unbroken, resumed = make_sampler(name, TASKS, 7), make_sampler(name, TASKS, 7)
     assert unbroken.draw(5, 0) == unbroken.draw(5, 0), "the same step has the same tasks"
     assert any(make_sampler(name, TASKS, seed).draw(5, 0) != unbroken.draw(5, 0) for seed in range(5))
