@@ -21,7 +21,7 @@ from agentgym.credit.returns import rewards_or_zero
 from agentgym.errors import CreditError
 from agentgym.rounding import percent
 
-HALF = 0.5
+HALF, MOSTLY = 0.5, 0.8
 LONG = 4  # turns from which the estimators were seen to differ
 CANDIDATES = ("rloo(turn_weight=0.0)", "rloo", "return_to_go", "turn_gae(lam=0.9)", "gigpo", "vine")
 
@@ -123,19 +123,16 @@ def predicted_ratios(facts: CreditFacts, *, group_size: int) -> dict[str, float]
 
 def suggestions(facts: CreditFacts) -> list[Suggestion]:
     """What to try, the best first; then, without an estimator, what would help more than any."""
-    listed: list[Suggestion] = []
     later = f"{percent(facts.later_noise)} of the variance of a turn's return comes from later turns"
     if facts.turns < LONG:
         reason = f"half of the episodes have {facts.turns:g} turns or fewer, where no estimator was seen to be better"
-        listed.append(Suggestion("return_to_go", reason))
     elif facts.paid_turns:
-        listed.append(Suggestion("turn_gae(lam=0.9)", f"{later}, which a critic and lam below 1 take away"))
-        reason = f"{percent(facts.paid_turns)} of the turns have rewards that tell episodes apart; it needs no critic"
-        listed.append(Suggestion("return_to_go", reason))
+        reason = f"{percent(facts.paid_turns)} of the turns have rewards that tell episodes apart, and it places them"
     else:
-        reason = "only the outcome is rewarded, and a critic tells which turns raised its chance"
-        listed.append(Suggestion("turn_gae(lam=0.9)", reason))
-        listed.append(Suggestion("return_to_go", "unbiased and without a critic; here it equals rloo"))
+        reason = "only the outcome is rewarded; it is unbiased, needs no critic, and here equals rloo"
+    listed = [Suggestion("return_to_go", reason)]
+    if facts.turns >= LONG and facts.later_noise >= MOSTLY:
+        listed.append(Suggestion("turn_gae(lam=0.9)", f"{later}, which a critic takes away, at more processor time"))
     if facts.repeated_states >= HALF:
         reason = f"{percent(facts.repeated_states)} of the turns were in a state of another episode of their group"
         listed.append(Suggestion("gigpo", reason))

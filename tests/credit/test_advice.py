@@ -43,13 +43,11 @@ def test_a_run_without_two_valid_episodes_of_a_task_cannot_be_judged():
         facts_of([group(valid=[True, False, False])])
 
 
-def test_short_episodes_get_the_default_and_long_ones_a_critic():
+def test_the_default_comes_first_and_long_noisy_episodes_may_try_a_critic():
     short = facts_of([Group.from_arrays(turns=[2, 2], outcomes=[1.0, 0.0])])
     assert [s.estimator for s in suggestions(short)] == ["return_to_go"]
-    assert [s.estimator for s in suggestions(facts_of([group(turn_rewards=PAID)]))] == [
-        "turn_gae(lam=0.9)",
-        "return_to_go",
-    ]
+    long = facts_of([group(turn_rewards=PAID)])
+    assert [s.estimator for s in suggestions(long)] == ["return_to_go", "turn_gae(lam=0.9)"]
 
 
 def test_silent_outcomes_of_an_environment_with_a_potential_call_for_turn_rewards():
