@@ -117,7 +117,8 @@ def table(rows: Sequence[Row], predictions: Mapping[str, Any]) -> list[list[str]
             f"{np.mean([row['held_out'] for row in own]):.2f}",
             f"{np.mean([row['cpu_s'] for row in own]):.0f}",
         ]
-        compared.append((line, {name: ratio(own, cells.get((group, name), [])) for name in REFERENCES if name != arm}))
+        others = () if arm == "outcome" else [name for name in REFERENCES if name != arm]
+        compared.append((line, {name: ratio(own, cells.get((group, name), [])) for name in others}))
     tests = [other for _, ratios in compared for other in ratios.values() if other and not math.isnan(other.p)]
     corrected = dict(zip(map(id, tests), holm([test.p for test in tests]) if tests else (), strict=True))
     lines = []
