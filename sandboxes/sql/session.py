@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -54,9 +55,9 @@ class StockSession(SessionEnvironment):
     def system_text(self) -> str:
         return f"stock(city, {', '.join(self._items)})"
 
+    @abstractmethod
     async def open_table(self) -> None:
         """Make the table anew with the numbers as they are."""
-        raise NotImplementedError
 
     def table_arguments(self) -> tuple[Any, ...]:
         """Of the constructor of `NumberTable`."""
