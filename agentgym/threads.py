@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -31,44 +31,41 @@ class ThreadPool:
 
     def _begin(self) -> None:
         self._pid = os.getpid()
-        self._work: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._work: deque[Callable[[], None]] = deque()
         self._alive = 0
-        self._idle = 0
+        self._free = 0  # threads that wait for work, or have been started and will look for some
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run `work` in a thread, as soon as one is free. `work` must not raise."""
         if self._pid != os.getpid():
             self._begin()  # a forked process has none of its parent's threads
         most = MAX_THREADS if self._max_threads is None else self._max_threads
-        with self._lock:
-            self._work.put(work)
-            if self._idle:
-                self._idle -= 1  # one of the idle threads will take it
-                return
-            if self._alive >= most:
+        with self._changed:
+            self._work.append(work)
+            if len(self._work) <= self._free or self._alive >= most:
+                self._changed.notify()
                 return
             self._alive += 1
+            self._free += 1
         threading.Thread(target=self._serve, name="agentgym-tool", daemon=True).start()
 
     def _serve(self) -> None:
-        while True:
-            try:
-                work = self._work.get_nowait()
-            except queue.Empty:
-                with self._lock:
-                    self._idle += 1
-                try:
-                    work = self._work.get(timeout=_IDLE_S)
-                except queue.Empty:
-                    with self._lock:
-                        if self._idle:  # else `submit` has just counted on this thread: look for work once more
-                            self._idle -= 1
-                            self._alive -= 1
-                            return
-                    continue
+        while (work := self._next()) is not None:
             work()
             del work  # else an idle thread would keep the tool's objects alive
+            with self._changed:
+                self._free += 1
+
+    def _next(self) -> Callable[[], None] | None:
+        """Wait for work; None after ten idle seconds, and then this thread is counted no more."""
+        with self._changed:
+            if self._changed.wait_for(lambda: self._work, _IDLE_S):
+                self._free -= 1
+                return self._work.popleft()
+            self._free -= 1
+            self._alive -= 1
+            return None
 
 
 _default = ThreadPool()

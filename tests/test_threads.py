@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import os
+import random
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ import time
 
 import pytest
 
-from agentgym.threads import in_thread
+from agentgym.threads import ThreadPool, in_thread
 
 
 async def test_a_result_and_an_error_come_back():
@@ -38,8 +39,26 @@ async def test_context_variables_are_seen_in_the_thread():
 
 async def test_many_more_block_at_once_than_an_executor_has_threads():
     """All must be inside at the same time, or the barrier breaks."""
-    barrier = threading.Barrier(100, timeout=10)
+    barrier = threading.Barrier(100, timeout=300)  # a loaded machine starts a thread in a tenth of a second
     await asyncio.gather(*(in_thread(barrier.wait) for _ in range(100)))
+
+
+def test_work_never_waits_for_a_thread_that_is_busy():
+    """Threads that start late, beside others that have just become idle, must not be counted on twice."""
+
+    class LateThreads(ThreadPool):
+        def _serve(self) -> None:
+            time.sleep(random.random() * 0.003)
+            super()._serve()
+
+    for _ in range(10):
+        pool, barrier = LateThreads(), threading.Barrier(17, timeout=60)
+        for _ in range(60):
+            pool.submit(lambda: None)
+            time.sleep(random.random() * 0.0005)
+        for _ in range(16):
+            pool.submit(barrier.wait)
+        barrier.wait()
 
 
 async def test_threads_are_used_again():
@@ -66,7 +85,7 @@ async def test_cancelling_stops_the_waiting_and_the_thread_serves_others_later()
 def test_a_hanging_tool_does_not_keep_the_process_from_ending():
     code = """
 import asyncio, time
-from agentgym.threads import in_thread
+from agentgym.threads import ThreadPool, in_thread
 async def main():
     async with asyncio.timeout(0.05):
         await in_thread(time.sleep, 3600)

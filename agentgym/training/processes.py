@@ -6,6 +6,7 @@ and compute gradients of their share of each batch. So one and several processes
 
 from __future__ import annotations
 
+import atexit
 import os
 import time
 from collections.abc import Callable
@@ -55,6 +56,15 @@ class Processes:
         state = PartialState(cpu=device == "cpu", timeout=_TIMEOUT)
         return cls(state.process_index, state.num_processes)
 
+    def leave_at_exit(self) -> None:
+        """Leave the other processes when this one ends. Call it after success: leaving may wait for those that failed.
+
+        Otherwise threads of the communication outlive the interpreter, which then aborts now and then
+        (pytorch/pytorch#179291).
+        """
+        if self.count > 1:
+            atexit.register(_leave)
+
     @property
     def is_first(self) -> bool:
         return self.rank == 0
@@ -98,6 +108,11 @@ class Processes:
         if total % self.count:
             raise RecipeError(f"{key}: {total} rows cannot be shared out evenly among {self.count} processes.")
         return total // self.count
+
+
+def _leave() -> None:
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 ALONE = Processes()

@@ -80,6 +80,7 @@ def train(
         _run_stages(context, stages)
     finally:
         context.close()
+    processes.leave_at_exit()
     return run
 
 
