@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 
-from horizon_cells import ARMS, ENVIRONMENTS, EPISODES_PER_STEP, TARGET, Cell, grid, recipe_of, start_recipe
+from horizon_cells import (
+    ARMS,
+    ENVIRONMENTS,
+    EPISODES_PER_STEP,
+    TARGET,
+    UNSEEN_HORIZONS,
+    Cell,
+    grid,
+    recipe_of,
+    start_recipe,
+)
 from horizon_predictions import predict
 from horizon_report import write_report
 from rich.console import Console
-from training_runs import share_first_measurement, train_quietly, warm_started
+from training_runs import play, share_first_measurement, train_quietly, warm_started
 
 from agentgym.errors import AgentGymError
 
@@ -54,6 +65,7 @@ NIGHT: dict[str, Any] = {
     "seeds": 5,
     "steps": 100,
 }
+UNSEEN_TASKS = 20  # of each horizon
 CONTINUED = "continuations/episodes"  # the metric of the episodes that an estimator plays beside its groups
 
 
@@ -65,6 +77,7 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
     share_first_measurement(folder)
     began, cpu_began = time.monotonic(), _cpu_s()
     run = train_quietly(recipe_of(cell, start, steps), folder)
+    cost = {"cpu_s": round(_cpu_s() - cpu_began, 1), "wall_s": round(time.monotonic() - began, 1)}
     validations, trained = run.metrics("validation"), run.metrics("train")
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
     after = Evaluation.load(folder / "evaluation" / "after.json")
@@ -76,15 +89,28 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
         "episodes_to_target": None if reached is None else reached * EPISODES_PER_STEP,
         "episodes": trained[-1]["step"] * EPISODES_PER_STEP,
         "episodes_beside": sum(row.get(CONTINUED, 0.0) for row in trained),
-        "cpu_s": round(_cpu_s() - cpu_began, 1),
-        "wall_s": round(time.monotonic() - began, 1),
+        **cost,
         "before": Evaluation.load(folder / "evaluation" / "before.json").success().value,
         "held_out": after.success().value,
         "held_out_tasks": len(after.rows),
+        "unseen_horizons": unseen_horizons(cell, run.checkpoints / "final"),
     }
     for heavy in ("checkpoints", "tensorboard"):  # hundreds of runs; the record of what was measured stays
         shutil.rmtree(folder / heavy, ignore_errors=True)
     return row
+
+
+def unseen_horizons(cell: Cell, checkpoint: Path) -> dict[str, float]:
+    """Success of a trained model on held-out tasks at horizons that no model was trained at, each looked at once."""
+    success = {}
+    for horizon in UNSEEN_HORIZONS:
+        recipe = recipe_of(replace(cell, horizon=horizon), checkpoint, steps=1)
+        (tag,) = recipe.tasks.tags
+        task_set = recipe.tasks.model_copy(update={"tags": ()}).load()  # no training task has the tag
+        tasks = [task for task in task_set["held_out"] if tag in task.tags][:UNSEEN_TASKS]
+        played = play(recipe, checkpoint, task_set, tasks)
+        success[str(horizon)] = sum(trajectory.outcome["success"] for trajectory in played) / len(played)
+    return success
 
 
 def _cpu_s() -> float:

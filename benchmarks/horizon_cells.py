@@ -16,6 +16,7 @@ RECIPES = Path(__file__).parents[1] / "recipes"
 EPISODES_PER_STEP = 64
 VALIDATE_EVERY = 4
 TARGET = 0.8
+UNSEEN_HORIZONS = (3, 6, 12, 24)
 SPARE_TURNS = 2  # beside the horizon, for a call that could not be read
 
 ENVIRONMENTS: Mapping[str, tuple[str, str]] = {
@@ -98,7 +99,10 @@ def start_recipe(environment: str, seed: int) -> Recipe:
 
 
 def recipe_of(cell: Cell, start: Path, steps: int) -> Recipe:
-    """The recipe of a cell, which trains from the shared start for `steps` steps or until it has learned."""
+    """The recipe of a cell, which trains from the shared start for `steps` steps or until it has learned.
+
+    That of a cell with one of `UNSEEN_HORIZONS` plays tasks that are held out and is not for training.
+    """
     file, prefix = ENVIRONMENTS[cell.environment]
     data = Recipe.load(RECIPES / file, [f"seed={cell.seed}"]).model_dump(exclude_none=True)
     per_turn = data["episode"]["max_episode_tokens"] // data["episode"]["max_turns"]

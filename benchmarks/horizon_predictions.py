@@ -7,7 +7,6 @@ critic, and either one skill that all turns share or a skill for each turn. A ne
 
 from __future__ import annotations
 
-import asyncio
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from typing import Any
 
 from horizon_cells import ARMS, EPISODES_PER_STEP, TARGET, Cell, recipe_of
 from rich.console import Console
+from training_runs import play
 
 from agentgym.credit import CreditWarning, estimator
 from agentgym.credit.bench import SubtaskChain, signal_to_noise, steps_to
@@ -48,18 +48,12 @@ def predict(cells: Sequence[Cell], starts: Mapping[tuple[str, int], Path], out: 
 def chance_of_right(cell: Cell, start: Path) -> float:
     """How often a turn is right on validation tasks: their mean progress, or their success if one turn decides."""
     from agentgym.evaluation.runner import choose
-    from agentgym.policy import load_transformers_policy
-    from agentgym.rollout import EpisodeManager
-    from agentgym.training.silence import silence_libraries
 
     recipe = recipe_of(cell, start, steps=1)
     task_set = recipe.tasks.load()
-    with silence_libraries():
-        policy = load_transformers_policy(str(start), call_format=recipe.policy.call_format)
-    manager = EpisodeManager(policy, recipe.rollout_config(task_set), label="chance")
-    trajectories = asyncio.run(manager.collect(choose(task_set, "validation"), 4))
+    trajectories = play(recipe, start, task_set, choose(task_set, "validation"), group_size=4)
     component = "success" if decisive_turns(cell) == 1 else "progress"
-    values = [trajectory.outcome[component] for trajectory in trajectories if trajectory.valid]
+    values = [trajectory.outcome[component] for trajectory in trajectories]
     return min(max(sum(values) / len(values), 0.02), 0.98)
 
 

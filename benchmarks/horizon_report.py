@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from horizon_cells import ARMS, EPISODES_PER_STEP, TARGET, VALIDATE_EVERY
+from horizon_cells import ARMS, EPISODES_PER_STEP, TARGET, UNSEEN_HORIZONS, VALIDATE_EVERY
 from scipy import stats
 from training_runs import COLOURS
 
@@ -118,6 +118,7 @@ def table(rows: Sequence[Row], predictions: Mapping[str, Any]) -> list[list[str]
             " ".join(f"{'' if row['episodes_to_target'] else '>'}{episodes_of(row):.0f}" for row in own),
             *(f"{foreseen[skills]['episodes']:.0f}" if foreseen else "-" for skills in ("shared", "own")),
             f"{np.mean([row['held_out'] for row in own]):.2f}",
+            _unseen_horizons(own),
             f"{np.mean([row['cpu_s'] for row in own]):.0f}",
         ]
         others = () if arm == "outcome" else [name for name in REFERENCES if name != arm]
@@ -134,6 +135,12 @@ def table(rows: Sequence[Row], predictions: Mapping[str, Any]) -> list[list[str]
     return lines
 
 
+def _unseen_horizons(rows: Sequence[Row]) -> str:
+    """Mean success at each of them, over the runs in which it was measured."""
+    measured = [row["unseen_horizons"] for row in rows if row.get("unseen_horizons")]
+    return " ".join(f"{np.mean([m[str(h)] for m in measured]):.2f}" for h in UNSEEN_HORIZONS) if measured else "-"
+
+
 COLUMNS = [
     "environment",
     "horizon",
@@ -145,6 +152,7 @@ COLUMNS = [
     "predicted, shared skill",
     "predicted, own skills",
     "held out",
+    f"unseen horizons {', '.join(map(str, UNSEEN_HORIZONS))}",
     "CPU-s",
     "x outcome",
     "x flattened",

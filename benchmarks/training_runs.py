@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import shutil
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from agentgym import Task, TaskSet
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
@@ -61,6 +63,19 @@ def from_start(data: Mapping[str, Any], start: Path, source: str) -> Recipe:
     changed = {name: section for name, section in data.items() if name != "warm_start"}
     call_format = data["policy"].get("call_format", "auto")
     return Recipe.parse({**changed, "policy": {"path": str(start), "call_format": call_format}}, source)
+
+
+def play(recipe: Recipe, checkpoint: Path, task_set: TaskSet, tasks: Sequence[Task], group_size: int = 1) -> list[Any]:
+    """The valid trajectories of a saved model on tasks, as the recipe plays them."""
+    from agentgym.policy import load_transformers_policy
+    from agentgym.rollout import EpisodeManager
+    from agentgym.training.silence import silence_libraries
+
+    with silence_libraries():
+        policy = load_transformers_policy(str(checkpoint), call_format=recipe.policy.call_format)
+    manager = EpisodeManager(policy, recipe.rollout_config(task_set), label="benchmark")
+    trajectories = asyncio.run(manager.collect(tasks, group_size))
+    return [trajectory for trajectory in trajectories if trajectory.valid]
 
 
 def share_first_measurement(folder: Path) -> None:

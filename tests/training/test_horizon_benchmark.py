@@ -69,6 +69,16 @@ def test_episodes_that_an_estimator_plays_beside_count():
     assert compared.value == pytest.approx(4.0)
 
 
+def test_success_at_unseen_horizons_is_the_mean_over_the_runs_that_measured_it():
+    old = row("return_to_go", 0, 512)
+    rows = [
+        old,
+        *(old | {"seed": s, "unseen_horizons": {"3": s / 2, "6": 0.5, "12": 0.0, "24": 0.0}} for s in (1, 2)),
+    ]
+    (line,) = table(rows, {})
+    assert "0.75 0.50 0.00 0.00" in line
+
+
 def test_the_arm_of_the_outcome_stands_once_and_is_compared_with_under_every_feedback():
     cells = grid(["doors"], [8, 16], ["outcome", "dense"], None, range(2))
     assert len(set(cells)) == len(cells)
