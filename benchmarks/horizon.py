@@ -108,8 +108,8 @@ def unseen_horizons(cell: Cell, checkpoint: Path) -> dict[str, float]:
         (tag,) = recipe.tasks.tags
         task_set = recipe.tasks.model_copy(update={"tags": ()}).load()  # no training task has the tag
         tasks = [task for task in task_set["held_out"] if tag in task.tags][:UNSEEN_TASKS]
-        played = play(recipe, checkpoint, task_set, tasks)
-        success[str(horizon)] = sum(trajectory.outcome["success"] for trajectory in played) / len(played)
+        trajectories = play(recipe, checkpoint, task_set, tasks)
+        success[str(horizon)] = sum(trajectory.outcome["success"] for trajectory in trajectories) / len(trajectories)
     return success
 
 

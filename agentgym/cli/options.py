@@ -125,6 +125,12 @@ def rollout_config(
     state_keys: Annotated[
         bool, typer.Option(help="Record the environment's state before each turn.", rich_help_panel=PANEL)
     ] = True,
+    max_failures_in_a_row: Annotated[
+        int, typer.Option(min=1, help="Failed episodes in a row that end the run.", rich_help_panel=PANEL)
+    ] = 100,
+    stall_warning_s: Annotated[
+        float, typer.Option(help="Seconds without progress before a warning.", rich_help_panel=PANEL)
+    ] = 300.0,
 ) -> RolloutConfig:
     """The RolloutConfig that these options describe."""
     from agentgym.rollout import Budgets, RolloutConfig
@@ -148,6 +154,8 @@ def rollout_config(
         reward=reward,
         backend=backend,
         state_keys=state_keys,
+        max_failures_in_a_row=max_failures_in_a_row,
+        stall_warning_s=stall_warning_s,
     )
 
 

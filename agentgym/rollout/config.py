@@ -34,6 +34,10 @@ class RolloutConfig:
         backend: makes the sandboxes; a registered name or a Backend, by default `namespaces`.
         state_keys: whether each turn records `Environment.state_key`. Estimators such as GiGPO, the credit audit, and
             the comparison of a replay with its record read it. False helps where a key is slow to make.
+        max_failures_in_a_row: so many episodes that the infrastructure failed, one after another, end the run, and are
+            played again when it is resumed; None for no such end.
+        stall_warning_s: seconds without progress in any episode after which a warning says what they wait for; None
+            for no warning.
     Raises: ValueError naming each option that is wrong, its value and what it may be.
     """
 
@@ -48,6 +52,8 @@ class RolloutConfig:
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     backend: Annotated[Backend | str | None, SkipValidation] = None
     state_keys: bool = True
+    max_failures_in_a_row: Count | None = 100
+    stall_warning_s: Annotated[float, Field(gt=0)] | None = 300.0
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""

@@ -45,6 +45,11 @@ class Episode:
         self._retries = Retries(trajectory, config.budgets.infra_retries)
         self._environment: LiveEnvironment | None = None
 
+    @property
+    def activity(self) -> str:
+        """What is being done now: "running the tool 'add' in turn 2"."""
+        return self._retries.activity
+
     async def play(self) -> Trajectory:
         """Play to the end. The environment is closed whatever happens, also on cancellation.
 

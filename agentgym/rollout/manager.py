@@ -15,6 +15,7 @@ from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.group_rewards import GroupRewards
+from agentgym.rollout.health import RunHealth
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
 from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.rollout.replay import (
@@ -103,7 +104,8 @@ class EpisodeManager:
         (use `contextlib.aclosing`) or is cancelled, the episodes in progress are cancelled, their environments
         closed, and nothing of them is yielded or recorded as finished.
 
-        Raises: LedgerError when the record cannot be written; all episodes are stopped then.
+        Raises: LedgerError when the record cannot be written, EpisodesFailed after `max_failures_in_a_row`; all
+            episodes are stopped then.
         """
         group_size = self._group_size(group_size)
         jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=self.config.seed)
@@ -185,7 +187,10 @@ class EpisodeManager:
         )
         episodes = EpisodeFactory(self.policy, config, self._provenance(config))
         groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)
-        return WorkerPool(jobs, episodes, groups, concurrency=rollout.concurrency, ledger=ledger, label=label)
+        health = RunHealth(rollout.max_failures_in_a_row, rollout.stall_warning_s)
+        return WorkerPool(
+            jobs, episodes, groups, concurrency=rollout.concurrency, ledger=ledger, label=label, health=health
+        )
 
     def _episode_config(self, rollout: RolloutConfig | None = None, **changes: object) -> EpisodeConfig:
         rollout = rollout or self.config

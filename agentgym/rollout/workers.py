@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.policy.contract import Policy
+from agentgym.rollout.episode import Episode
 from agentgym.rollout.garbage_collection import relaxed_gc
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
+from agentgym.rollout.health import RunHealth, too_many_failures
 from agentgym.rollout.jobs import EpisodeFactory, Job
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
@@ -32,6 +34,7 @@ class WorkerPool:
     Args:
         ledger: keeps the ends of episodes; those it holds already are handed over instead of played.
         label: of the run.
+        health: ends the run after too many failures, and tells of standstills.
     """
 
     def __init__(
@@ -43,8 +46,10 @@ class WorkerPool:
         concurrency: int,
         ledger: Ledger | None,
         label: str,
+        health: RunHealth,
     ) -> None:
         self._jobs, self._episodes, self._groups = jobs, episodes, groups
+        self._label, self._health = label, health
         self._concurrency, self._ledger = concurrency, ledger
         self._recorded = ledger.finished(label) if ledger is not None else set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -56,6 +61,7 @@ class WorkerPool:
 
     async def results(self) -> AsyncGenerator[tuple[int, Trajectory], None]:
         """Each episode when it ends, with its position; everything is stopped and awaited when the caller leaves."""
+        watch = asyncio.ensure_future(self._health.watch())
         with relaxed_gc:
             try:
                 # All first episodes are announced before any begins, so that a policy which waits for all live
@@ -78,7 +84,9 @@ class WorkerPool:
                         return
                     await self._changed.wait()
             finally:
+                watch.cancel()
                 await self._stop()
+                await asyncio.gather(watch, return_exceptions=True)
 
     async def _work(self, job: Job | None) -> None:
         """Play one episode after another until no job is left."""
@@ -86,12 +94,13 @@ class WorkerPool:
             next_job: Job | None = None
             trajectory, policy = job.trajectory, self._policies[job.trajectory.id]
             try:
-                await self._episodes.episode(job, policy).play()
+                await self._play(self._episodes.episode(job, policy))
                 if job.fork is not None:
                     job.fork.fail_if_diverged(trajectory)
                 group_reward = self._groups.reward_for(job)
                 if self._ledger is not None:
                     await self._ledger.finish(trajectory, awaits_group=group_reward is not None)
+                self._stop_after_failures(trajectory)
                 if group_reward is None:
                     self._hand_over(Finished(job))
                 elif (group := self._groups.hold(job, group_reward)) is not None:
@@ -106,6 +115,20 @@ class WorkerPool:
                     await self._has_room.wait()
                 next_job = self._next_job()
             job = next_job
+
+    async def _play(self, episode: Episode) -> None:
+        self._health.begin(episode)
+        try:
+            await episode.play()
+        finally:
+            self._health.end(episode)
+
+    def _stop_after_failures(self, trajectory: Trajectory) -> None:
+        """Raises: EpisodesFailed after too many failures in a row, none of which stays in the ledger as an end."""
+        if failed := self._health.failures_with(trajectory):
+            if self._ledger is not None:
+                self._ledger.set_aside(self._label, [t.id for t in failed])
+            raise too_many_failures(failed)
 
     async def _judge(self, group: HeldGroup) -> None:
         for job in await self._groups.judge(group):

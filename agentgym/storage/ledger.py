@@ -7,8 +7,10 @@ be missing, but what is there is whole. Turns that finish in the same pass of th
 from __future__ import annotations
 
 import asyncio
+import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -194,10 +196,18 @@ class Ledger:
                 yield trajectory
             last = rows[-1][0]
 
-    def relabel(self, label: str, new_label: str) -> None:
-        """Let the finished episodes of a label have another, so that it can be used again. Raises: LedgerError."""
+    def relabel(self, label: str, new_label: str, *, only: Collection[str] | None = None) -> None:
+        """Let the finished episodes of a label have another, so that it can be used again.
+
+        Args:
+            only: the ids of those that are meant; all of the label by default.
+        Raises: LedgerError.
+        """
         episodes = "SELECT key FROM episode WHERE turns IS NOT NULL AND id >= ? AND id < ?"
-        bounds, cut = (f"{label}/", f"{label}0"), len(label) + 1
+        bounds, cut = [f"{label}/", f"{label}0"], len(label) + 1
+        if only is not None:
+            episodes += " AND id IN (SELECT value FROM json_each(?))"
+            bounds.append(json.dumps([*only]))
         renamed, table, connection = "? || substr(id, ?)", summary.TABLE, self._connection
         with self._errors_name_the_file("written"):
             connection.execute("BEGIN IMMEDIATE")
@@ -216,6 +226,10 @@ class Ledger:
             except BaseException:
                 connection.execute("ROLLBACK")
                 raise
+
+    def set_aside(self, label: str, only: Collection[str] | None = None) -> None:
+        """Keep episodes of a label that failed under another one, so that they are played again. As `relabel`."""
+        self.relabel(label, f"failed-{time.time_ns()}-{label}", only=only)
 
     def close(self) -> None:
         """Commit what is pending and close the file. May be called twice."""

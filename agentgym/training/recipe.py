@@ -62,6 +62,8 @@ class EpisodeSection(Section):
     `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
     `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
     `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
+    `max_failures_in_a_row`: so many episodes that the infrastructure failed, one after another, end the run with their
+    causes. `stall_warning_s`: seconds without progress in any episode after which a warning says what they wait for.
     """
 
     max_turns: Count = 8
@@ -74,6 +76,8 @@ class EpisodeSection(Section):
     backend: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
     state_keys: bool | None = None
+    max_failures_in_a_row: Count = 100
+    stall_warning_s: Seconds = 300.0
 
     @model_validator(mode="before")
     @classmethod
@@ -97,6 +101,8 @@ class EpisodeSection(Section):
             backend=self.backend,
             seed=seed,
             reward=reward,
+            max_failures_in_a_row=self.max_failures_in_a_row,
+            stall_warning_s=self.stall_warning_s,
         )
 
 

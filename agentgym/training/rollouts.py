@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
@@ -115,7 +114,7 @@ class Rollouts:
         lines = format_causes(causes)
         if causes.total() == len(trajectories):
             if record and self.ledger is not None:  # or else a resumed run would read these failures back
-                self.ledger.relabel(label, f"failed-{time.time_ns()}-{label}")
+                self.ledger.set_aside(label)
             raise EpisodesFailed(f"Every one of the {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
         if self._on_failures is not None:
             self._on_failures(f"{label}: {causes.total()} of {len(trajectories)} episodes failed")
