@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 
 from agentgym.cli import (
     check,
+    cluster,
     compare,
     credit,
     dev,
@@ -146,6 +147,7 @@ for name, command, panel in (
 ):
     app.command(name, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=START)
 app.add_typer(model.app, name="model", rich_help_panel=START)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=BUILD)
 app.add_typer(rerun.app, name="episodes", rich_help_panel=INSPECT)

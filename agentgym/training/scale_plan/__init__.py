@@ -1,0 +1,21 @@
+"""How a training would run on a cluster: stage times measured here, and a simulation of what waits for what there."""
+
+from __future__ import annotations
+
+from agentgym.training.scale_plan.measuring import measure
+from agentgym.training.scale_plan.plan import Plan, make_plan
+from agentgym.training.scale_plan.simulation import ClusterShape, Schedule, Throughput, simulate
+from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
+
+__all__ = [
+    "ClusterShape",
+    "EpisodeTimes",
+    "Plan",
+    "Schedule",
+    "StageTimes",
+    "Throughput",
+    "TurnTimes",
+    "make_plan",
+    "measure",
+    "simulate",
+]

@@ -1,0 +1,61 @@
+"""Stage times of a recipe, from two runs of three steps."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+
+from agentgym.errors import RecipeError
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training.recipe import Recipe
+from agentgym.training.run import train
+from agentgym.training.scale_plan.stage_times import StageTimes
+
+STEPS = 3
+
+
+def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
+    """Train a recipe for three steps, and again with one episode at a time from the same weights.
+
+    Args:
+        folder: keeps the runs and `stage_times.json`; what was measured before is read back.
+    Raises: as `train`; RecipeError if the folder holds a measurement with other settings; LedgerError if nothing can be
+        measured, as where the policy gives no tokens.
+    """
+    file, at_once = folder / "stage_times.json", recipe.episode.concurrency
+    together = _short(recipe, at_once)
+    recorded = folder / "together" / "recipe.toml"
+    if recorded.is_file() and Recipe.load_recorded(recorded) != together:
+        raise RecipeError(f"{folder} was measured with other settings: give another --out, or remove it.")
+    if file.is_file():
+        return StageTimes.load(file)
+    console.print(f"Measuring {STEPS} steps with up to {at_once} episodes at once, in {folder}", soft_wrap=True)
+    first = _trained(together, folder / "together")
+    console.print(f"Measuring {STEPS} steps with one episode at a time")
+    second = _trained(_short(recipe, 1, start=first.checkpoints / "warm_start"), folder / "alone")
+    times = StageTimes.from_runs(alone=second, together=first)
+    times.save(file)
+    return times
+
+
+def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recipe:
+    """The recipe for a few steps; from a model that has been warm-started, where there is one."""
+    data = recipe.model_dump(exclude_none=True)
+    data["episode"]["concurrency"] = concurrency
+    data["train"] |= {"steps": STEPS, "validate_every": STEPS, "validate_tasks": 1}
+    data["train"].pop("until_success", None)
+    data["evaluate"] |= {"tasks": 1, "group_size": 1}
+    if start is not None and start.is_dir():
+        data.pop("warm_start")
+        data["policy"] = {"path": str(start), "call_format": recipe.policy.call_format}
+    return Recipe.parse(data)
+
+
+def _trained(recipe: Recipe, folder: Path) -> RunFolder:
+    run = RunFolder(folder)
+    if run.report.is_file():  # it is written last
+        return run
+    with io.StringIO() as silent:
+        return train(recipe, folder=folder, resume=folder.exists(), console=Console(file=silent))

@@ -1,0 +1,144 @@
+"""The simulated cluster against arithmetic: hand values, bounds, and what changes it."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agentgym.cli.app import app
+from agentgym.errors import LedgerError, RecipeError
+from agentgym.training import Recipe
+from agentgym.training.scale_plan import (
+    ClusterShape,
+    EpisodeTimes,
+    Schedule,
+    StageTimes,
+    TurnTimes,
+    make_plan,
+    simulate,
+)
+
+sys.path.insert(0, str(Path(__file__).parent))
+import lookup_environment
+from test_run import RECIPE
+
+# Two turns of 10 tokens at 0.1 s and a tool of 0.5 s, and 1 s beside: 4 s. A step learns for 2 s.
+EPISODE = EpisodeTimes((TurnTimes(10, 0.5), TurnTimes(10, 0.5)), 1.0)
+TIMES = StageTimes((EPISODE,), token_s=0.1, token_load_s=0.0, learn_s=2.0)
+ROOMY = ClusterShape(nodes=8, episodes_per_node=64)
+STEP = Schedule(groups=4, group_size=4)
+
+
+@pytest.fixture
+def recipe() -> Recipe:
+    return Recipe.parse(json.loads(json.dumps(RECIPE)))
+
+
+def test_synchronous_steps_take_an_episode_and_a_step_of_learning():
+    reached = simulate(TIMES, ROOMY, STEP)
+    assert reached.step_s == pytest.approx(6.0)
+    assert reached.episodes_per_s == pytest.approx(16 / 6)
+    assert reached.trainer_busy == pytest.approx(2 / 6)
+    assert reached.servers_busy == pytest.approx(2 / 6)  # while both turns are sampled
+    assert reached.slots_busy == pytest.approx(16 * 4 / 6 / 512)
+    assert reached.age == 0
+
+
+def test_with_staleness_playing_and_learning_overlap_until_the_trainer_binds():
+    """One version ahead: three steps' groups in 6 s at most; two ahead: the trainer's own 2 s."""
+    assert simulate(TIMES, ROOMY, replace(STEP, staleness=1)).step_s == pytest.approx(3.0, rel=0.02)
+    reached = simulate(TIMES, ROOMY, replace(STEP, staleness=2))
+    assert reached.step_s == pytest.approx(2.0)
+    assert reached.trainer_busy == pytest.approx(1.0)
+    assert reached.age == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 3])
+def test_no_group_is_too_old_unless_others_overtake_it(staleness):
+    schedule = replace(STEP, staleness=staleness)
+    assert simulate(TIMES, ROOMY, schedule).too_old == 0
+    slow = EpisodeTimes(EPISODE.turns * 5, 1.0)
+    uneven = replace(TIMES, episodes=(EPISODE,) * 30 + (slow,), learn_s=0.5)
+    assert (simulate(uneven, ROOMY, schedule, steps=60).too_old > 0) == (staleness > 0)
+
+
+def test_too_few_slots_play_one_after_another():
+    """16 episodes of 4 s in 4 slots take 16 s."""
+    assert simulate(TIMES, ClusterShape(1, 4), STEP).step_s == pytest.approx(18.0)
+
+
+def test_requests_share_a_server_and_calls_share_the_cores():
+    loaded = replace(TIMES, token_load_s=0.1)  # a token takes 0.1 s for each request
+    assert simulate(loaded, ROOMY, STEP).step_s == pytest.approx(16 * 2 + 1 + 1 + 2)
+    assert simulate(loaded, replace(ROOMY, servers=16), STEP).step_s == pytest.approx(6.0)
+    one_core = ClusterShape(1, 64, cores=1)
+    assert simulate(TIMES, one_core, STEP).step_s == pytest.approx(2 + 16 * 2 * 0.5 + 1 + 2)
+
+
+def test_the_same_seed_gives_the_same_result():
+    times = replace(TIMES, episodes=(EPISODE, EpisodeTimes(EPISODE.turns * 3, 0.0)))
+    results = [simulate(times, ROOMY, STEP, seed=seed) for seed in (1, 1, 2)]
+    assert results[0] == results[1] != results[2]
+
+
+def plan_of(times: StageTimes, **changes):
+    options = {"nodes": 8, "gpus": 2, "episodes_per_node": 64, "cores": math.inf, **changes}
+    return make_plan(times, STEP, **options)
+
+
+def test_the_plan_names_what_binds():
+    assert plan_of(TIMES).binding.startswith("staleness")  # one stage waits for the other
+    assert plan_of(replace(TIMES, token_load_s=1.0)).binding == "servers x 2"
+    assert plan_of(replace(TIMES, learn_s=100.0)).binding == "trainer x 2"
+    assert plan_of(TIMES, nodes=1, episodes_per_node=1).binding == "nodes x 2"
+
+
+def test_gpus_go_where_they_make_steps_fastest():
+    learning = plan_of(replace(TIMES, learn_s=100.0), gpus=8).base.shape
+    assert (learning.servers, learning.trainer_gpus) == (4, 4)
+    playing = plan_of(replace(TIMES, token_load_s=1.0, learn_s=0.0), gpus=8).base.shape
+    assert (playing.servers, playing.trainer_gpus) == (7, 1)
+
+
+def test_as_many_nodes_as_feed_the_trainer():
+    """Slots for 16 episodes at once are enough, at 4 a node."""
+    assert plan_of(TIMES, episodes_per_node=4).nodes_needed == 4
+
+
+def test_times_are_read_back_as_they_were_saved(tmp_path):
+    TIMES.save(tmp_path / "times.json")
+    assert StageTimes.load(tmp_path / "times.json") == TIMES
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(LedgerError, match=r"other.json holds no stage times"):
+        StageTimes.load(tmp_path / "other.json")
+
+
+def test_a_cluster_of_nothing_is_refused():
+    with pytest.raises(RecipeError, match="nodes is 0"):
+        plan_of(TIMES, nodes=0)
+
+
+def test_the_command_measures_once_and_says_what_binds(recipe, tmp_path):
+    def planned(*changes: str):
+        words = ["cluster", "plan", str(file), "--nodes", "2", "--gpus", "2", "--out", str(tmp_path / "measured")]
+        return CliRunner().invoke(app, [*words, *changes, "--import", lookup_environment.__file__])
+
+    file = tmp_path / "recipe.toml"
+    file.write_text(recipe.to_toml())
+    first, again = planned(), planned("--staleness", "1")
+    assert first.exit_code == again.exit_code == 0, first.output
+    assert "Measuring 3 steps with one episode at a time" in first.output
+    assert "Measuring" not in again.output
+    assert "What binds" in again.output or "No single change" in again.output
+    times = StageTimes.load(tmp_path / "measured" / "stage_times.json")
+    assert times.token_s > 0 < times.measured_step_s
+    assert all(episode.turns for episode in times.episodes)
+    other = planned("--set", "train.learning_rate=0.5")
+    assert other.exit_code == 2
+    assert "was measured with other settings" in " ".join(other.output.split())
