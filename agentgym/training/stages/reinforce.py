@@ -114,6 +114,7 @@ def _make_trainer(
         sampler=sampler,
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=section.make_terms(),
+        kl=section.reference_weight,
         microbatch_tokens=section.microbatch_tokens,
         processing_class=learner.tokenizer,
         callbacks=[
@@ -190,8 +191,11 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
             ref_model_sync_steps=section.reference.reset_every,
             ref_model_mixup_alpha=section.reference.mix,
         )
+    options |= section.trl
+    if section.keeps_reference and not options["beta"]:
+        options["beta"] = 1.0  # TRL has a reference only with a weight; ours is `kl` of PolicyLossTrainer
     try:
-        return GRPOConfig(**{**options, **section.trl})
+        return GRPOConfig(**options)
     except (TypeError, ValueError) as error:
         raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
 

@@ -1,0 +1,214 @@
+"""PolicyLossTrainer: the loss of a GRPO batch in parts, from TRL's policy losses or objectives and terms of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from trl import GRPOTrainer
+
+from agentgym.messages import ImagePart
+from agentgym.training.grpo_batches import (
+    joined,
+    lengths_of,
+    of_the_batch,
+    own_tokens,
+    share_of,
+    token_batch,
+    trimmed,
+    with_labels_on,
+)
+from agentgym.training.labelled_head import project_labelled_only
+from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
+from agentgym.training.objectives import RowLosses, TokenBatch, WeightedTerm, losses_by_row, needs_of, objective_share
+from agentgym.training.objectives.grouped import linearised, losses_of_groups
+from agentgym.training.processes import Processes
+from agentgym.training.token_masks import MaskedRow, TokenMasks
+from agentgym.training.vision_inputs import VisionInputs
+
+
+class PolicyLossTrainer(GRPOTrainer):
+    """GRPO whose batches are computed in parts, and whose loss is an objective of ours or TRL's, with terms added.
+
+    Args:
+        model, args, options: as for GRPOTrainer.
+        objective: replaces the policy loss; None leaves it to TRL's `args.loss_type`.
+        terms: losses that are added to it.
+        kl: weight of the distance from the reference model, which is there if `args.beta` is not 0; None for
+            `args.beta`.
+        microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        args: Any,
+        objective: RowLosses | None = None,
+        terms: Sequence[WeightedTerm] = (),
+        kl: float | None = None,
+        microbatch_tokens: int = DEFAULT_TOKENS,
+        **options: Any,
+    ) -> None:
+        self._objective, self._terms = objective, terms
+        self._kl = float(args.beta if kl is None else kl)
+        self._microbatch_tokens = microbatch_tokens
+        self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
+        self._masks: Sequence[MaskedRow] = ()  # likewise, of tokens that a logit hook restricted
+        self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
+        self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
+        self._vision: VisionInputs | None = None  # of a policy that reads images
+        super().__init__(model, args=args, **options)
+        self._token_masks = TokenMasks(self.temperature)
+        project_labelled_only(self.model, self._token_masks)
+        if self.ref_model is not None:
+            project_labelled_only(self.ref_model, self._token_masks)
+        self._processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """TRL's, of the agent's own tokens alone, with the images of the rows. The result is kept for `_part_loss`."""
+        forward, parts = super()._get_per_token_logps_and_entropies, []
+        size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // input_ids.shape[1]))
+        for start in range(0, len(input_ids), size):
+            rows = slice(start, start + size)
+            ids, mask = input_ids[rows], attention_mask[rows]
+            scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep)
+            self._token_masks.rows, self._token_masks.completion_length = self._masks[rows], logits_to_keep
+            with self.vision_kwargs(model, ids, rows) as model_kwargs:
+                if model_kwargs:
+                    model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
+                parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
+        self._forward = tuple(None if column[0] is None else joined(column) for column in zip(*parts, strict=True))
+        return self._forward
+
+    @contextmanager
+    def vision_kwargs(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
+        """Yield the model's arguments for the images of these rows; inside, image tokens have no probability."""
+        if self._vision is None:
+            yield {}
+            return
+        unwrapped = self.accelerator.unwrap_model(model)
+        with self._vision.mask_image_logits(unwrapped):
+            yield self._vision.model_kwargs(ids, self._images[rows], unwrapped)
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        """TRL's loss, in parts. Logs as guard/drift how far sampled and recomputed log-probabilities lie apart."""
+        gaps: list[torch.Tensor] = []
+        if needs_of(self._objective).whole_groups:
+            self._linearise(model, inputs)
+        parts = self._parts_of(inputs)
+        metrics = self._metrics["train" if model.training else "eval"]
+        logged = {name: len(values) for name, values in metrics.items()}
+        loss = loss_in_parts(self, model, parts, lambda part: self._part_loss(model, part, gaps))
+        token_counts = np.sum(self._processes.gather([int(own_tokens(part).sum()) for *_, part in parts]), axis=0)
+        for name, values in metrics.items():
+            values[logged.get(name, 0) :] = of_the_batch(name, values[logged.get(name, 0) :], token_counts)
+        own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
+        total, count = map(sum, zip(*self._processes.gather(own_gap), strict=True))
+        if count:
+            metrics["guard/drift"].append(total / count)
+        return loss
+
+    def _parts_of(self, inputs: dict[str, Any]) -> list[tuple[float, float, dict[str, Any]]]:
+        """Parts of a batch, equally many in all processes, each with its share of TRL's loss and of the rows."""
+        if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
+            return [(1.0, 1.0, inputs)]  # these are of the batch as such
+        lengths = lengths_of(inputs)
+        parts = parts_alike(self._processes.gather(lengths), self._processes.rank, self._microbatch_tokens)
+        shares = [(share_of(inputs, rows, self.loss_type), len(rows) / len(lengths)) for rows in parts]
+        return [(*both, trimmed(inputs, rows)) for both, rows in zip(shares, parts, strict=True)]
+
+    def _part_loss(self, model: Any, part: tuple[float, float, dict[str, Any]], gaps: list[torch.Tensor]) -> Any:
+        """The weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
+
+        Only tokens that were not trained on yet are compared: later the policy has moved on purpose.
+        """
+        share, row_share, inputs = part
+        self._read_rows_of(inputs)
+        loss: Any = 0.0
+        if self._objective is None:
+            with self._weight_of_reference():
+                loss = share * objective_share(self._terms, self._progress()) * super()._compute_loss(model, inputs)
+        else:
+            self._score(model, inputs)
+        logps, entropies, *_ = self._forward
+        self._forward = ()
+        if self._terms or self._objective is not None:
+            tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
+            loss = loss + row_share * self._loss_by_row(tokens, self._objective_of(inputs))
+        sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
+        first_pass = self.args.steps_per_generation
+        is_first = self._step % (first_pass * self.num_iterations) < first_pass
+        if sampled is not None and is_first:
+            gap = (logps.detach() - sampled).abs()[self._own_tokens.bool()]
+            gaps.append(gap[~torch.isnan(gap)])
+        return loss
+
+    def _score(self, model: Any, inputs: dict[str, Any]) -> None:
+        """Run the model over a batch, as TRL does for a loss of its own."""
+        ids, mask = (torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
+        width = inputs["completion_ids"].size(1)
+        self._get_per_token_logps_and_entropies(model, ids, mask, width, compute_entropy=True)
+
+    def _read_rows_of(self, inputs: Mapping[str, Any]) -> None:
+        """Let the next forward pass be over these rows."""
+        self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
+        self._masks = inputs.get("row_masks", [()] * len(inputs["prompt_ids"]))
+        self._own_tokens = own_tokens(inputs)
+
+    @contextmanager
+    def _weight_of_reference(self) -> Iterator[None]:
+        """Inside, TRL weighs the distance from the reference by `kl`. Outside, `beta` says that there is one."""
+        beta = self.args.beta
+        self.beta = self._kl
+        try:
+            yield
+        finally:
+            self.beta = beta
+
+    def _linearise(self, model: Any, inputs: dict[str, Any]) -> None:
+        """Add to a batch the losses and slopes of an objective that compares the episodes of a group."""
+        assert self._objective is not None
+        self._read_rows_of(inputs)
+        with torch.no_grad():
+            self._score(model, inputs)
+        logps, entropies, *_ = self._forward
+        self._forward = ()
+        tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
+        losses, slopes = losses_of_groups(self._objective, tokens, self._processes)
+        inputs["objective_losses"], inputs["objective_slopes"] = losses, slopes
+
+    def _objective_of(self, inputs: Mapping[str, Any]) -> RowLosses | None:
+        """The objective of ours for some rows of a batch."""
+        if "objective_slopes" not in inputs:
+            return self._objective
+        return linearised(inputs["objective_losses"], inputs["objective_slopes"])
+
+    def _loss_by_row(self, tokens: TokenBatch, objective: RowLosses | None) -> torch.Tensor:
+        """The mean over rows of an objective of ours and of the terms. Logs each of them."""
+        losses, metrics = losses_by_row(tokens, objective, self._terms, kl=self._kl, progress=self._progress())
+        per_process = self._processes.gather(metrics)
+        self._log({name: float(np.mean([each[name] for each in per_process])) for name in metrics})
+        mean: torch.Tensor = losses.mean() / (self.current_gradient_accumulation_steps if self.model.training else 1)
+        return mean
+
+    def _progress(self) -> float:
+        """How much of the training is done, 0 to 1."""
+        return float(min(self.state.global_step / max(self.state.max_steps, 1), 1.0))
+
+    def _log(self, metrics: Mapping[str, float]) -> None:
+        """Add to TRL's own metrics, so that every logger shows them."""
+        log = self._metrics["train" if self.model.training else "eval"]
+        for name, value in metrics.items():
+            log[name].append(value)
