@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.credit import BatchCredit, spread_over_tokens
 from agentgym.training.objectives import TokenBatch
@@ -72,16 +73,15 @@ def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
 
 
 def row_columns(
-    trajectories: Sequence[Trajectory], of_all: Sequence[Trajectory], group_size: int, first_row: int = 0
+    trajectories: Sequence[Trajectory], groups: torch.Tensor, of_all: Sequence[Trajectory], group_size: int
 ) -> dict[str, torch.Tensor]:
     """What TRL's batch holds of each episode's group and outcome, for `token_batch`.
 
     Args:
-        trajectories: of the batch's rows; they are the rows of `of_all`, those of all processes, from `first_row` on.
+        trajectories: of the batch's rows. groups: (B,) the group of each. of_all: the policy's in all processes.
     """
     returns = episode_returns(of_all).view(-1, group_size)
     successes = _component(of_all, "success").view(-1, group_size)
-    groups = torch.arange(first_row, first_row + len(trajectories)) // group_size
     names = sorted({name for trajectory in of_all for name in trajectory.outcome})
     return {
         "group_of_row": groups,
@@ -95,6 +95,42 @@ def _component(trajectories: Sequence[Trajectory], name: str) -> torch.Tensor:
     """(B,) an outcome component; NaN for a failed episode and one without it."""
     values = [t.outcome.get(name, np.nan) if t.valid else np.nan for t in trajectories]
     return torch.tensor(values, dtype=torch.float64)
+
+
+def imitation_rows(
+    episodes: Sequence[tuple[Trajectory, int]],
+    of_all: Sequence[Trajectory],
+    group_size: int,
+    end_and_pad_ids: tuple[int, int],
+) -> dict[str, torch.Tensor]:
+    """A batch of TRL's form of episodes that the policy did not play.
+
+    Args:
+        episodes: each with its group. of_all: the policy's episodes of the step.
+        end_and_pad_ids: of the tokenizer.
+    """
+    trajectories = [episode for episode, _ in episodes]
+    end_id, pad_id = end_and_pad_ids
+    rows = trl_rows(trajectories, end_id)
+
+    def padded(lists: Sequence[Sequence[int]], filler: int, side: str = "right") -> torch.Tensor:
+        tensors = [torch.tensor(values) for values in lists]
+        return pad_sequence(tensors, batch_first=True, padding_value=filler, padding_side=side)
+
+    prompts, completions = rows["prompt_ids"], rows["completion_ids"]
+    completion_ids = padded(completions, pad_id)
+    width = completion_ids.shape[1]
+    return {
+        "prompt_ids": padded(prompts, pad_id, "left"),
+        "prompt_mask": padded([[1] * len(ids) for ids in prompts], 0, "left"),
+        "completion_ids": completion_ids,
+        "completion_mask": padded([[1] * len(ids) for ids in completions], 0),
+        "tool_mask": padded(rows["env_mask"], 0),
+        "advantages": torch.zeros(completion_ids.shape),
+        "turn_of_token": by_token(trajectories, None, width),
+        "episode_returns": episode_returns(trajectories).float(),
+        **row_columns(trajectories, torch.tensor([group for _, group in episodes]), of_all, group_size),
+    }
 
 
 def token_batch(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from agentgym import registry
 from agentgym.errors import CreditError, RecipeError, TaskError
+from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.objectives import Needs, TrlLoss, needs_of
 from agentgym.training.processes import ALONE, Processes
@@ -103,6 +106,16 @@ def _reasons(recipe: Recipe, needs: Needs, task_set: TaskSet, processes: Process
                 script_of(task_set, section.experts.player)
             except TaskError as error:
                 yield f"needs episodes of an expert. {error}"
+    if "corrections" in needs.rows:
+        if section.corrections is None:
+            yield "needs a policy that corrects thoughts. Name it in [train.corrections]."
+        elif section.corrections.policy not in registry.names("policies"):
+            yield (
+                f"needs a policy that corrects thoughts, and [train.corrections] policy = "
+                f"{section.corrections.policy!r} is none. Registered: {', '.join(registry.names('policies'))}."
+            )
+    if needs.teacher and section.teacher is not None:
+        yield from _reasons_of_checkpoint(section.teacher.path)
     if needs.rows != ("policy",) and processes.count > 1:
         yield f"trains on other episodes than the policy's, which works in one process, not in {processes.count}."
     if needs.optimal_values:
@@ -110,6 +123,13 @@ def _reasons(recipe: Recipe, needs: Needs, task_set: TaskSet, processes: Process
             yield "plays episodes with the reference model, which works neither with [policy.lora] nor with [vllm]."
         if section.reference.moves_as != "fixed":
             yield f"needs a reference that stays, not one of the kind {section.reference.moves_as!r}."
+
+
+def _reasons_of_checkpoint(path: str) -> Iterator[str]:
+    """Why a teacher's path holds no model. One that may be the name of a hub model is looked for when it is loaded."""
+    is_local = Path(path).exists() or path.startswith((".", "/", "~"))
+    if is_local and checkpoint_in(Path(path)) is None:
+        yield f"needs a teacher, and train.teacher.path = {path!r} holds no checkpoint."
 
 
 def _check_shares(section: TrainSection) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from trl import GRPOTrainer
 
 from agentgym.messages import ImagePart
+from agentgym.training.entropy_history import EntropyHistory
 from agentgym.training.grpo_batches import (
     joined,
     lengths_of,
@@ -22,12 +23,31 @@ from agentgym.training.grpo_batches import (
     with_labels_on,
 )
 from agentgym.training.labelled_head import project_labelled_only
-from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
-from agentgym.training.objectives import RowLosses, TokenBatch, WeightedTerm, losses_by_row, needs_of, objective_share
+from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike, parts_of
+from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_by_row, needs_of, objective_share
+from agentgym.training.objectives.contract import Rows
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
 from agentgym.training.token_masks import MaskedRow, TokenMasks
 from agentgym.training.vision_inputs import VisionInputs
+
+if TYPE_CHECKING:
+    from agentgym.training.loss_inputs import OtherRows
+
+
+class LossPart(NamedTuple):
+    """Rows whose loss is computed together.
+
+    Attributes:
+        inputs: a batch of TRL's form. kind: whose episodes they are. mean_length: see TokenBatch.
+        share: of TRL's loss of the batch. row_share: of a mean over the rows of the batch.
+    """
+
+    inputs: dict[str, Any]
+    share: float
+    row_share: float
+    kind: Rows = "policy"
+    mean_length: float = 1.0
 
 
 class PolicyLossTrainer(GRPOTrainer):
@@ -61,12 +81,14 @@ class PolicyLossTrainer(GRPOTrainer):
         self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
         self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
         self._vision: VisionInputs | None = None  # of a policy that reads images
+        self._other_rows: Mapping[Rows, OtherRows] = {}  # of this step
         super().__init__(model, args=args, **options)
-        self._token_masks = TokenMasks(self.temperature)
-        project_labelled_only(self.model, self._token_masks)
+        self.token_masks = TokenMasks(self.temperature)
+        project_labelled_only(self.model, self.token_masks)
         if self.ref_model is not None:
-            project_labelled_only(self.ref_model, self._token_masks)
-        self._processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
+            project_labelled_only(self.ref_model, self.token_masks)
+        self.processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
+        self.entropy_history: EntropyHistory | None = EntropyHistory() if self._needs_past_entropies else None
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -84,7 +106,7 @@ class PolicyLossTrainer(GRPOTrainer):
             rows = slice(start, start + size)
             ids, mask = input_ids[rows], attention_mask[rows]
             scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep)
-            self._token_masks.rows, self._token_masks.completion_length = self._masks[rows], logits_to_keep
+            self.token_masks.rows, self.token_masks.completion_length = self._masks[rows], logits_to_keep
             with self.vision_kwargs(model, ids, rows) as model_kwargs:
                 if model_kwargs:
                     model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
@@ -107,53 +129,96 @@ class PolicyLossTrainer(GRPOTrainer):
         gaps: list[torch.Tensor] = []
         if needs_of(self._objective).whole_groups:
             self._linearise(model, inputs)
-        parts = self._parts_of(inputs)
+        own_parts = self._parts_of(inputs)
+        parts = [*self._parts_of_others(), *own_parts]
         metrics = self._metrics["train" if model.training else "eval"]
         logged = {name: len(values) for name, values in metrics.items()}
-        loss = loss_in_parts(self, model, parts, lambda part: self._part_loss(model, part, gaps))
-        token_counts = np.sum(self._processes.gather([int(own_tokens(part).sum()) for *_, part in parts]), axis=0)
+        of_others: list[tuple[float, Mapping[str, float]]] = []
+        loss = loss_in_parts(self, model, parts, lambda part: self._part_loss(model, part, gaps, of_others))
+        token_counts = np.sum(self.processes.gather([int(own_tokens(part.inputs).sum()) for part in own_parts]), axis=0)
         for name, values in metrics.items():
             values[logged.get(name, 0) :] = of_the_batch(name, values[logged.get(name, 0) :], token_counts)
+        self._log(_summed(of_others))
+        if self.entropy_history is not None and model.training and self._is_first_pass:
+            self.entropy_history.end_step(self.processes)
         own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
-        total, count = map(sum, zip(*self._processes.gather(own_gap), strict=True))
+        total, count = map(sum, zip(*self.processes.gather(own_gap), strict=True))
         if count:
             metrics["guard/drift"].append(total / count)
         return loss
 
-    def _parts_of(self, inputs: dict[str, Any]) -> list[tuple[float, float, dict[str, Any]]]:
+    def _parts_of(self, inputs: dict[str, Any]) -> list[LossPart]:
         """Parts of a batch, equally many in all processes, each with its share of TRL's loss and of the rows."""
         if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
-            return [(1.0, 1.0, inputs)]  # these are of the batch as such
+            return [LossPart(inputs, 1.0, 1.0)]  # these are of the batch as such
         lengths = lengths_of(inputs)
-        parts = parts_alike(self._processes.gather(lengths), self._processes.rank, self._microbatch_tokens)
-        shares = [(share_of(inputs, rows, self.loss_type), len(rows) / len(lengths)) for rows in parts]
-        return [(*both, trimmed(inputs, rows)) for both, rows in zip(shares, parts, strict=True)]
+        parts = parts_alike(self.processes.gather(lengths), self.processes.rank, self._microbatch_tokens)
+        return [
+            LossPart(trimmed(inputs, rows), share_of(inputs, rows, self.loss_type), len(rows) / len(lengths))
+            for rows in parts
+        ]
 
-    def _part_loss(self, model: Any, part: tuple[float, float, dict[str, Any]], gaps: list[torch.Tensor]) -> Any:
+    def _parts_of_others(self) -> list[LossPart]:
+        """Parts of the episodes that are not the policy's; none in evaluation."""
+        parts: list[LossPart] = []
+        for kind, others in self._other_rows.items() if self.model.training else ():
+            for rows in parts_of(lengths_of(others.batch), self._microbatch_tokens):
+                share = len(rows) / others.count
+                parts.append(LossPart(trimmed(others.batch, rows), 0.0, share, kind, others.mean_length))
+        return parts
+
+    def _part_loss(
+        self, model: Any, part: LossPart, gaps: list[torch.Tensor], of_others: list[tuple[float, Mapping[str, float]]]
+    ) -> Any:
         """The weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
 
         Only tokens that were not trained on yet are compared: later the policy has moved on purpose.
+
+        Args:
+            of_others: the metrics of rows that are not the policy's are added to it, each with its share.
         """
-        share, row_share, inputs = part
+        inputs = part.inputs
         self._read_rows_of(inputs)
         loss: Any = 0.0
-        if self._objective is None:
+        if self._objective is None and part.kind == "policy":
             with self._weight_of_reference():
-                loss = share * objective_share(self._terms, self._progress()) * super()._compute_loss(model, inputs)
+                share = part.share * objective_share(self._terms, self._progress())
+                loss = share * super()._compute_loss(model, inputs)
         else:
             self._score(model, inputs)
         logps, entropies, *_ = self._forward
         self._forward = ()
         if self._terms or self._objective is not None:
-            tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
-            loss = loss + row_share * self._loss_by_row(tokens, self._objective_of(inputs))
+            losses, metrics = self._losses_by_row(part, logps, entropies)
+            loss = loss + part.row_share * losses.mean() / self._accumulated_batches
+            if part.kind == "policy":
+                self._log(metrics)
+            else:
+                of_others.append((part.row_share, metrics))
         sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
-        first_pass = self.args.steps_per_generation
-        is_first = self._step % (first_pass * self.num_iterations) < first_pass
-        if sampled is not None and is_first:
+        if sampled is not None and self._is_first_pass:
             gap = (logps.detach() - sampled).abs()[self._own_tokens.bool()]
             gaps.append(gap[~torch.isnan(gap)])
         return loss
+
+    @property
+    def _accumulated_batches(self) -> int:
+        return int(self.current_gradient_accumulation_steps) if self.model.training else 1
+
+    @property
+    def _is_first_pass(self) -> bool:
+        """Whether the present batch is trained on for the first time."""
+        first_pass = self.args.steps_per_generation
+        return bool(self._step % (first_pass * self.num_iterations) < first_pass)
+
+    def _needs_by_name(self) -> dict[str, Needs]:
+        """What the objective and each term needs."""
+        of_terms = {f"The term {term.name}": needs_of(term.row_losses) for term in self._terms}
+        return {"The objective": needs_of(self._objective), **of_terms}
+
+    @property
+    def _needs_past_entropies(self) -> bool:
+        return any(needs_of(term.row_losses).past_entropies for term in self._terms)
 
     def _score(self, model: Any, inputs: dict[str, Any]) -> None:
         """Run the model over a batch, as TRL does for a loss of its own."""
@@ -186,7 +251,7 @@ class PolicyLossTrainer(GRPOTrainer):
         logps, entropies, *_ = self._forward
         self._forward = ()
         tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
-        losses, slopes = losses_of_groups(self._objective, tokens, self._processes)
+        losses, slopes = losses_of_groups(self._objective, tokens, self.processes)
         inputs["objective_losses"], inputs["objective_slopes"] = losses, slopes
 
     def _objective_of(self, inputs: Mapping[str, Any]) -> RowLosses | None:
@@ -195,13 +260,26 @@ class PolicyLossTrainer(GRPOTrainer):
             return self._objective
         return linearised(inputs["objective_losses"], inputs["objective_slopes"])
 
-    def _loss_by_row(self, tokens: TokenBatch, objective: RowLosses | None) -> torch.Tensor:
-        """The mean over rows of an objective of ours and of the terms. Logs each of them."""
+    def _losses_by_row(
+        self, part: LossPart, logps: torch.Tensor, entropies: torch.Tensor
+    ) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """(B,) the losses of an objective of ours and of the terms, and the mean of each as metrics."""
+        history = self.entropy_history
+        tokens = token_batch(
+            part.inputs,
+            logps,
+            entropies,
+            self.max_completion_length,
+            mean_length=part.mean_length,
+            usual_entropies=None if history is None else history.usual(),
+            rows=part.kind,
+        )
+        if history is not None and part.kind == "policy" and self.model.training and self._is_first_pass:
+            history.add(tokens)
+        objective = self._objective_of(part.inputs)
         losses, metrics = losses_by_row(tokens, objective, self._terms, kl=self._kl, progress=self._progress())
-        per_process = self._processes.gather(metrics)
-        self._log({name: float(np.mean([each[name] for each in per_process])) for name in metrics})
-        mean: torch.Tensor = losses.mean() / (self.current_gradient_accumulation_steps if self.model.training else 1)
-        return mean
+        per_process = self.processes.gather(metrics)
+        return losses, {name: float(np.mean([each[name] for each in per_process])) for name in metrics}
 
     def _progress(self) -> float:
         """How much of the training is done, 0 to 1."""
@@ -212,3 +290,9 @@ class PolicyLossTrainer(GRPOTrainer):
         log = self._metrics["train" if self.model.training else "eval"]
         for name, value in metrics.items():
             log[name].append(value)
+
+
+def _summed(metrics: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+    """The metrics of parts as those of their batch, each part with its share."""
+    names = {name for _, of_part in metrics for name in of_part}
+    return {name: sum(share * of_part[name] for share, of_part in metrics if name in of_part) for name in sorted(names)}

@@ -99,6 +99,19 @@ class ExpertsSection(Section):
     player: Literal["oracle", "imperfect_oracle"] = "oracle"
 
 
+class CorrectionsSection(Section):
+    """A policy that rewrites the agent's thoughts, for the term `thought_sft`.
+
+    `policy`: the corrector, a registered policy. `options`: of it, for `chat_api` its `base_url` and `model`.
+    `turns_per_step`: how many turns of a step are corrected at most. `max_tokens`: of a corrected thought.
+    """
+
+    policy: str = "chat_api"
+    options: dict[str, Any] = {}
+    turns_per_step: Count = 64
+    max_tokens: Count = 256
+
+
 class TermSection(Section):
     """A loss that is added to the objective's, see `agentgym list loss_terms`.
 
@@ -132,7 +145,7 @@ class TrainSection(Section):
     it rises, with such a scheduler. `max_grad_norm`: longer gradients are clipped to this norm.
     `objective`: the loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)". `terms`: losses
     that are added to it, by name. `kl`: weight of the distance from a reference model. `reference`: that model.
-    `teacher`, `experts`: a model and episodes that some terms and objectives need.
+    `teacher`, `experts`, `corrections`: a model, episodes and a policy that some terms and objectives need.
     `iterations`: optimiser steps on each batch of episodes. `microbatch_tokens`: a batch is computed in parts of at
     most so many tokens, padding included, which are one optimiser step together; fewer take less memory.
     `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
@@ -167,6 +180,7 @@ class TrainSection(Section):
     reference: ReferenceSection = ReferenceSection()
     teacher: TeacherSection | None = None
     experts: ExpertsSection | None = None
+    corrections: CorrectionsSection | None = None
     max_grad_norm: Rate = 1.0
     generation: Literal["transformers", "trl"] = "transformers"
     save_every: Count = 20

@@ -21,12 +21,14 @@ from agentgym.credit import BatchCredit, Group, batch_credit_of
 from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
+from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, training_only
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
 from agentgym.training.gatherers import GatheredGroup, Gatherer, play_groups
 from agentgym.training.grpo_batches import by_token, episode_returns, row_columns, trl_rows
+from agentgym.training.loss_inputs import LossInputs
 from agentgym.training.policy_loss import PolicyLossTrainer
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
@@ -62,6 +64,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         options: of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
+
+    Attributes:
+        loss_inputs: what the objective and the terms need beside the episodes; set it before `train`.
+
     Raises: AgentGymError if the batch does not hold whole groups, or TRL has moved a method that this class overrides.
     """
 
@@ -101,9 +107,14 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             )
         self.rollout_policy: Policy = policy if isinstance(policy, Policy) else policy(self)
         self._vision = VisionInputs.of(self.rollout_policy, self.model)
+        self.loss_inputs = LossInputs()
 
     def train(self, *args: Any, **options: Any) -> Any:
-        """As GRPOTrainer.train; reading the held-out split raises HeldOutError meanwhile."""
+        """As GRPOTrainer.train; reading the held-out split raises HeldOutError meanwhile.
+
+        Raises: CreditError if the objective or a term needs what `loss_inputs` does not hold.
+        """
+        self.loss_inputs.check(self._needs_by_name(), reference=bool(self.args.beta))
         with training_only():
             return super().train(*args, **options)
 
@@ -115,26 +126,40 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             batch["row_images"] = list(self._images)  # TRL shuffles and splits it with the rows
         if any(self._masks):
             batch["row_masks"] = list(self._masks)  # likewise
-        own_trajectories = self._processes.own_part(self._trajectories)
+        own_trajectories = self.processes.own_part(self._trajectories)
         second_pass = self._second_pass(batch)
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
-        signals = _concatenated(self._processes.gather(own_signals))
-        credit = self._processes.share(lambda: self._give_credit(signals))
+        signals = _concatenated(self.processes.gather(own_signals))
+        credit = self.processes.share(lambda: self._give_credit(signals))
         width, like = batch["completion_ids"].shape[1], batch["advantages"]
-        own_part = self._processes.own_part
+        own_part = self.processes.own_part
         own_credit = BatchCredit(own_part(credit.advantages), own_part(credit.token_weights))
         batch["advantages"] = by_token(own_trajectories, own_credit, width).to(like)
         batch["turn_of_token"] = by_token(own_trajectories, None, width).to(like.device)
         batch["episode_returns"] = episode_returns(own_trajectories).to(like)
-        batch.update(self._row_columns(own_trajectories, like.device))
+        self._add_loss_inputs(batch, own_trajectories)
         self._set_behaviour_policy(batch, second_pass)
         return batch
 
-    def _row_columns(self, own_trajectories: Sequence[Trajectory], device: torch.device) -> dict[str, torch.Tensor]:
-        """What objectives are told of the rows' groups and outcomes."""
-        first_row = self._processes.rank * len(own_trajectories)
-        columns = row_columns(own_trajectories, self._trajectories, self._group_size(), first_row)
-        return {name: values.to(device) for name, values in columns.items()}
+    def _add_loss_inputs(self, batch: dict[str, Any], own_trajectories: Sequence[Trajectory]) -> None:
+        """Add what objectives and terms read of groups, outcomes, the teacher and experts."""
+        size, inputs = self._group_size(), self.loss_inputs
+        first_row = self.processes.rank * len(own_trajectories)
+        groups = torch.arange(first_row, first_row + len(own_trajectories)) // size
+        columns = row_columns(own_trajectories, groups, self._trajectories, size)
+        batch.update({name: values.to(batch["advantages"].device) for name, values in columns.items()})
+        tasks = [trajectory.task for trajectory in self._trajectories[::size]]
+        batch.update(inputs.columns(self, batch, tasks))
+        self._other_rows = inputs.other_rows(self, self._trajectories, size)
+
+    @property
+    def end_and_pad_ids(self) -> tuple[int, int]:
+        """Token ids of the end of a sequence and of padding."""
+        return int(self._tokenizer.eos_token_id), int(self._tokenizer.pad_token_id)
+
+    def images_of(self, trajectory: Trajectory) -> Sequence[ImagePart]:
+        """The images that a policy which reads them was shown."""
+        return self._vision.images_of(trajectory) if self._vision is not None and trajectory.valid else ()
 
     def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> BatchCredit:
         """The credit of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
@@ -234,12 +259,11 @@ def check_trl() -> None:
 
 def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     """TRL's rollout_func: plays the episodes of its prompts, and returns one row for each."""
-    processes = trainer._processes
+    processes = trainer.processes
     indices = [row["task"] for rows in processes.gather(trainer._prompt_rows) for row in rows]
     trainer._trajectories = processes.share(lambda: trainer._play(indices))
     trajectories = processes.own_part(trainer._trajectories)
-    vision = trainer._vision
-    trainer._images = [vision.images_of(t) if vision is not None and t.valid else () for t in trajectories]
+    trainer._images = [trainer.images_of(trajectory) for trajectory in trajectories]
     trainer._masks = [masked_row(trajectory) for trajectory in trajectories]
     batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id)
     trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)

@@ -99,6 +99,15 @@ class TokenBatch:
         """
         return (values * self.own).sum(1) / self.max_length
 
+    def turn_means(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(B, K) the mean of (B, T) values over the own tokens of each turn, and 1 where an episode has that turn."""
+        count = max(int(self.turns.max()) + 1, 1)
+        turns, own = self.turns.clamp(min=0), self.own.to(values)
+        empty = values.new_zeros(len(turns), count)
+        lengths = empty.scatter_add(1, turns, own)
+        means = empty.scatter_add(1, turns, values * own) / lengths.clamp(min=1)
+        return means, (lengths > 0).to(values)
+
     def kl_to_reference(self) -> torch.Tensor:
         """(B,) the estimate r - 1 - log r of KL(policy, reference), r = reference / policy; `train.kl` weighs it.
 
@@ -141,6 +150,7 @@ class Needs:
         critic: the advantages must be those of a critic.
         group_outcomes: `success` of a group of whole, independent episodes.
         reference: `reference_logps`. teacher: `teacher_logps`. optimal_values: `optimal_values`.
+        past_entropies: `usual_entropies`, which checkpoints then keep.
         whole_groups: the loss of an episode depends on the others of its group: it is given whole groups.
         rows: whose episodes it is computed on.
         instead: its weight, 0 to 1, is taken off the objective's.
@@ -152,6 +162,7 @@ class Needs:
     reference: bool = False
     teacher: bool = False
     optimal_values: bool = False
+    past_entropies: bool = False
     whole_groups: bool = False
     rows: tuple[Rows, ...] = ("policy",)
     instead: bool = False

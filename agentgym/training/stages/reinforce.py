@@ -33,6 +33,7 @@ from agentgym.training.callbacks import (
 )
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.entropy_history import EntropyHistoryCallback
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.model_failures import out_of_memory_named
@@ -40,11 +41,12 @@ from agentgym.training.models import FINAL, restore, save_final, train_from
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
-from agentgym.training.reference import MovedReferenceCallback, reference_of
+from agentgym.training.reference import ReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
 from agentgym.training.train_section import TrainSection
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
@@ -84,7 +86,8 @@ def _make_trainer(
     processes = context.processes
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
-    moved_reference = MovedReferenceCallback()
+    reference = ReferenceCallback(section.reference)
+    entropies = EntropyHistoryCallback()
     title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
     bar = context.progress.add_task(title, total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
@@ -120,11 +123,12 @@ def _make_trainer(
         callbacks=[
             logging,
             ValidationCallback(
-                lambda step: validate(context, learner, step, section.validate_tasks, "validation"),
+                lambda step: reference.note(validate(context, learner, step, section.validate_tasks, "validation")),
                 every=section.validate_every,
                 until=section.until_success,
             ),
-            moved_reference,
+            reference,
+            entropies,
             CheckpointCompleteCallback(sampler),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
@@ -134,7 +138,11 @@ def _make_trainer(
     needs_reference = config.beta and not has_adapter(learner.model)
     with reference_of(*starting_point) if needs_reference else nullcontext():
         trainer = make_trainer()
-    moved_reference.reference = trainer.ref_model
+    reference.attach(trainer, checkpoint)
+    entropies.history = trainer.entropy_history
+    if trainer.entropy_history is not None and checkpoint is not None:
+        trainer.entropy_history.load(checkpoint)
+    trainer.loss_inputs = loss_inputs_for(context, learner, trainer)
     trainer.remove_callback(PrinterCallback)
     return trainer
 
