@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from agentgym import registry
@@ -62,6 +62,7 @@ def check_losses(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE
         for reason in _reasons(recipe, needs, task_set, processes):
             raise RecipeError(f"{named} {reason}")
     _check_shares(section)
+    _check_gradients_of_groups(section, [needs for _, needs in everything], processes)
     is_read = section.reference_weight or any(needs.reference for _, needs in everything)
     if section.reference.kind is not None and not is_read:
         raise RecipeError(
@@ -130,6 +131,23 @@ def _reasons_of_checkpoint(path: str) -> Iterator[str]:
     is_local = Path(path).exists() or path.startswith((".", "/", "~"))
     if is_local and checkpoint_in(Path(path)) is None:
         yield f"needs a teacher, and train.teacher.path = {path!r} holds no checkpoint."
+
+
+def _check_gradients_of_groups(section: TrainSection, needs: Sequence[Needs], processes: Processes) -> None:
+    """A signal-to-noise ratio is of the policy's own groups, in one process and one batch."""
+    reasons = {
+        "is measured in one process, and this run has several": processes.count > 1,
+        "counts the policy's own groups, and a loss of this recipe trains on other episodes": any(
+            of_loss.rows != ("policy",) for of_loss in needs
+        ),
+        "is of one batch, and [train.trl] gradient_accumulation_steps joins several": section.trl.get(
+            "gradient_accumulation_steps", 1
+        )
+        != 1,
+    }
+    for reason, applies in reasons.items():
+        if section.snr_learning_rate and applies:
+            raise RecipeError(f"train.snr_learning_rate: the ratio {reason}. Leave one of them out.")
 
 
 def _check_shares(section: TrainSection) -> None:

@@ -28,6 +28,7 @@ from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_
 from agentgym.training.objectives.contract import Rows
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
+from agentgym.training.signal_to_noise import GroupGradients
 from agentgym.training.token_masks import MaskedRow, TokenMasks
 from agentgym.training.vision_inputs import VisionInputs
 
@@ -41,6 +42,7 @@ class LossPart(NamedTuple):
     Attributes:
         inputs: a batch of TRL's form. kind: whose episodes they are. mean_length: see TokenBatch.
         share: of TRL's loss of the batch. row_share: of a mean over the rows of the batch.
+        ends_group: whether no later part has rows of the same group, where parts are of one group each.
     """
 
     inputs: dict[str, Any]
@@ -48,6 +50,7 @@ class LossPart(NamedTuple):
     row_share: float
     kind: Rows = "policy"
     mean_length: float = 1.0
+    ends_group: bool = True
 
 
 class PolicyLossTrainer(GRPOTrainer):
@@ -60,6 +63,7 @@ class PolicyLossTrainer(GRPOTrainer):
         kl: weight of the distance from the reference model, which is there if `args.beta` is not 0; None for
             `args.beta`.
         microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
+        group_gradients: measures the gradient of each group, which is then computed by itself.
     """
 
     def __init__(
@@ -71,8 +75,10 @@ class PolicyLossTrainer(GRPOTrainer):
         terms: Sequence[WeightedTerm] = (),
         kl: float | None = None,
         microbatch_tokens: int = DEFAULT_TOKENS,
+        group_gradients: GroupGradients | None = None,
         **options: Any,
     ) -> None:
+        self.group_gradients = group_gradients
         self._objective, self._terms = objective, terms
         self._kl = float(args.beta if kl is None else kl)
         self._microbatch_tokens = microbatch_tokens
@@ -134,11 +140,13 @@ class PolicyLossTrainer(GRPOTrainer):
         metrics = self._metrics["train" if model.training else "eval"]
         logged = {name: len(values) for name, values in metrics.items()}
         of_others: list[tuple[float, Mapping[str, float]]] = []
-        loss = loss_in_parts(self, model, parts, lambda part: self._part_loss(model, part, gaps, of_others))
+        loss = loss_in_parts(
+            self, model, parts, lambda part: self._part_loss(model, part, gaps, of_others), self._note_gradient
+        )
         token_counts = np.sum(self.processes.gather([int(own_tokens(part.inputs).sum()) for part in own_parts]), axis=0)
         for name, values in metrics.items():
             values[logged.get(name, 0) :] = of_the_batch(name, values[logged.get(name, 0) :], token_counts)
-        self._log(_summed(of_others))
+        self.log_metrics(_summed(of_others))
         if self.entropy_history is not None and model.training and self._is_first_pass:
             self.entropy_history.end_step(self.processes)
         own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
@@ -152,11 +160,40 @@ class PolicyLossTrainer(GRPOTrainer):
         if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
             return [LossPart(inputs, 1.0, 1.0)]  # these are of the batch as such
         lengths = lengths_of(inputs)
+        if self.group_gradients is not None and self.model.training:
+            return self._parts_by_group(inputs, lengths)
         parts = parts_alike(self.processes.gather(lengths), self.processes.rank, self._microbatch_tokens)
         return [
             LossPart(trimmed(inputs, rows), share_of(inputs, rows, self.loss_type), len(rows) / len(lengths))
             for rows in parts
         ]
+
+    def _parts_by_group(self, inputs: dict[str, Any], lengths: np.ndarray) -> list[LossPart]:
+        """Parts that hold rows of one group each."""
+        groups = inputs["group_of_row"].cpu().numpy()
+        parts: list[LossPart] = []
+        for group in np.unique(groups):
+            of_group = np.flatnonzero(groups == group)
+            for part in parts_of(lengths[of_group], self._microbatch_tokens):
+                rows = of_group[part]
+                share = share_of(inputs, rows, self.loss_type)
+                parts.append(LossPart(trimmed(inputs, rows), share, len(rows) / len(lengths), ends_group=False))
+            parts[-1] = parts[-1]._replace(ends_group=True)
+        return parts
+
+    def _note_gradient(self, part: LossPart) -> None:
+        """Measure the gradient of a group that has been added up."""
+        if self.group_gradients is not None and part.ends_group:
+            self.group_gradients.note(self.model.parameters())
+
+    def training_step(self, *args: Any, **options: Any) -> Any:
+        """As GRPOTrainer.training_step; the gradients of the groups are measured where that is asked for."""
+        if self.group_gradients is None:
+            return super().training_step(*args, **options)
+        self.group_gradients.start(self.model.parameters())
+        loss = super().training_step(*args, **options)
+        self.group_gradients.note(self.model.parameters())  # of the last group
+        return loss
 
     def _parts_of_others(self) -> list[LossPart]:
         """Parts of the episodes that are not the policy's; none in evaluation."""
@@ -192,7 +229,7 @@ class PolicyLossTrainer(GRPOTrainer):
             losses, metrics = self._losses_by_row(part, logps, entropies)
             loss = loss + part.row_share * losses.mean() / self._accumulated_batches
             if part.kind == "policy":
-                self._log(metrics)
+                self.log_metrics(metrics)
             else:
                 of_others.append((part.row_share, metrics))
         sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
@@ -285,7 +322,7 @@ class PolicyLossTrainer(GRPOTrainer):
         """How much of the training is done, 0 to 1."""
         return float(min(self.state.global_step / max(self.state.max_steps, 1), 1.0))
 
-    def _log(self, metrics: Mapping[str, float]) -> None:
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
         """Add to TRL's own metrics, so that every logger shows them."""
         log = self._metrics["train" if self.model.training else "eval"]
         for name, value in metrics.items():

@@ -142,7 +142,8 @@ class TrainSection(Section):
     all in one string, `estimator = "rloo | gated(threshold=1.0)"`.
     `signals`: how signals are computed that the estimator requires.
     `learning_rate`: of the optimiser, constant unless `trl.lr_scheduler_type` says otherwise. `warmup_steps`: in which
-    it rises, with such a scheduler. `max_grad_norm`: longer gradients are clipped to this norm.
+    it rises, with such a scheduler. `snr_learning_rate`: scale it in each step by SNR / (1 + SNR), the signal-to-noise
+    ratio of the groups' gradients. `max_grad_norm`: longer gradients are clipped to this norm.
     `objective`: the loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)". `terms`: losses
     that are added to it, by name. `kl`: weight of the distance from a reference model. `reference`: that model.
     `teacher`, `experts`, `corrections`: a model, episodes and a policy that some terms and objectives need.
@@ -171,6 +172,7 @@ class TrainSection(Section):
     estimator_wrappers: list[str] = []
     signals: SignalsSection = SignalsSection()
     learning_rate: Rate = 3e-4
+    snr_learning_rate: bool = False
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     objective: str = "dr_grpo"
     terms: dict[str, TermSection] = {}

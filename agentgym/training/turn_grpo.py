@@ -173,12 +173,12 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         )
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
-        self._log(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
-        self._log(_credit_statistics(trajectories, credit))
+        self.log_metrics(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
+        self.log_metrics(_credit_statistics(trajectories, credit))
         if self.model.training:
             self._update_learners()
         if self._credit_callback is not None:
-            self._log(self._credit_callback(self.state.global_step, trajectories, credit))
+            self.log_metrics(self._credit_callback(self.state.global_step, trajectories, credit))
         return BatchCredit(credit, given.token_weights)
 
     def _provided_signals(self) -> dict[str, Rows]:
@@ -207,9 +207,9 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _update_learners(self) -> None:
         """Let the sampler and the signal providers learn from the batch, and log what they report."""
         if self._sampler is not None:
-            self._log(self._sampler.update([group.episodes for group in self._groups]))
+            self.log_metrics(self._sampler.update([group.episodes for group in self._groups]))
         for provider in self._signal_providers:
-            self._log(provider.update(self._trajectories))
+            self.log_metrics(provider.update(self._trajectories))
 
     @property
     def _requires(self) -> tuple[str, ...]:

@@ -57,6 +57,7 @@ HEAVY_MODULES = {
     "agentgym.training.objectives.ppo": "train",
     "agentgym.training.objectives.stable_reinforce": "train",
     "agentgym.training.policy_loss": "train",
+    "agentgym.training.signal_to_noise": "train",
     "agentgym.training.entropy_history": "train",
     "agentgym.training.loss_inputs": "train",
     "agentgym.training.teacher": "train",

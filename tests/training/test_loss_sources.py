@@ -34,6 +34,8 @@ from test_reference import PUSHED, small
 from test_run import assert_equal_weights, execute
 
 FIXED = {"reference": {"kind": "fixed"}}
+LONG_ENOUGH = {"max_episode_tokens": 64, "max_turn_tokens": 48}
+"""Budgets in which a button can be pressed."""
 
 
 def forget_the_end(run: Path, copy: Path, step: int) -> None:
@@ -51,7 +53,9 @@ def teacher(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("teacher") / "run"
     data = small(kl=0.0, steps=0).model_dump(exclude_none=True)
     data["warm_start"] |= {"steps": 150, "demonstrations": 32, "batch_size": 8}
-    data["evaluate"] |= {"tasks": 16, "temperature": 1.0}
+    data["warm_start"]["learning_rate"] = 5e-3
+    data["evaluate"] |= {"tasks": 1}
+    data["episode"] |= LONG_ENOUGH
     execute(Recipe.parse(data), folder)
     return checkpoint_in(folder)
 
@@ -91,7 +95,7 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
     torch.manual_seed(0)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.add_(0.05 * torch.randn_like(parameter))
+            parameter.add_(0.04 * torch.randn_like(parameter))
     student = tmp_path / "student"
     model.save_pretrained(student)
     tokenizer.save_pretrained(student)
@@ -99,11 +103,12 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
         student,
         steps=10,
         tasks_per_step=8,
-        learning_rate=1e-2,
+        learning_rate=1e-3,
         teacher={"path": str(teacher)},
         terms={"teacher_kl": {"weight": 1.0}},
     ).model_dump(exclude_none=True)
     data["reward"] = {"weights": {"success": 0.0}}
+    data["episode"] |= LONG_ENOUGH
     data["evaluate"] |= {"tasks": 16, "temperature": 1.0}
     execute(Recipe.parse(data), tmp_path / "run")
     before, after = (
@@ -111,9 +116,8 @@ def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
         for when in ("before", "after")
     )
     losses = [row["loss/teacher_kl"] for row in RunFolder(tmp_path / "run").metrics("train")]
-    print(before, after, losses)
-    assert losses[-1] < losses[0] / 2
-    assert after > before
+    assert losses[-1] < losses[0] / 10
+    assert after > before + 0.2
 
 
 def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):

@@ -43,6 +43,7 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import ReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
+from agentgym.training.signal_to_noise import GroupGradients, SignalToNoiseCallback
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -87,7 +88,7 @@ def _make_trainer(
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
     reference = ReferenceCallback(section.reference)
-    entropies = EntropyHistoryCallback()
+    entropies, signal_to_noise = EntropyHistoryCallback(), SignalToNoiseCallback()
     title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
     bar = context.progress.add_task(title, total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
@@ -118,6 +119,7 @@ def _make_trainer(
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=section.make_terms(),
         kl=section.reference_weight,
+        group_gradients=GroupGradients() if section.snr_learning_rate else None,
         microbatch_tokens=section.microbatch_tokens,
         processing_class=learner.tokenizer,
         callbacks=[
@@ -129,6 +131,7 @@ def _make_trainer(
             ),
             reference,
             entropies,
+            *([signal_to_noise] if section.snr_learning_rate else []),
             CheckpointCompleteCallback(sampler),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
@@ -139,7 +142,7 @@ def _make_trainer(
     with reference_of(*starting_point) if needs_reference else nullcontext():
         trainer = make_trainer()
     reference.attach(trainer, checkpoint)
-    entropies.history = trainer.entropy_history
+    entropies.history, signal_to_noise.trainer = trainer.entropy_history, trainer
     if trainer.entropy_history is not None and checkpoint is not None:
         trainer.entropy_history.load(checkpoint)
     trainer.loss_inputs = loss_inputs_for(context, learner, trainer)
