@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from agentgym import registry
 from agentgym.testing.findings import Findings
-from agentgym.training.objectives import TokenBatch, TrlLoss
+from agentgym.training.objectives import RowLosses, TokenBatch, TrlLoss, needs_of
+from agentgym.training.objectives.contract import Rows
+from agentgym.training.objectives.grouped import rows_of
 
 _EPISODES, _TOKENS, _WORDS = 5, 12, 7
 
@@ -19,7 +21,7 @@ def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0,
     """Check an objective or a loss term on random episodes, one of which failed.
 
     Shape and finiteness of losses and gradients; the gradient is 0 on tokens that are not the agent's; the loss of an
-    episode does not depend on the others in its batch, which may be computed in parts.
+    episode does not depend on the others in its batch, which may be computed in parts, unless it needs whole groups.
 
     Args:
         chosen: a registered name, or a function of a TokenBatch. One that TRL computes is not checked.
@@ -34,14 +36,18 @@ def check_objective(chosen: str | Callable[..., torch.Tensor], *, seed: int = 0,
         findings.add("It has no docstring: say the formula, and its source.")
     if not isinstance(function, TrlLoss):
         with findings.no_exception("A batch of random episodes"):
-            _check_losses(lambda batch: function(batch, **options), seed, findings)
+            needs = needs_of(function)
+            for rows in needs.rows:
+                _check_losses(
+                    lambda batch: function(batch, **options), seed, findings, rows=rows, whole_groups=needs.whole_groups
+                )
     findings.conclude()
 
 
-def _check_losses(row_losses: Callable[[TokenBatch], torch.Tensor], seed: int, findings: Findings) -> None:
+def _check_losses(row_losses: RowLosses, seed: int, findings: Findings, *, rows: Rows, whole_groups: bool) -> None:
     draws = torch.Generator().manual_seed(seed)
     logits = torch.randn(_EPISODES, _TOKENS, _WORDS, dtype=torch.float64, generator=draws).requires_grad_()
-    batch = _random_batch(logits, draws)
+    batch = replace(_random_batch(logits, draws), rows=rows)
     losses = row_losses(batch)
     if losses.shape != (_EPISODES,):
         findings.add(f"It returned the shape {tuple(losses.shape)} for {_EPISODES} episodes: give one loss for each.")
@@ -53,7 +59,9 @@ def _check_losses(row_losses: Callable[[TokenBatch], torch.Tensor], seed: int, f
         )
     if (gradient[batch.own == 0] != 0).any():
         findings.add("Tokens that the agent did not write have a gradient: multiply by `own`, or sum with `per_row`.")
-    alone = torch.cat([row_losses(_row(batch, row)) for row in range(_EPISODES)])
+    if whole_groups:
+        return
+    alone = torch.cat([row_losses(rows_of(batch, slice(row, row + 1))) for row in range(_EPISODES)])
     if not torch.allclose(alone, losses, equal_nan=True):
         findings.add(
             f"Episodes have the losses {losses.tolist()} together and {alone.tolist()} one by one: a batch is computed "
@@ -67,6 +75,8 @@ def _random_batch(logits: torch.Tensor, draws: torch.Generator) -> TokenBatch:
     turns = torch.tensor([[k // 4 if k // 4 <= row % 3 and k % 4 else -1 for k in range(_TOKENS)] for row in range(5)])
     turns[-1] = -1
     own = (turns >= 0).long()
+    returns = torch.tensor([1.0, 0.0, 0.5, -1.0, float("nan")], dtype=logits.dtype)
+    successes = (returns == 1).to(logits.dtype).where(~returns.isnan(), returns)
     noise = torch.randn(2, *turns.shape, generator=draws, dtype=logits.dtype)
     return TokenBatch(
         logps=logps[..., 0],
@@ -76,13 +86,15 @@ def _random_batch(logits: torch.Tensor, draws: torch.Generator) -> TokenBatch:
         behaviour_logps=logps[..., 0].detach() + 0.1 * noise[1],
         reference_logps=logps[..., 0].detach() - 0.2,
         turns=turns,
-        returns=torch.tensor([1.0, 0.0, 0.5, -1.0, float("nan")], dtype=logits.dtype),
+        returns=returns,
         max_length=16,
+        groups=torch.zeros(_EPISODES, dtype=torch.long),
+        group_returns=returns.expand(_EPISODES, -1),
+        group_successes=successes.expand(_EPISODES, -1),
+        mean_length=5.0,
+        expert_returns=torch.ones_like(returns),
+        outcomes={"success": successes},
+        teacher_logps=logps[..., 0].detach() + 0.1 * noise[0],
+        optimal_values=torch.full_like(returns, 0.5),
+        usual_entropies=torch.tensor([1.0, 2.0, float("nan")], dtype=logits.dtype),
     )
-
-
-def _row(batch: TokenBatch, row: int) -> TokenBatch:
-    """One episode of a batch, as a batch."""
-    columns: dict[str, Any] = {field.name: getattr(batch, field.name) for field in fields(batch)}
-    tensors = {name: value[row : row + 1] for name, value in columns.items() if isinstance(value, torch.Tensor)}
-    return replace(batch, **tensors)

@@ -8,13 +8,19 @@ from typing import Any
 import numpy as np
 import torch
 from torch.nn.functional import pad
+from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.credit import BatchCredit, spread_over_tokens
 from agentgym.training.objectives import TokenBatch
+from agentgym.training.objectives.contract import Rows
 from agentgym.trajectory import Trajectory
 
 _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
 """Losses that TRL divides by the tokens of the whole batch. It divides bnpo by those of a part, the others by rows."""
+
+_OUTCOME = "outcome/"
+_BY_GROUP = ("group_returns", "group_successes")
+"""Columns with a number for each episode of the group, which may be as many as the batch has tokens."""
 
 
 def trl_rows(trajectories: Sequence[Trajectory], end_id: int) -> dict[str, Any]:
@@ -66,11 +72,81 @@ def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
     return torch.tensor(returns, dtype=torch.float64)
 
 
-def token_batch(batch: Mapping[str, Any], logps: torch.Tensor, entropies: torch.Tensor, max_length: int) -> TokenBatch:
+def row_columns(
+    trajectories: Sequence[Trajectory], groups: torch.Tensor, of_all: Sequence[Trajectory], group_size: int
+) -> dict[str, torch.Tensor]:
+    """What TRL's batch holds of each episode's group and outcome, for `token_batch`.
+
+    Args:
+        trajectories: of the batch's rows. groups: (B,) the group of each. of_all: the policy's in all processes.
+    """
+    returns = episode_returns(of_all).view(-1, group_size)
+    successes = _component(of_all, "success").view(-1, group_size)
+    names = sorted({name for trajectory in of_all for name in trajectory.outcome})
+    return {
+        "group_of_row": groups,
+        "group_returns": returns[groups].float(),
+        "group_successes": successes[groups].float(),
+        **{_OUTCOME + name: _component(trajectories, name).float() for name in names},
+    }
+
+
+def _component(trajectories: Sequence[Trajectory], name: str) -> torch.Tensor:
+    """(B,) an outcome component; NaN for a failed episode and one without it."""
+    values = [t.outcome.get(name, np.nan) if t.valid else np.nan for t in trajectories]
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def imitation_rows(
+    episodes: Sequence[tuple[Trajectory, int]],
+    of_all: Sequence[Trajectory],
+    group_size: int,
+    end_and_pad_ids: tuple[int, int],
+) -> dict[str, torch.Tensor]:
+    """A batch of TRL's form of episodes that the policy did not play.
+
+    Args:
+        episodes: each with its group. of_all: the policy's episodes of the step.
+        end_and_pad_ids: of the tokenizer.
+    """
+    trajectories = [episode for episode, _ in episodes]
+    end_id, pad_id = end_and_pad_ids
+    rows = trl_rows(trajectories, end_id)
+
+    def padded(lists: Sequence[Sequence[int]], filler: int, side: str = "right") -> torch.Tensor:
+        tensors = [torch.tensor(values) for values in lists]
+        return pad_sequence(tensors, batch_first=True, padding_value=filler, padding_side=side)
+
+    prompts, completions = rows["prompt_ids"], rows["completion_ids"]
+    completion_ids = padded(completions, pad_id)
+    width = completion_ids.shape[1]
+    return {
+        "prompt_ids": padded(prompts, pad_id, "left"),
+        "prompt_mask": padded([[1] * len(ids) for ids in prompts], 0, "left"),
+        "completion_ids": completion_ids,
+        "completion_mask": padded([[1] * len(ids) for ids in completions], 0),
+        "tool_mask": padded(rows["env_mask"], 0),
+        "advantages": torch.zeros(completion_ids.shape),
+        "turn_of_token": by_token(trajectories, None, width),
+        "episode_returns": episode_returns(trajectories).float(),
+        **row_columns(trajectories, torch.tensor([group for _, group in episodes]), of_all, group_size),
+    }
+
+
+def token_batch(
+    batch: Mapping[str, Any],
+    logps: torch.Tensor,
+    entropies: torch.Tensor,
+    max_length: int,
+    *,
+    mean_length: float = 1.0,
+    usual_entropies: torch.Tensor | None = None,
+    rows: Rows = "policy",
+) -> TokenBatch:
     """What an objective and loss terms are given of TRL's batch and of the model's forward pass over it.
 
     Args:
-        logps, entropies: (B, T) of the forward pass. `max_length`: see TokenBatch.
+        logps, entropies: (B, T) of the forward pass. The others: see TokenBatch.
     """
     ratio = batch.get("importance_sampling_ratio", 1.0)  # between the engine that sampled and the model
     behaviour_logps = batch.get("old_per_token_logps")
@@ -84,6 +160,16 @@ def token_batch(batch: Mapping[str, Any], logps: torch.Tensor, entropies: torch.
         turns=batch["turn_of_token"],
         returns=batch["episode_returns"],
         max_length=max_length,
+        groups=batch["group_of_row"],
+        group_returns=batch["group_returns"],
+        group_successes=batch["group_successes"],
+        mean_length=mean_length,
+        expert_returns=batch.get("expert_returns"),
+        outcomes={name.removeprefix(_OUTCOME): values for name, values in batch.items() if name.startswith(_OUTCOME)},
+        teacher_logps=batch.get("teacher_logps"),
+        optimal_values=batch.get("optimal_values"),
+        usual_entropies=usual_entropies,
+        rows=rows,
     )
 
 
@@ -121,7 +207,7 @@ def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
             part[name] = value[torch.as_tensor(rows, device=value.device)]
             if name in ("prompt_ids", "prompt_mask"):  # padded on the left
                 part[name] = part[name][:, -longest_prompt:]
-            elif value.dim() == 2 and value.shape[1] == width:
+            elif value.dim() == 2 and value.shape[1] == width and name not in _BY_GROUP:
                 part[name] = part[name][:, :longest_completion]
     return part
 

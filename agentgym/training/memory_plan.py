@@ -92,7 +92,7 @@ def plan_memory(
         "weights": sum(_bytes_of(name, parameter, section.quantization) for name, parameter in named),
         "optimiser": _optimiser_bytes(train.trl.get("optim", "")) * sum(parameter.numel() for parameter in trained),
     }
-    if train.trl.get("beta", train.kl):
+    if train.keeps_reference:
         always["reference"] = (
             trained_bytes if section.lora else float(sum(parameter.nbytes for parameter in parameters))
         )

@@ -52,12 +52,19 @@ def parts_alike(lengths: Sequence[np.ndarray], own: int, max_tokens: int) -> lis
     return [orders[own][part] for part in parts_of(longest, max_tokens)]
 
 
-def loss_in_parts(trainer: Any, model: Any, parts: Sequence[T], loss_of: Callable[[T], Any]) -> Any:
+def loss_in_parts(
+    trainer: Any,
+    model: Any,
+    parts: Sequence[T],
+    loss_of: Callable[[T], Any],
+    after_backward: Callable[[T], None] = lambda part: None,
+) -> Any:
     """The sum of the parts' losses. In training the gradients of all but the last part are already added up.
 
     Args:
         trainer: of transformers, whose loss is scaled for gradient accumulation. It trains while its model does.
         loss_of: the loss of a part, weighted by its share of the batch.
+        after_backward: called with each part whose gradient has been added up.
     """
     *earlier, last = parts
     known, trains = 0.0, trainer.model.training
@@ -67,5 +74,6 @@ def loss_in_parts(trainer: Any, model: Any, parts: Sequence[T], loss_of: Callabl
             loss = loss_of(part)
             if trains:
                 trainer.accelerator.backward(loss)
+                after_backward(part)
         known += loss.detach()
     return loss_of(last) + known

@@ -17,8 +17,8 @@ from agentgym.policy.quantization import quantization_config
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.gatherers import make_gatherer, play_groups
+from agentgym.training.loss_checks import check_losses
 from agentgym.training.models import FINAL
-from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.samplers import make_sampler
@@ -32,21 +32,6 @@ from agentgym.training.vllm_check import check_vllm
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
 """Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""
-
-_ONLY_IN_LOSSES_OF_TRL = (
-    "delta",
-    "entropy_coef",
-    "epsilon",
-    "importance_sampling_level",
-    "loss_type",
-    "off_policy_mask_threshold",
-    "sapo_",
-    "top_entropy_quantile",
-    "use_adaptive_entropy",
-    "use_bias_correction_kl",
-    "vespo_",
-)
-"""Options of GRPOConfig, or how they begin, that only TRL's own losses read."""
 
 
 def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE) -> None:
@@ -99,27 +84,11 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
     if recipe.train.steps:
         check_signals_available(recipe.train.make_estimator(), task_set)
     recipe.make_reward(task_set)
-    _check_loss(recipe)
+    check_losses(recipe, task_set, processes)
     _check_supply(recipe, task_set)
     with silence_libraries():
         _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device), processes))
     _check_processes(recipe, processes)
-
-
-def _check_loss(recipe: Recipe) -> None:
-    """The options of the objective and of the loss terms, and those of TRL that the objective would not read."""
-    section = recipe.train
-    try:
-        objective = section.make_objective()
-        section.make_terms()
-    except (CreditError, ValueError) as error:
-        raise RecipeError(f"train.objective = {section.objective!r}, [train.terms]: {error}") from error
-    unread = [key for key in section.trl if key.startswith(_ONLY_IN_LOSSES_OF_TRL)]
-    if unread and not isinstance(objective, TrlLoss):
-        raise RecipeError(
-            f"[train.trl] {unread[0]} = {section.trl[unread[0]]!r} is an option of the losses that TRL computes, and "
-            f"train.objective = {section.objective!r} is none of them. Leave it out."
-        )
 
 
 def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:

@@ -200,8 +200,11 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _sections_that_fit(self) -> Recipe:
-        if self.policy.lora and self.train.reference.reset_every:
-            raise ValueError("train.reference.reset_every: the reference of a LoRA adapter stays; leave it out")
+        if self.policy.lora and self.train.reference.moves_as != "fixed":
+            raise ValueError(
+                f"train.reference.{'kind' if self.train.reference.kind else 'reset_every'}: the reference of a LoRA "
+                "adapter stays; leave it out"
+            )
         names = [stage.given_name for stage in self.stage]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"two entries of [[stage]] are called {repeated[0]!r}: give one of them another `name`")

@@ -7,18 +7,24 @@ frozen copy of the adapter as it is when the trainer is made.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import TrainerCallback
 
 from agentgym.policy.checkpoint import save_atomically
 from agentgym.training.processes import Processes
+from agentgym.training.train_section import ReferenceSection
 
 REFERENCE = "reference"
 """Name of the folder that holds it: in the run's checkpoints, and in each checkpoint of a run whose reference moves."""
+
+BEST = "best.json"
+"""Name of the file in it with the success that a reference of the kind "best" had."""
 
 
 @contextmanager
@@ -45,15 +51,52 @@ def reference_of(
         model.config._name_or_path = loaded_from
 
 
-class MovedReferenceCallback(TrainerCallback):
-    """Saves the reference with each checkpoint, where it moves. It must come before CheckpointCompleteCallback.
+class ReferenceCallback(TrainerCallback):
+    """Moves the reference where it follows validation, and saves it with each checkpoint where it moves.
 
-    Attributes:
-        reference: the trainer's reference model; set it once there is a trainer.
+    TRL moves one that follows the steps. This callback must come before CheckpointCompleteCallback.
     """
 
-    reference: Any = None
+    def __init__(self, section: ReferenceSection) -> None:
+        self._kind, self._section = section.moves_as, section
+        self._trainer: Any = None
+        self._best: float | None = None  # success of the best validation so far
+
+    def attach(self, trainer: Any, checkpoint: Path | None) -> None:
+        """Let it move the trainer's reference, as it was at a checkpoint."""
+        self._trainer = trainer
+        if checkpoint is not None and (file := checkpoint / REFERENCE / BEST).is_file():
+            self._best = json.loads(file.read_text(encoding="utf-8"))["success"]
+
+    def note(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Take the metrics of a validation of the current weights, and return them.
+
+        A reference of the kind "best" becomes the current weights if success is higher than in every validation before.
+        The first validation only sets the mark.
+        """
+        success = metrics.get("success", 0.0)
+        if self._kind == "best" and (self._best is None or success > self._best):
+            if self._best is not None:
+                self._copy_weights()
+            self._best = success
+        return metrics
+
+    def on_step_end(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        if self._section.reset_optimiser and state.global_step % self._section.reset_every == 0:
+            optimizer.state.clear()
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.is_world_process_zero and args.sync_ref_model and self.reference is not None:
-            self.reference.save_pretrained(Path(args.output_dir) / f"checkpoint-{state.global_step}" / REFERENCE)
+        model = self._trainer.ref_model if self._trainer is not None else None
+        if not state.is_world_process_zero or model is None or not (args.sync_ref_model or self._kind == "best"):
+            return
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}" / REFERENCE
+        self._trainer.accelerator.unwrap_model(model).save_pretrained(folder)
+        if self._best is not None:
+            (folder / BEST).write_text(json.dumps({"success": self._best}), encoding="utf-8")
+
+    def _copy_weights(self) -> None:
+        unwrap = self._trainer.accelerator.unwrap_model
+        target, source = unwrap(self._trainer.ref_model), unwrap(self._trainer.model)
+        with torch.no_grad():
+            for ours, theirs in zip(target.parameters(), source.parameters(), strict=True):
+                ours.copy_(theirs)

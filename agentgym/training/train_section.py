@@ -40,25 +40,96 @@ class SignalsSection(Section):
 
 
 class ReferenceSection(Section):
-    """The model that `train.kl` is measured against: the one that reinforcement starts from, unless it moves.
+    """The model that a policy is kept near, or compared with: the one that reinforcement starts from, unless it moves.
 
+    `kind`: `fixed`; `reset`, to the current weights every `reset_every` optimiser steps; `moving_average` of the
+    weights; `best`, the weights of the best validation so far. Without it there is a reference if `train.kl` is above
+    0, fixed or as `reset_every` and `mix` say.
     `reset_every`: every so many optimiser steps it becomes `mix` x the current weights + (1 - `mix`) x itself; 0
     leaves it as it is. `mix`: 1 is a reset; a small one with `reset_every = 1` is a moving average of the weights.
+    `reset_optimiser`: forget the optimiser's moments with each reset. `episodes`: that it plays of each task for the
+    objective `apo`. `temperature`: of the soft maximum over their returns.
     """
 
+    kind: Literal["fixed", "reset", "moving_average", "best"] | None = None
     reset_every: Annotated[int, Field(ge=0)] = 0
     mix: Share = 1.0
+    reset_optimiser: bool = False
+    episodes: Count = 8
+    temperature: Rate = 0.5
+
+    @model_validator(mode="after")
+    def _keys_of_its_kind(self) -> ReferenceSection:
+        steps, mixes = self.reset_every > 0, self.mix < 1
+        expected = {"reset": (True, False), "moving_average": (True, True)}
+        if self.kind is not None and (steps, mixes) != expected.get(self.kind, (False, False)):
+            raise ValueError(
+                f"reference.kind = {self.kind!r} does not go with reset_every = {self.reset_every} and mix = "
+                f"{self.mix}: a reset needs reset_every above 0, a moving average also a mix below 1, others neither"
+            )
+        if self.reset_optimiser and self.moves_as != "reset":
+            raise ValueError("reference.reset_optimiser belongs to a reference that is reset (reset_every above 0)")
+        return self
+
+    @property
+    def moves_as(self) -> Literal["fixed", "reset", "moving_average", "best"]:
+        """Its kind, where that follows from the other keys."""
+        if self.kind is not None:
+            return self.kind
+        if not self.reset_every:
+            return "fixed"
+        return "moving_average" if self.mix < 1 else "reset"
+
+
+class TeacherSection(Section):
+    """A model that scores the agent's tokens for terms such as `teacher_kl`.
+
+    `path`: a local checkpoint, a run folder or a hub name, with the vocabulary of the policy.
+    """
+
+    path: str
+
+
+class ExpertsSection(Section):
+    """Episodes of an expert on the tasks of each step, for what imitates it, such as `expert_sft` and `grao`.
+
+    `player`: the scripted player of the task set. Its episodes that succeed are used, one for each task of a step.
+    """
+
+    player: Literal["oracle", "imperfect_oracle"] = "oracle"
+
+
+class CorrectionsSection(Section):
+    """A policy that rewrites the agent's thoughts, for the term `thought_sft`.
+
+    `policy`: the corrector, a registered policy. `options`: of it, for `chat_api` its `base_url` and `model`.
+    `turns_per_step`: how many turns of a step are corrected at most. `max_tokens`: of a corrected thought.
+    """
+
+    policy: str = "chat_api"
+    options: dict[str, Any] = {}
+    turns_per_step: Count = 64
+    max_tokens: Count = 256
 
 
 class TermSection(Section):
     """A loss that is added to the objective's, see `agentgym list loss_terms`.
 
-    `weight`: of it. `schedule`: a factor on the weight over the training. `options`: of the term.
+    `weight`: of it. `schedule`: a factor on the weight over the training. `warmup`: share of the training over which
+    the weight rises from 0. `options`: of the term.
     """
 
     weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
     schedule: ScheduleSection | None = None
+    warmup: Share = 0.0
     options: dict[str, float | str | bool] = {}
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """The lowest and the highest weight over the training."""
+        factors = (1.0, 1.0) if self.schedule is None else (self.schedule.start, self.schedule.end)
+        values = [self.weight * factor for factor in factors]
+        return min(values), max(values)
 
 
 class TrainSection(Section):
@@ -71,9 +142,11 @@ class TrainSection(Section):
     all in one string, `estimator = "rloo | gated(threshold=1.0)"`.
     `signals`: how signals are computed that the estimator requires.
     `learning_rate`: of the optimiser, constant unless `trl.lr_scheduler_type` says otherwise. `warmup_steps`: in which
-    it rises, with such a scheduler. `max_grad_norm`: longer gradients are clipped to this norm.
+    it rises, with such a scheduler. `snr_learning_rate`: scale it in each step by SNR / (1 + SNR), the signal-to-noise
+    ratio of the groups' gradients. `max_grad_norm`: longer gradients are clipped to this norm.
     `objective`: the loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)". `terms`: losses
     that are added to it, by name. `kl`: weight of the distance from a reference model. `reference`: that model.
+    `teacher`, `experts`, `corrections`: a model, episodes and a policy that some terms and objectives need.
     `iterations`: optimiser steps on each batch of episodes. `microbatch_tokens`: a batch is computed in parts of at
     most so many tokens, padding included, which are one optimiser step together; fewer take less memory.
     `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
@@ -99,6 +172,7 @@ class TrainSection(Section):
     estimator_wrappers: list[str] = []
     signals: SignalsSection = SignalsSection()
     learning_rate: Rate = 3e-4
+    snr_learning_rate: bool = False
     warmup_steps: Annotated[int, Field(ge=0)] = 0
     objective: str = "dr_grpo"
     terms: dict[str, TermSection] = {}
@@ -106,6 +180,9 @@ class TrainSection(Section):
     microbatch_tokens: Count = DEFAULT_TOKENS
     kl: Annotated[float, Field(ge=0)] = 0.0
     reference: ReferenceSection = ReferenceSection()
+    teacher: TeacherSection | None = None
+    experts: ExpertsSection | None = None
+    corrections: CorrectionsSection | None = None
     max_grad_norm: Rate = 1.0
     generation: Literal["transformers", "trl"] = "transformers"
     save_every: Count = 20
@@ -121,12 +198,33 @@ class TrainSection(Section):
     failures: dict[str, Treatment] = {}
     trl: dict[str, Any] = {}
 
+    @model_validator(mode="before")
+    @classmethod
+    def _estimator_of_the_objective(cls, table: Any) -> Any:
+        """PPO has a critic: it needs no estimator to be named."""
+        if isinstance(table, dict) and str(table.get("objective", "")).partition("(")[0].strip() == "ppo":
+            return {"estimator": "turn_gae", **table}
+        return table
+
     @model_validator(mode="after")
     def _reference_is_used(self) -> TrainSection:
         moves = self.reference.reset_every or self.trl.get("sync_ref_model")
-        if moves and not self.trl.get("beta", self.kl):
-            raise ValueError("a reference that moves (reference.reset_every, trl.sync_ref_model) needs kl > 0")
+        if moves and not self.keeps_reference:
+            raise ValueError(
+                "a reference that moves (reference.reset_every, trl.sync_ref_model) needs kl > 0, or reference.kind "
+                "and an objective or a term that reads it"
+            )
         return self
+
+    @property
+    def reference_weight(self) -> float:
+        """The weight of the distance from the reference model."""
+        return float(self.trl.get("beta", self.kl))
+
+    @property
+    def keeps_reference(self) -> bool:
+        """Whether there is a reference model."""
+        return bool(self.reference_weight) or self.reference.kind is not None
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
         """The dtype that training computes in, and so sampling and measuring too; None for that of the weights."""
@@ -145,7 +243,13 @@ class TrainSection(Section):
         from agentgym.training.objectives import make_term
 
         return [
-            make_term(name, term.weight, term.schedule.make() if term.schedule else None, term.options)
+            make_term(
+                name,
+                term.weight,
+                term.schedule.make() if term.schedule else None,
+                term.options,
+                warmup=term.warmup,
+            )
             for name, term in self.terms.items()
         ]
 

@@ -40,6 +40,10 @@ def batch_of(logits: torch.Tensor, *, behaviour: torch.Tensor | None = None) -> 
         turns=torch.tensor([[0, 0, 0, -1], [0, -1, 1, 1]]),
         returns=torch.tensor([1.0, -1.0], dtype=logits.dtype),
         max_length=8,
+        groups=torch.zeros(2, dtype=torch.long),
+        group_returns=torch.tensor([[1.0, -1.0]] * 2, dtype=logits.dtype),
+        group_successes=torch.tensor([[1.0, 0.0]] * 2, dtype=logits.dtype),
+        outcomes={"success": torch.tensor([1.0, 0.0], dtype=logits.dtype)},
     )
 
 
@@ -133,8 +137,9 @@ def test_a_batch_in_parts_has_the_gradient_of_the_batch(tokenizer, tmp_path, nam
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     batch = trainer._generate_and_score_completions(rows())
-    trainer.beta = kl
+    trainer._kl = kl
     batch["ref_per_token_logps"] = batch["old_per_token_logps"] - 0.3
+    batch["optimal_values"] = torch.full((len(rows()),), 0.4)
     at_once = gradients(trainer, batch)
     trainer._microbatch_tokens = 40
     assert len(trainer._parts_of(batch)) > 2

@@ -8,13 +8,29 @@ functions of `TokenBatch`, registered under the kinds `objectives` and `loss_ter
 from __future__ import annotations
 
 from agentgym.training.objectives.contract import (
+    Needs,
     RowLosses,
     TokenBatch,
     TrlLoss,
     WeightedTerm,
+    define_loss,
     losses_by_row,
     make_objective,
     make_term,
+    needs_of,
+    objective_share,
 )
 
-__all__ = ["RowLosses", "TokenBatch", "TrlLoss", "WeightedTerm", "losses_by_row", "make_objective", "make_term"]
+__all__ = [
+    "Needs",
+    "RowLosses",
+    "TokenBatch",
+    "TrlLoss",
+    "WeightedTerm",
+    "define_loss",
+    "losses_by_row",
+    "make_objective",
+    "make_term",
+    "needs_of",
+    "objective_share",
+]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, Literal, TypeVar
 
 import torch
 
@@ -13,10 +14,14 @@ from agentgym.errors import CreditError, ShapeError
 from agentgym.reward import Schedule
 from agentgym.training.named_parts import load_part, parse_part
 
+Rows = Literal["policy", "experts", "corrections"]
+"""Whose episodes a batch holds: the policy's own, an expert's on the same tasks, or turns of the policy's with a
+corrected thought."""
+
 
 @dataclass(frozen=True, slots=True)
 class TokenBatch:
-    """The tokens of B episodes after their prompts, padded to T.
+    """The tokens of B episodes after their prompts, padded to T. A group has G episodes.
 
     Attributes:
         logps: (B, T) log-probabilities of the tokens under the model that is trained, with gradient, in nats.
@@ -29,6 +34,17 @@ class TokenBatch:
         turns: (B, T) the index of each token's turn; -1 where the token is not the agent's.
         returns: (B,) outcome and turn rewards of each episode together; NaN for a failed one.
         max_length: tokens that an episode may have after its prompt.
+        mean_length: own tokens of an episode, on average over the step's episodes of this kind.
+        groups: (B,) the index of each episode's group in the step.
+        group_returns: (B, G) `returns` of all episodes of each episode's group.
+        group_successes: (B, G) the outcome component `success`, likewise; NaN for a failed or an unjudged one.
+        expert_returns: (B,) `returns` of the expert's episode of each episode's task; NaN where there is none.
+        outcomes: (B,) each outcome component by name; NaN where an episode does not have it.
+        teacher_logps: (B, T) under the teacher; None in a run without one.
+        optimal_values: (B,) the value of each episode's task under the best policy near the reference; None without.
+        usual_entropies: (K,) mean entropy of a turn by its index in earlier steps, in nats, NaN where unknown; None
+            in the first step.
+        rows: whose episodes these are.
     """
 
     logps: torch.Tensor
@@ -40,6 +56,40 @@ class TokenBatch:
     turns: torch.Tensor
     returns: torch.Tensor
     max_length: int
+    groups: torch.Tensor
+    group_returns: torch.Tensor
+    group_successes: torch.Tensor
+    mean_length: float = 1.0
+    expert_returns: torch.Tensor | None = None
+    outcomes: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    teacher_logps: torch.Tensor | None = None
+    optimal_values: torch.Tensor | None = None
+    usual_entropies: torch.Tensor | None = None
+    rows: Rows = "policy"
+
+    def outcome(self, name: str) -> torch.Tensor:
+        """(B,) an outcome component; NaN where an episode does not have it.
+
+        Raises: CreditError if no episode of the step has it, though some were judged.
+        """
+        if (values := self.outcomes.get(name)) is not None:
+            return values
+        if not self.returns.isnan().all():
+            raise CreditError(
+                f"No episode has the outcome component {name!r}, but: {', '.join(self.outcomes) or 'none'}. Choose a "
+                "reward that gives it."
+            )
+        return torch.full_like(self.returns, float("nan"))
+
+    @property
+    def successes(self) -> torch.Tensor:
+        """(B,) the outcome component `success`. Raises: as `outcome`."""
+        return self.outcome("success")
+
+    @property
+    def success_rates(self) -> torch.Tensor:
+        """(B,) mean success of the judged episodes of each episode's group; NaN where none was judged."""
+        return self.group_successes.nanmean(1)
 
     def per_row(self, values: torch.Tensor) -> torch.Tensor:
         """(B,) the sum of (B, T) values over each episode's own tokens, divided by `max_length`.
@@ -49,14 +99,30 @@ class TokenBatch:
         """
         return (values * self.own).sum(1) / self.max_length
 
+    def turn_means(self, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(B, K) the mean of (B, T) values over the own tokens of each turn, and 1 where an episode has that turn."""
+        count = max(int(self.turns.max()) + 1, 1)
+        turns, own = self.turns.clamp(min=0), self.own.to(values)
+        empty = values.new_zeros(len(turns), count)
+        lengths = empty.scatter_add(1, turns, own)
+        means = empty.scatter_add(1, turns, values * own) / lengths.clamp(min=1)
+        return means, (lengths > 0).to(values)
+
     def kl_to_reference(self) -> torch.Tensor:
         """(B,) the estimate r - 1 - log r of KL(policy, reference), r = reference / policy; `train.kl` weighs it.
 
         Source: the estimator k3, Schulman 2020, http://joschu.net/blog/kl-approx.html.
         """
-        assert self.reference_logps is not None
-        log_ratio = (self.reference_logps - self.logps) * self.own
-        return self.per_row(log_ratio.exp() - 1 - log_ratio)
+        return self.per_row(k3(self.reference_gaps()))
+
+    def reference_gaps(self) -> torch.Tensor:
+        """(B, T) log of the probability of each own token under the reference over that under the policy.
+
+        Raises: CreditError in a run without a reference model.
+        """
+        if self.reference_logps is None:
+            raise CreditError("There is no reference model. Set train.kl above 0, or [train.reference] kind.")
+        return (self.reference_logps - self.logps) * self.own
 
     def row_log_ratios(self) -> torch.Tensor:
         """(B,) log of the probability of all own tokens now, over that when they were sampled."""
@@ -66,8 +132,61 @@ class TokenBatch:
 RowLosses = Callable[[TokenBatch], torch.Tensor]
 """Returns (B,) one loss for each episode. The step minimises the mean over all episodes of the batch, failed ones too.
 
-A batch may be computed in parts, so the loss of an episode must not depend on others.
+A batch may be computed in parts, so the loss of an episode must not depend on others, unless it `needs` whole groups.
 """
+
+
+def k3(log_ratio: torch.Tensor) -> torch.Tensor:
+    """r - 1 - log r of a log-ratio log r = log q - log p: an estimate of KL(p, q) from tokens of p, never negative."""
+    return log_ratio.exp() - 1 - log_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What an objective or a loss term needs, which is checked before a run starts.
+
+    Attributes:
+        advantages: it multiplies by advantages, so the recipe's estimator counts. Not read of a loss term.
+        critic: the advantages must be those of a critic.
+        group_outcomes: `success` of a group of whole, independent episodes.
+        reference: `reference_logps`. teacher: `teacher_logps`. optimal_values: `optimal_values`.
+        past_entropies: `usual_entropies`, which checkpoints then keep.
+        whole_groups: the loss of an episode depends on the others of its group: it is given whole groups.
+        rows: whose episodes it is computed on.
+        instead: its weight, 0 to 1, is taken off the objective's.
+    """
+
+    advantages: bool = True
+    critic: bool = False
+    group_outcomes: bool = False
+    reference: bool = False
+    teacher: bool = False
+    optimal_values: bool = False
+    past_entropies: bool = False
+    whole_groups: bool = False
+    rows: tuple[Rows, ...] = ("policy",)
+    instead: bool = False
+
+
+F = TypeVar("F", bound=Callable[..., torch.Tensor])
+_NEEDS_OF_MOST = Needs()
+
+
+def define_loss(needs: Needs) -> Callable[[F], F]:
+    """Decorate an objective or a loss term that needs more than its own episodes and their advantages."""
+
+    def decorate(function: F) -> F:
+        function.needs = needs  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
+def needs_of(losses: RowLosses | TrlLoss | None) -> Needs:
+    """What an objective or a loss term needs; its options may be filled in already."""
+    function = losses.func if isinstance(losses, partial) else losses
+    needs: Needs = getattr(function, "needs", _NEEDS_OF_MOST)
+    return needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +196,24 @@ class WeightedTerm:
     Attributes:
         name: registered; the term is logged, without its weight, as `loss/<name>`.
         schedule: a factor on the weight over the training; None leaves it constant.
+        warmup: share of the training over which the weight rises from 0.
     """
 
     name: str
     row_losses: RowLosses
     weight: float = 1.0
     schedule: Schedule | None = field(default=None)
+    warmup: float = 0.0
 
     def weight_at(self, progress: float) -> float:
         """The weight when `progress` of the training, 0 to 1, is done."""
-        return self.weight if self.schedule is None else self.weight * self.schedule.factor(progress)
+        rising = min(progress / self.warmup, 1.0) if self.warmup else 1.0
+        return rising * (self.weight if self.schedule is None else self.weight * self.schedule.factor(progress))
+
+
+def objective_share(terms: Sequence[WeightedTerm], progress: float) -> float:
+    """The weight that is left for the objective by the terms that take its place."""
+    return 1.0 - sum(term.weight_at(progress) for term in terms if needs_of(term.row_losses).instead)
 
 
 def losses_by_row(
@@ -101,18 +228,26 @@ def losses_by_row(
     """
     weighted: list[tuple[str, float, torch.Tensor]] = []
     metrics: dict[str, float] = {}
-    if objective is not None:
-        weighted.append(("objective", 1.0, objective(tokens)))
-        if kl:
-            weighted.append(("reference_kl", kl, tokens.kl_to_reference()))
+    if objective is not None and tokens.rows in needs_of(objective).rows:
+        share = objective_share(terms, progress)
+        weighted.append(("objective", share, objective(tokens)))
+        if kl and tokens.rows == "policy":
+            weighted.append(("reference_kl", share * kl, tokens.kl_to_reference()))
+    if objective is not None and tokens.rows == "policy":
         metrics["entropy"] = float((tokens.entropies.detach() * tokens.own).sum() / tokens.own.sum().clamp(min=1))
-    weighted += [(term.name, term.weight_at(progress), term.row_losses(tokens)) for term in terms]
+    for term in terms:
+        if tokens.rows in needs_of(term.row_losses).rows:
+            weighted.append((term.name, term.weight_at(progress), term.row_losses(tokens)))
+    of_others = "" if tokens.rows == "policy" else f"_of_{tokens.rows}"
     for name, _, losses in weighted:
         if losses.shape != tokens.returns.shape:
             raise ShapeError(
                 f"{name} returned losses of the shape {tuple(losses.shape)} for {len(tokens.own)} episodes."
             )
-        metrics[f"loss/{name}"] = float(losses.detach().mean())
+        key = f"loss/{name}" + (of_others if name == "objective" else "")
+        metrics[key] = float(losses.detach().mean())
+    if not weighted:
+        return tokens.logps.sum(1) * 0.0, metrics
     return torch.stack([weight * losses for _, weight, losses in weighted]).sum(0), metrics
 
 
@@ -137,6 +272,8 @@ def make_objective(text: str) -> RowLosses | TrlLoss:
     return registered
 
 
-def make_term(name: str, weight: float, schedule: Schedule | None, options: Mapping[str, Any]) -> WeightedTerm:
+def make_term(
+    name: str, weight: float, schedule: Schedule | None, options: Mapping[str, Any], *, warmup: float = 0.0
+) -> WeightedTerm:
     """Make a loss term. Raises: UnknownNameError; CreditError for options that it does not take."""
-    return WeightedTerm(name, load_part("loss_terms", name, options), weight, schedule)
+    return WeightedTerm(name, load_part("loss_terms", name, options), weight, schedule, warmup)

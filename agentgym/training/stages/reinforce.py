@@ -33,6 +33,7 @@ from agentgym.training.callbacks import (
 )
 from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.entropy_history import EntropyHistoryCallback
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.model_failures import out_of_memory_named
@@ -40,11 +41,13 @@ from agentgym.training.models import FINAL, restore, save_final, train_from
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
-from agentgym.training.reference import MovedReferenceCallback, reference_of
+from agentgym.training.reference import ReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
+from agentgym.training.signal_to_noise import GroupGradients, SignalToNoiseCallback
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
 from agentgym.training.train_section import TrainSection
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
@@ -84,7 +87,8 @@ def _make_trainer(
     processes = context.processes
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
-    moved_reference = MovedReferenceCallback()
+    reference = ReferenceCallback(section.reference)
+    entropies, signal_to_noise = EntropyHistoryCallback(), SignalToNoiseCallback()
     title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
     bar = context.progress.add_task(title, total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
@@ -114,16 +118,20 @@ def _make_trainer(
         sampler=sampler,
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=section.make_terms(),
+        kl=section.reference_weight,
+        group_gradients=GroupGradients() if section.snr_learning_rate else None,
         microbatch_tokens=section.microbatch_tokens,
         processing_class=learner.tokenizer,
         callbacks=[
             logging,
             ValidationCallback(
-                lambda step: validate(context, learner, step, section.validate_tasks, "validation"),
+                lambda step: reference.note(validate(context, learner, step, section.validate_tasks, "validation")),
                 every=section.validate_every,
                 until=section.until_success,
             ),
-            moved_reference,
+            reference,
+            entropies,
+            *([signal_to_noise] if section.snr_learning_rate else []),
             CheckpointCompleteCallback(sampler),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
@@ -133,7 +141,11 @@ def _make_trainer(
     needs_reference = config.beta and not has_adapter(learner.model)
     with reference_of(*starting_point) if needs_reference else nullcontext():
         trainer = make_trainer()
-    moved_reference.reference = trainer.ref_model
+    reference.attach(trainer, checkpoint)
+    entropies.history, signal_to_noise.trainer = trainer.entropy_history, trainer
+    if trainer.entropy_history is not None and checkpoint is not None:
+        trainer.entropy_history.load(checkpoint)
+    trainer.loss_inputs = loss_inputs_for(context, learner, trainer)
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -190,8 +202,11 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
             ref_model_sync_steps=section.reference.reset_every,
             ref_model_mixup_alpha=section.reference.mix,
         )
+    options |= section.trl
+    if section.keeps_reference and not options["beta"]:
+        options["beta"] = 1.0  # TRL has a reference only with a weight; ours is `kl` of PolicyLossTrainer
     try:
-        return GRPOConfig(**{**options, **section.trl})
+        return GRPOConfig(**options)
     except (TypeError, ValueError) as error:
         raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
 

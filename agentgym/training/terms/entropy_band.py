@@ -5,23 +5,40 @@ from __future__ import annotations
 import torch
 
 from agentgym.credit.options import Weight
-from agentgym.training.objectives.contract import TokenBatch
+from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
 
 
-def entropy_band(tokens: TokenBatch, *, low: Weight = 0.0, high: Weight = float("inf")) -> torch.Tensor:
+@define_loss(Needs(past_entropies=True))
+def entropy_band(
+    tokens: TokenBatch, *, low: Weight = 0.0, high: Weight = float("inf"), relative: bool = False
+) -> torch.Tensor:
     """(low - H)^2 below the band and (H - high)^2 above it, averaged over an episode's turns.
 
     H is the mean entropy of a turn's tokens, in nats. Inside the band there is no gradient.
 
-    Source: the entropy band of EPO, Xu et al. 2025, arXiv:2509.22576, which follows a running mean; this one is fixed.
+    Args:
+        relative: low and high are factors of the mean entropy that turns of the same index had in earlier steps. In
+            the first step, and at turns that no step reached before, there is no penalty.
+
+    Source: the entropy band of EPO, Xu et al. 2025, arXiv:2509.22576; relative, its factors are 0.8 and 1.2 and its
+    weight 0.1. EPO compares with the mean of a window of steps, and its released penalty has no gradient; ours has.
     """
-    count = int(tokens.turns.max()) + 1
-    if count <= 0:
-        return tokens.logps.sum(1) * 0.0
-    turns = tokens.turns.clamp(min=0)
-    empty = tokens.entropies.new_zeros(len(turns), count)
-    lengths = empty.scatter_add(1, turns, tokens.own.to(empty))
-    means = empty.scatter_add(1, turns, tokens.entropies * tokens.own) / lengths.clamp(min=1)
-    outside = (low - means).relu() ** 2 + (means - high).relu() ** 2
-    taken = (lengths > 0).to(empty)
+    means, taken = tokens.turn_means(tokens.entropies)
+    if relative:
+        usual = _usual(tokens, means)
+        taken = taken * ~usual.isnan()
+        usual = usual.nan_to_num(0.0)
+        floor, ceiling = low * usual, (high * usual).nan_to_num(float("inf"))
+    else:
+        floor, ceiling = torch.full_like(means, low), torch.full_like(means, high)
+    outside = (floor - means).relu() ** 2 + (means - ceiling).relu() ** 2
     return (outside * taken).sum(1) / taken.sum(1).clamp(min=1)
+
+
+def _usual(tokens: TokenBatch, means: torch.Tensor) -> torch.Tensor:
+    """(K,) the mean entropy in earlier steps of each turn that the batch has; NaN where it is not known."""
+    usual = means.new_full((means.shape[1],), float("nan"))
+    if (known := tokens.usual_entropies) is not None:
+        count = min(len(known), len(usual))
+        usual[:count] = known[:count].to(usual)
+    return usual

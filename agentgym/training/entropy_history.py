@@ -1,0 +1,82 @@
+"""How sure the policy used to be of its first turn, its second, and so on: the mean over earlier steps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from agentgym.training.objectives import TokenBatch
+from agentgym.training.processes import Processes
+
+FILE = "entropies.json"
+
+
+class EntropyHistory:
+    """Running means of the entropy of turns by their index, each step counting once.
+
+    A step is added in parts with `add`, and ended with `end_step`.
+    """
+
+    def __init__(self) -> None:
+        self._means: list[float] = []
+        self._steps: list[int] = []  # in which each index occurred
+        self._sums, self._counts = torch.zeros(0), torch.zeros(0)  # of the present step
+
+    def usual(self) -> torch.Tensor | None:
+        """(K,) mean entropy of a turn by its index, in nats; None before the first step has ended."""
+        if not self._means:
+            return None
+        known = [mean if steps else float("nan") for mean, steps in zip(self._means, self._steps, strict=True)]
+        return torch.tensor(known)
+
+    def add(self, tokens: TokenBatch) -> None:
+        """Add the turns of some episodes of the present step."""
+        means, taken = tokens.turn_means(tokens.entropies.detach().float())
+        longer = max(means.shape[1] - len(self._sums), 0)
+        sums = torch.nn.functional.pad(self._sums, (0, longer))
+        counts = torch.nn.functional.pad(self._counts, (0, longer))
+        sums[: means.shape[1]] += (means * taken).sum(0).cpu()
+        counts[: means.shape[1]] += taken.sum(0).cpu()
+        self._sums, self._counts = sums, counts
+
+    def end_step(self, processes: Processes) -> None:
+        """Let the present step count, with the turns of all processes."""
+        of_all = processes.gather((self._sums.tolist(), self._counts.tolist()))
+        for index in range(max(len(sums) for sums, _ in of_all)):
+            count = sum(counts[index] for _, counts in of_all if index < len(counts))
+            total = sum(sums[index] for sums, _ in of_all if index < len(sums))
+            if index == len(self._means):
+                self._means.append(0.0)
+                self._steps.append(0)
+            if count:
+                self._steps[index] += 1
+                self._means[index] += (total / count - self._means[index]) / self._steps[index]
+        self._sums, self._counts = torch.zeros(0), torch.zeros(0)
+
+    def save(self, folder: Path) -> None:
+        """Write it into a checkpoint."""
+        (folder / FILE).write_text(json.dumps({"means": self._means, "steps": self._steps}), encoding="utf-8")
+
+    def load(self, folder: Path) -> None:
+        """Read it from a checkpoint, if that has one."""
+        if (folder / FILE).is_file():
+            state = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            self._means, self._steps = state["means"], state["steps"]
+
+
+class EntropyHistoryCallback(TrainerCallback):
+    """Saves a history with each checkpoint. It must come before CheckpointCompleteCallback.
+
+    Attributes:
+        history: the trainer's; set it once there is a trainer.
+    """
+
+    history: EntropyHistory | None = None
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.is_world_process_zero and self.history is not None:
+            self.history.save(Path(args.output_dir) / f"checkpoint-{state.global_step}")

@@ -1,0 +1,27 @@
+"""A*-PO: regress the log-ratio to the reference onto the advantage of the best policy."""
+
+from __future__ import annotations
+
+import torch
+
+from agentgym.credit.options import PositiveWeight
+from agentgym.errors import CreditError
+from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+
+
+@define_loss(Needs(advantages=False, reference=True, optimal_values=True))
+def apo(tokens: TokenBatch, *, beta: PositiveWeight = 1e-3) -> torch.Tensor:
+    """(beta x log pi/pi_ref of the whole episode - (R - V*))^2, R its return and V* the optimal value of its task.
+
+    V* = b log mean exp(R / b) over episodes that the reference plays before its task is trained on; [train.reference]
+    has their number, `episodes`, and b, `temperature`. The best policy near the reference has loss 0. A failed
+    episode has loss 0.
+
+    Source: Brantley et al. 2025, arXiv:2505.20686; b = 0.5 and beta = 1e-3 as in TRL's A2POConfig.
+    """
+    if tokens.optimal_values is None:
+        raise CreditError("The objective apo needs optimal_values, which a run with a recipe computes.")
+    log_ratio = -tokens.reference_gaps().sum(1)
+    target = tokens.returns - tokens.optimal_values
+    valid = ~target.isnan()
+    return (beta * log_ratio - target.nan_to_num(0.0)) ** 2 * valid

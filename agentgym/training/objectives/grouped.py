@@ -1,0 +1,89 @@
+"""Objectives that compare the episodes of a group, in a batch that is computed in parts and by several processes.
+
+A first pass without gradient gives the log-probabilities of the whole batch. From them the loss of each group follows,
+and its slope: how much it changes with each log-probability. A part then needs only its own rows, because the gradient
+of slope x log-probability, summed over all tokens, is that of the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+import torch
+from torch.nn.functional import pad
+
+from agentgym.training.objectives.contract import RowLosses, TokenBatch
+from agentgym.training.processes import ALONE, Processes
+
+_BY_TOKEN = (
+    "advantages",
+    "behaviour_logps",
+    "entropies",
+    "logps",
+    "own",
+    "reference_logps",
+    "teacher_logps",
+    "turns",
+)
+_OUTCOME = "outcomes."
+
+
+def losses_of_groups(
+    objective: RowLosses, tokens: TokenBatch, processes: Processes = ALONE
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(B,) losses and (B, T) their slopes by the log-probability of each token.
+
+    Args:
+        tokens: of this process. processes: that train together; a group may be spread over several.
+    """
+    size, width = tokens.own.shape
+    every = _joined(processes.gather(_changed(tokens, lambda _, value: value.detach().cpu())))
+    losses, slopes = every.returns.new_zeros(len(every.own)), torch.zeros_like(every.logps)
+    for group in every.groups.unique():
+        rows = (every.groups == group).nonzero()[:, 0]
+        with torch.enable_grad():
+            batch = rows_of(every, rows)
+            batch = replace(batch, logps=batch.logps.requires_grad_())
+            of_group = objective(batch)
+            (slope,) = torch.autograd.grad(of_group.sum(), batch.logps)
+        losses[rows], slopes[rows] = of_group.detach().to(losses), slope
+    own_rows = slice(processes.rank * size, (processes.rank + 1) * size)  # each process has equally many
+    return losses[own_rows].to(tokens.logps), slopes[own_rows, :width].to(tokens.logps)
+
+
+def linearised(losses: torch.Tensor, slopes: torch.Tensor) -> RowLosses:
+    """An objective with these losses, whose gradient follows the slopes."""
+    return lambda tokens: losses + ((tokens.logps - tokens.logps.detach()) * slopes).sum(1)
+
+
+def rows_of(tokens: TokenBatch, rows: Any) -> TokenBatch:
+    """Some episodes of a batch, as a batch. `rows`: whatever indexes a tensor."""
+    return _changed(tokens, lambda _, value: value[rows])
+
+
+def _joined(batches: Sequence[TokenBatch]) -> TokenBatch:
+    """The batches of all processes as one, padded to the widest."""
+    width = max(batch.own.shape[1] for batch in batches)
+
+    def column(name: str, batch: TokenBatch) -> torch.Tensor:
+        if name.startswith(_OUTCOME):
+            return batch.outcomes[name.removeprefix(_OUTCOME)]
+        value: torch.Tensor = getattr(batch, name)
+        if name not in _BY_TOKEN:
+            return value
+        return pad(value, (0, width - value.shape[1]), value=-1 if name == "turns" else 0)
+
+    return _changed(batches[0], lambda name, _: torch.cat([column(name, batch) for batch in batches]))
+
+
+def _changed(tokens: TokenBatch, change: Callable[[str, torch.Tensor], torch.Tensor]) -> TokenBatch:
+    """A batch with each tensor changed that has a row for each episode."""
+    outcomes = {name: change(_OUTCOME + name, values) for name, values in tokens.outcomes.items()}
+    changed: dict[str, Any] = {
+        field.name: change(field.name, value)
+        for field in fields(tokens)
+        if isinstance(value := getattr(tokens, field.name), torch.Tensor) and field.name != "usual_entropies"
+    }
+    return replace(tokens, outcomes=outcomes, **changed)

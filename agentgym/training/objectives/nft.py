@@ -1,0 +1,35 @@
+"""NFT: supervised learning from successes, and from failures through the policy that they imply."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from agentgym.credit.options import Share
+from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+
+
+@define_loss(Needs(advantages=False, group_outcomes=True))
+def nft(tokens: TokenBatch, *, floor: Share = 1.0, weigh: Literal["root", "failures", "none"] = "root") -> torch.Tensor:
+    """-w [r log R + (1 - r) log((1 - q R) / (1 - q))] for each token, R = pi / mu, r the success, q that of the group.
+
+    What a failure is maximised by is the likelihood of the policy that remains when the successes are taken out of mu.
+    The argument of the logarithm is raised to `floor`, with the gradient that it had. Groups in which all or none
+    succeed give nothing. On policy, with w of "root", the gradient is that of GRPO with deviations of ddof 0.
+
+    Args:
+        weigh: w is sqrt((1 - q) / q) for "root", 1 - q for "failures", else 1.
+
+    Source: Chen et al. 2025, arXiv:2505.18116, eq. 8 and 10; the forms of w and the raised argument as in the authors'
+    code (NVlabs/NFT, dp_actor.py). Its bounds of q to 0.02 and 0.98 are left out, since no such q divides by 0.
+    """
+    succeeded, rate = tokens.successes.nan_to_num(0.0), tokens.success_rates.nan_to_num(0.0)
+    mixed = (rate > 0) & (rate < 1)
+    rate = torch.where(mixed, rate, torch.full_like(rate, 0.5))
+    log_ratio = ((tokens.logps - tokens.behaviour_logps) * tokens.own).clamp(max=10.0)
+    remaining = (1 - rate[:, None] * log_ratio.exp()) / (1 - rate[:, None])
+    raised = remaining + (remaining.clamp(min=max(floor, 1e-3)) - remaining).detach()
+    weight = {"root": ((1 - rate) / rate).sqrt(), "failures": 1 - rate, "none": torch.ones_like(rate)}[weigh]
+    gain = succeeded[:, None] * log_ratio + (1 - succeeded[:, None]) * raised.log()
+    return tokens.per_row(-(weight * mixed)[:, None] * gain)

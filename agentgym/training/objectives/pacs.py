@@ -1,0 +1,48 @@
+"""PACS: the verdict on an episode as the label of a classifier that the policy is."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from agentgym.credit.options import PositiveWeight
+from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+
+
+@define_loss(Needs(advantages=False, group_outcomes=True, whole_groups=True))
+def pacs(
+    tokens: TokenBatch,
+    *,
+    beta: PositiveWeight = 1.0,
+    score: Literal["ratio", "likelihood"] = "ratio",
+    balance: bool = False,
+) -> torch.Tensor:
+    """Cross-entropy of success with the logit s_i - mean of the others' s, s = beta x log pi/mu of the whole episode.
+
+    Failed episodes and those without a verdict count neither as themselves nor as others. With fewer than two in a
+    group the loss is 0.
+
+    Args:
+        score: "likelihood" takes beta x the mean of log pi over the episode's own tokens instead.
+        balance: successes and failures of a group weigh the same together, n / (2 x their number) each.
+
+    Source: Li et al. 2025, arXiv:2509.02522; the choices as in the authors' code (pacs_core_algos.py). Theirs takes
+    the sum over all groups' episodes; here too, one loss for each episode.
+    """
+    labels, judged = tokens.successes.nan_to_num(0.0), ~tokens.successes.isnan()
+    if score == "ratio":
+        scores = beta * tokens.row_log_ratios()
+    else:
+        scores = beta * (tokens.logps * tokens.own).sum(1) / tokens.own.sum(1).clamp(min=1)
+    scores = scores * judged
+    count = judged.sum()
+    if count < 2:
+        return scores * 0.0
+    logits = scores - (scores.sum() - scores) / (count - 1)
+    weights = torch.ones_like(logits)
+    positives = (labels * judged).sum()
+    if balance and 0 < positives < count:
+        weights = count / 2 * (labels / positives + (1 - labels) / (count - positives))
+    return binary_cross_entropy_with_logits(logits, labels, weights, reduction="none") * judged

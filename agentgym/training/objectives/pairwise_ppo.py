@@ -1,0 +1,33 @@
+"""PPO on pairs: of two episodes of a group the better one is made likelier relative to the other."""
+
+from __future__ import annotations
+
+import torch
+
+from agentgym.credit.options import PositiveWeight
+from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+
+
+@define_loss(Needs(advantages=False, group_outcomes=True, whole_groups=True))
+def pairwise_ppo(tokens: TokenBatch, *, component: str = "success", epsilon: PositiveWeight = 0.2) -> torch.Tensor:
+    """PPO's clipped surrogate of each pair, whose ratio is that of i over that of j, and whose advantage is P - 1/2.
+
+    P = 1/2 + (c_i - c_j) / 2 is the chance that i beats j, c an outcome component between 0 and 1. Each pair in which
+    they differ counts once, for the better episode, and each group as much as any other. A number that is the same for
+    all episodes of a task, added to the component, changes nothing.
+
+    Args:
+        component: for example `preference` of the reward `pairwise_judge`, which with `against = "all"` is the share
+            of the others that an episode beat. Its verdicts on single pairs are not recorded, so P follows the shares.
+
+    Source: our own form of pairwise PPO (Wu et al. 2023, arXiv:2310.00212, whose pairs have the difference of rewards
+    as the advantage). Not checked against its code.
+    """
+    values = tokens.outcome(component)
+    judged = ~values.isnan()
+    values, log_ratios = values.nan_to_num(0.0), tokens.row_log_ratios()
+    advantages = (values[:, None] - values[None]).clamp(min=0.0, max=1.0) / 2
+    advantages = advantages * (judged[:, None] & judged[None])
+    ratios = (log_ratios[:, None] - log_ratios[None]).clamp(max=20.0).exp()
+    surrogates = torch.min(ratios * advantages, ratios.clamp(1 - epsilon, 1 + epsilon) * advantages)
+    return -surrogates.sum(1) / (judged.sum() - 1).clamp(min=1)

@@ -1,0 +1,28 @@
+"""PPO with a critic of turns."""
+
+from __future__ import annotations
+
+import torch
+
+from agentgym.credit.options import PositiveWeight
+from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+
+
+@define_loss(Needs(critic=True))
+def ppo(
+    tokens: TokenBatch, *, epsilon: PositiveWeight = 0.2, epsilon_high: PositiveWeight | None = None
+) -> torch.Tensor:
+    """-min(R A, clip(R, 1 - epsilon, 1 + epsilon_high) A) for each token, with the advantage of its turn by a critic.
+
+    The recipe's estimator is `turn_gae` unless it names another that requires a critic. The critic is a copy of the
+    model with a head of its own, fitted to the returns after each batch; [train.signals] has its options.
+
+    Args:
+        epsilon_high: None for `epsilon`.
+
+    Source: Schulman et al. 2017, arXiv:1707.06347, with the turn as the step: Turn-PPO, arXiv:2512.17008.
+    """
+    high = epsilon if epsilon_high is None else epsilon_high
+    ratio = (tokens.logps - tokens.behaviour_logps).exp()
+    surrogate = torch.min(ratio * tokens.advantages, ratio.clamp(1 - epsilon, 1 + high) * tokens.advantages)
+    return tokens.per_row(-surrogate)

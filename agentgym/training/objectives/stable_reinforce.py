@@ -1,0 +1,28 @@
+"""StableReinforce: PPO's surrogate whose ratio cannot overflow, without advantages that stand far out."""
+
+from __future__ import annotations
+
+import torch
+
+from agentgym.credit.options import PositiveWeight
+from agentgym.training.objectives.contract import TokenBatch
+
+
+def stable_reinforce(
+    tokens: TokenBatch,
+    *,
+    epsilon: PositiveWeight = 0.2,
+    max_log_ratio: PositiveWeight = 3.0,
+    max_advantage: PositiveWeight = 3.0,
+) -> torch.Tensor:
+    """-min(R A, clip(R, 1 - epsilon, 1 + epsilon) A), R = exp(clip(log pi/mu, -+ max_log_ratio)); 0 where |A| is large.
+
+    The log-ratio is clipped before the exponential, which else overflows and makes the loss infinite where A < 0.
+    Tokens whose |A| exceeds `max_advantage` are set aside. It counts in standard deviations where the estimator gives
+    such advantages, as `reinforce_pp` does.
+
+    Source: R1-Reward, Zhang et al. 2025, arXiv:2505.02835. The default bounds are ours, not checked against its code.
+    """
+    ratio = (tokens.logps - tokens.behaviour_logps).clamp(-max_log_ratio, max_log_ratio).exp()
+    surrogate = torch.min(ratio * tokens.advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * tokens.advantages)
+    return tokens.per_row(-surrogate * (tokens.advantages.abs() <= max_advantage))

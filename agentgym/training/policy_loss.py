@@ -1,0 +1,335 @@
+"""PolicyLossTrainer: the loss of a GRPO batch in parts, from TRL's policy losses or objectives and terms of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from trl import GRPOTrainer
+
+from agentgym.messages import ImagePart
+from agentgym.training.entropy_history import EntropyHistory
+from agentgym.training.grpo_batches import (
+    joined,
+    lengths_of,
+    of_the_batch,
+    own_tokens,
+    share_of,
+    token_batch,
+    trimmed,
+    with_labels_on,
+)
+from agentgym.training.labelled_head import project_labelled_only
+from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike, parts_of
+from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_by_row, needs_of, objective_share
+from agentgym.training.objectives.contract import Rows
+from agentgym.training.objectives.grouped import linearised, losses_of_groups
+from agentgym.training.processes import Processes
+from agentgym.training.signal_to_noise import GroupGradients
+from agentgym.training.token_masks import MaskedRow, TokenMasks
+from agentgym.training.vision_inputs import VisionInputs
+
+if TYPE_CHECKING:
+    from agentgym.training.loss_inputs import OtherRows
+
+
+class LossPart(NamedTuple):
+    """Rows whose loss is computed together.
+
+    Attributes:
+        inputs: a batch of TRL's form. kind: whose episodes they are. mean_length: see TokenBatch.
+        share: of TRL's loss of the batch. row_share: of a mean over the rows of the batch.
+        ends_group: whether no later part has rows of the same group, where parts are of one group each.
+    """
+
+    inputs: dict[str, Any]
+    share: float
+    row_share: float
+    kind: Rows = "policy"
+    mean_length: float = 1.0
+    ends_group: bool = True
+
+
+class PolicyLossTrainer(GRPOTrainer):
+    """GRPO whose batches are computed in parts, and whose loss is an objective of ours or TRL's, with terms added.
+
+    Args:
+        model, args, options: as for GRPOTrainer.
+        objective: replaces the policy loss; None leaves it to TRL's `args.loss_type`.
+        terms: losses that are added to it.
+        kl: weight of the distance from the reference model, which is there if `args.beta` is not 0; None for
+            `args.beta`.
+        microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
+        group_gradients: measures the gradient of each group, which is then computed by itself.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        args: Any,
+        objective: RowLosses | None = None,
+        terms: Sequence[WeightedTerm] = (),
+        kl: float | None = None,
+        microbatch_tokens: int = DEFAULT_TOKENS,
+        group_gradients: GroupGradients | None = None,
+        **options: Any,
+    ) -> None:
+        self.group_gradients = group_gradients
+        self._objective, self._terms = objective, terms
+        self._kl = float(args.beta if kl is None else kl)
+        self._microbatch_tokens = microbatch_tokens
+        self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
+        self._masks: Sequence[MaskedRow] = ()  # likewise, of tokens that a logit hook restricted
+        self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
+        self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
+        self._vision: VisionInputs | None = None  # of a policy that reads images
+        self._other_rows: Mapping[Rows, OtherRows] = {}  # of this step
+        super().__init__(model, args=args, **options)
+        self.token_masks = TokenMasks(self.temperature)
+        project_labelled_only(self.model, self.token_masks)
+        if self.ref_model is not None:
+            project_labelled_only(self.ref_model, self.token_masks)
+        self.processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
+        self.entropy_history: EntropyHistory | None = EntropyHistory() if self._needs_past_entropies else None
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Any:
+        """TRL's, of the agent's own tokens alone, with the images of the rows. The result is kept for `_part_loss`."""
+        forward, parts = super()._get_per_token_logps_and_entropies, []
+        size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // input_ids.shape[1]))
+        for start in range(0, len(input_ids), size):
+            rows = slice(start, start + size)
+            ids, mask = input_ids[rows], attention_mask[rows]
+            scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep)
+            self.token_masks.rows, self.token_masks.completion_length = self._masks[rows], logits_to_keep
+            with self.vision_kwargs(model, ids, rows) as model_kwargs:
+                if model_kwargs:
+                    model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
+                parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
+        self._forward = tuple(None if column[0] is None else joined(column) for column in zip(*parts, strict=True))
+        return self._forward
+
+    @contextmanager
+    def vision_kwargs(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
+        """Yield the model's arguments for the images of these rows; inside, image tokens have no probability."""
+        if self._vision is None:
+            yield {}
+            return
+        unwrapped = self.accelerator.unwrap_model(model)
+        with self._vision.mask_image_logits(unwrapped):
+            yield self._vision.model_kwargs(ids, self._images[rows], unwrapped)
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
+        """TRL's loss, in parts. Logs as guard/drift how far sampled and recomputed log-probabilities lie apart."""
+        gaps: list[torch.Tensor] = []
+        if needs_of(self._objective).whole_groups:
+            self._linearise(model, inputs)
+        own_parts = self._parts_of(inputs)
+        parts = [*self._parts_of_others(), *own_parts]
+        metrics = self._metrics["train" if model.training else "eval"]
+        logged = {name: len(values) for name, values in metrics.items()}
+        of_others: list[tuple[float, Mapping[str, float]]] = []
+        loss = loss_in_parts(
+            self, model, parts, lambda part: self._part_loss(model, part, gaps, of_others), self._note_gradient
+        )
+        token_counts = np.sum(self.processes.gather([int(own_tokens(part.inputs).sum()) for part in own_parts]), axis=0)
+        for name, values in metrics.items():
+            values[logged.get(name, 0) :] = of_the_batch(name, values[logged.get(name, 0) :], token_counts)
+        self.log_metrics(_summed(of_others))
+        if self.entropy_history is not None and model.training and self._is_first_pass:
+            self.entropy_history.end_step(self.processes)
+        own_gap = sum(float(gap.sum()) for gap in gaps), sum(gap.numel() for gap in gaps)
+        total, count = map(sum, zip(*self.processes.gather(own_gap), strict=True))
+        if count:
+            metrics["guard/drift"].append(total / count)
+        return loss
+
+    def _parts_of(self, inputs: dict[str, Any]) -> list[LossPart]:
+        """Parts of a batch, equally many in all processes, each with its share of TRL's loss and of the rows."""
+        if self.top_entropy_quantile < 1 or self._entropy_bonus_enabled or self.aux_loss_enabled:
+            return [LossPart(inputs, 1.0, 1.0)]  # these are of the batch as such
+        lengths = lengths_of(inputs)
+        if self.group_gradients is not None and self.model.training:
+            return self._parts_by_group(inputs, lengths)
+        parts = parts_alike(self.processes.gather(lengths), self.processes.rank, self._microbatch_tokens)
+        return [
+            LossPart(trimmed(inputs, rows), share_of(inputs, rows, self.loss_type), len(rows) / len(lengths))
+            for rows in parts
+        ]
+
+    def _parts_by_group(self, inputs: dict[str, Any], lengths: np.ndarray) -> list[LossPart]:
+        """Parts that hold rows of one group each."""
+        groups = inputs["group_of_row"].cpu().numpy()
+        parts: list[LossPart] = []
+        for group in np.unique(groups):
+            of_group = np.flatnonzero(groups == group)
+            for part in parts_of(lengths[of_group], self._microbatch_tokens):
+                rows = of_group[part]
+                share = share_of(inputs, rows, self.loss_type)
+                parts.append(LossPart(trimmed(inputs, rows), share, len(rows) / len(lengths), ends_group=False))
+            parts[-1] = parts[-1]._replace(ends_group=True)
+        return parts
+
+    def _note_gradient(self, part: LossPart) -> None:
+        """Measure the gradient of a group that has been added up."""
+        if self.group_gradients is not None and part.ends_group:
+            self.group_gradients.note(self.model.parameters())
+
+    def training_step(self, *args: Any, **options: Any) -> Any:
+        """As GRPOTrainer.training_step; the gradients of the groups are measured where that is asked for."""
+        if self.group_gradients is None:
+            return super().training_step(*args, **options)
+        self.group_gradients.start(self.model.parameters())
+        loss = super().training_step(*args, **options)
+        self.group_gradients.note(self.model.parameters())  # of the last group
+        return loss
+
+    def _parts_of_others(self) -> list[LossPart]:
+        """Parts of the episodes that are not the policy's; none in evaluation."""
+        parts: list[LossPart] = []
+        for kind, others in self._other_rows.items() if self.model.training else ():
+            for rows in parts_of(lengths_of(others.batch), self._microbatch_tokens):
+                share = len(rows) / others.count
+                parts.append(LossPart(trimmed(others.batch, rows), 0.0, share, kind, others.mean_length))
+        return parts
+
+    def _part_loss(
+        self, model: Any, part: LossPart, gaps: list[torch.Tensor], of_others: list[tuple[float, Mapping[str, float]]]
+    ) -> Any:
+        """The weighted loss of some rows. Adds |sampled - recomputed| of their tokens to `gaps`, in nats.
+
+        Only tokens that were not trained on yet are compared: later the policy has moved on purpose.
+
+        Args:
+            of_others: the metrics of rows that are not the policy's are added to it, each with its share.
+        """
+        inputs = part.inputs
+        self._read_rows_of(inputs)
+        loss: Any = 0.0
+        if self._objective is None and part.kind == "policy":
+            with self._weight_of_reference():
+                share = part.share * objective_share(self._terms, self._progress())
+                loss = share * super()._compute_loss(model, inputs)
+        else:
+            self._score(model, inputs)
+        logps, entropies, *_ = self._forward
+        self._forward = ()
+        if self._terms or self._objective is not None:
+            losses, metrics = self._losses_by_row(part, logps, entropies)
+            loss = loss + part.row_share * losses.mean() / self._accumulated_batches
+            if part.kind == "policy":
+                self.log_metrics(metrics)
+            else:
+                of_others.append((part.row_share, metrics))
+        sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
+        if sampled is not None and self._is_first_pass:
+            gap = (logps.detach() - sampled).abs()[self._own_tokens.bool()]
+            gaps.append(gap[~torch.isnan(gap)])
+        return loss
+
+    @property
+    def _accumulated_batches(self) -> int:
+        return int(self.current_gradient_accumulation_steps) if self.model.training else 1
+
+    @property
+    def _is_first_pass(self) -> bool:
+        """Whether the present batch is trained on for the first time."""
+        first_pass = self.args.steps_per_generation
+        return bool(self._step % (first_pass * self.num_iterations) < first_pass)
+
+    def _needs_by_name(self) -> dict[str, Needs]:
+        """What the objective and each term needs."""
+        of_terms = {f"The term {term.name}": needs_of(term.row_losses) for term in self._terms}
+        return {"The objective": needs_of(self._objective), **of_terms}
+
+    @property
+    def _needs_past_entropies(self) -> bool:
+        return any(needs_of(term.row_losses).past_entropies for term in self._terms)
+
+    def _score(self, model: Any, inputs: dict[str, Any]) -> None:
+        """Run the model over a batch, as TRL does for a loss of its own."""
+        ids, mask = (torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
+        width = inputs["completion_ids"].size(1)
+        self._get_per_token_logps_and_entropies(model, ids, mask, width, compute_entropy=True)
+
+    def _read_rows_of(self, inputs: Mapping[str, Any]) -> None:
+        """Let the next forward pass be over these rows."""
+        self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
+        self._masks = inputs.get("row_masks", [()] * len(inputs["prompt_ids"]))
+        self._own_tokens = own_tokens(inputs)
+
+    @contextmanager
+    def _weight_of_reference(self) -> Iterator[None]:
+        """Inside, TRL weighs the distance from the reference by `kl`. Outside, `beta` says that there is one."""
+        beta = self.args.beta
+        self.beta = self._kl
+        try:
+            yield
+        finally:
+            self.beta = beta
+
+    def _linearise(self, model: Any, inputs: dict[str, Any]) -> None:
+        """Add to a batch the losses and slopes of an objective that compares the episodes of a group."""
+        assert self._objective is not None
+        self._read_rows_of(inputs)
+        with torch.no_grad():
+            self._score(model, inputs)
+        logps, entropies, *_ = self._forward
+        self._forward = ()
+        tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
+        losses, slopes = losses_of_groups(self._objective, tokens, self.processes)
+        inputs["objective_losses"], inputs["objective_slopes"] = losses, slopes
+
+    def _objective_of(self, inputs: Mapping[str, Any]) -> RowLosses | None:
+        """The objective of ours for some rows of a batch."""
+        if "objective_slopes" not in inputs:
+            return self._objective
+        return linearised(inputs["objective_losses"], inputs["objective_slopes"])
+
+    def _losses_by_row(
+        self, part: LossPart, logps: torch.Tensor, entropies: torch.Tensor
+    ) -> tuple[torch.Tensor, Mapping[str, float]]:
+        """(B,) the losses of an objective of ours and of the terms, and the mean of each as metrics."""
+        history = self.entropy_history
+        tokens = token_batch(
+            part.inputs,
+            logps,
+            entropies,
+            self.max_completion_length,
+            mean_length=part.mean_length,
+            usual_entropies=None if history is None else history.usual(),
+            rows=part.kind,
+        )
+        if history is not None and part.kind == "policy" and self.model.training and self._is_first_pass:
+            history.add(tokens)
+        objective = self._objective_of(part.inputs)
+        losses, metrics = losses_by_row(tokens, objective, self._terms, kl=self._kl, progress=self._progress())
+        per_process = self.processes.gather(metrics)
+        return losses, {name: float(np.mean([each[name] for each in per_process])) for name in metrics}
+
+    def _progress(self) -> float:
+        """How much of the training is done, 0 to 1."""
+        return float(min(self.state.global_step / max(self.state.max_steps, 1), 1.0))
+
+    def log_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Add to TRL's own metrics, so that every logger shows them."""
+        log = self._metrics["train" if self.model.training else "eval"]
+        for name, value in metrics.items():
+            log[name].append(value)
+
+
+def _summed(metrics: Sequence[tuple[float, Mapping[str, float]]]) -> dict[str, float]:
+    """The metrics of parts as those of their batch, each part with its share."""
+    names = {name for _, of_part in metrics for name in of_part}
+    return {name: sum(share * of_part[name] for share, of_part in metrics if name in of_part) for name in sorted(names)}

@@ -1,0 +1,80 @@
+"""A learning rate that follows how much the groups of a step agree: SNR / (1 + SNR) of what the recipe says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+
+class GroupGradients:
+    """Measures the gradients that groups add, one after the other, to the gradients of some parameters.
+
+    Only their norms are kept, and a copy of the gradients as they are after the last group.
+    """
+
+    def __init__(self) -> None:
+        self._before: list[torch.Tensor] = []
+        self._squares: list[float] = []  # squared norms of each group's gradient
+
+    def start(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Take the gradients before the first group of a step."""
+        self._squares = []
+        self._before = [_gradient_of(parameter) for parameter in parameters]
+
+    def note(self, parameters: Iterable[torch.nn.Parameter]) -> None:
+        """Measure what has been added to the gradients since the last call."""
+        now = [_gradient_of(parameter) for parameter in parameters]
+        self._squares.append(sum(float((a - b).square().sum()) for a, b in zip(now, self._before, strict=True)))
+        self._before = now
+
+    def ratio(self) -> float:
+        """|mean g|^2 / var g over the groups since `start`, var with ddof 0; infinite if they all have one gradient.
+
+        All gradients were 0 before the first group, as at the start of a step. Without groups, or where all gradients
+        are 0, the ratio is 0.
+        """
+        count = len(self._squares)
+        if not count:
+            return 0.0
+        mean_square = sum(float(total.square().sum()) for total in self._before) / count**2
+        variance = max(sum(self._squares) / count - mean_square, 0.0)
+        if mean_square == 0:
+            return 0.0
+        return mean_square / variance if variance > 1e-12 * mean_square else float("inf")
+
+
+class SignalToNoiseCallback(TrainerCallback):
+    """Scales the learning rate of a step by SNR / (1 + SNR) of its groups, and puts it back.
+
+    With one group there is no noise to be seen, and the rate stays.
+
+    Source: the idea is OBLR-PO's, arXiv:2511.23310; this form of the factor is our own.
+
+    Attributes:
+        trainer: whose `group_gradients` are read; set it once there is a trainer.
+    """
+
+    trainer: Any = None
+
+    def __init__(self) -> None:
+        self._rates: list[float] = []
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        ratio = self.trainer.group_gradients.ratio()
+        factor = 1.0 if ratio == float("inf") else ratio / (1.0 + ratio)
+        self._rates = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] *= factor
+        self.trainer.log_metrics({"snr": min(ratio, 1e9), "learning_rate_factor": factor})
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **_: Any) -> None:
+        for group, rate in zip(optimizer.param_groups, self._rates, strict=True):
+            group["lr"] = rate
+
+
+def _gradient_of(parameter: torch.nn.Parameter) -> torch.Tensor:
+    gradient = parameter.grad
+    return torch.zeros_like(parameter) if gradient is None else gradient.detach().clone()

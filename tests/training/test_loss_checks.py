@@ -1,0 +1,97 @@
+"""What an objective or a term needs and a recipe does not give is one line before anything is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agentgym import TaskSet, register
+from agentgym.errors import RecipeError
+from agentgym.training import Recipe
+from agentgym.training.loss_checks import check_losses
+from agentgym.training.objectives import Needs, TokenBatch, define_loss
+from agentgym.training.processes import Processes
+
+
+@define_loss(Needs(reference=True, teacher=True, group_outcomes=True))
+def demanding(tokens: TokenBatch) -> Any:
+    """A loss that needs much."""
+    return tokens.per_row(tokens.logps)
+
+
+register("demanding", demanding, kind="objectives")
+FIXED = {"reference": {"kind": "fixed"}}
+
+
+def check(train: dict[str, Any], task_set: TaskSet | None = None, processes: int = 1, **sections: Any) -> None:
+    data = {"name": "losses", "tasks": {"set": "text/countdown-v1"}, "policy": {"tiny": {}}, **sections}
+    recipe = Recipe.parse({**data, "train": {"steps": 1, **train}})
+    check_losses(recipe, task_set or recipe.tasks.load(), Processes(0, processes))
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"objective": "nft", "estimator": "gigpo"}, "'nft' reads outcomes instead of advantages, so .*'gigpo'"),
+        ({"objective": "pacs", "estimator_wrappers": ["gated(threshold=1.0)"]}, "would change nothing"),
+        (
+            {"objective": "ppo", "estimator": "rloo"},
+            "advantages of a critic, and the estimator rloo has none",
+        ),
+        ({"objective": "demanding", "estimator": "tree"}, "compares whole episodes of a group, and those of tree"),
+        ({"objective": "demanding"}, r"needs a reference model.*Set \[train.reference\] kind"),
+        ({"objective": "demanding", "kl": 0.1}, r"needs a teacher. Name its checkpoint"),
+        ({"objective": "apo"}, "needs a reference model"),
+        (
+            {"objective": "apo", "reference": {"kind": "best"}},
+            "a reference that stays, not one of the kind 'best'",
+        ),
+        ({"objective": "grao"}, r"needs episodes of an expert. Add \[train.experts\]"),
+        ({"reference": {"kind": "fixed"}}, "nothing reads the reference model"),
+        ({"reference": {"kind": "reset"}}, "a reset needs reset_every above 0"),
+        ({"reference": {"kind": "fixed", "reset_every": 3}, "kl": 0.1}, "does not go with reset_every = 3"),
+        ({"reference": {"reset_optimiser": True}}, "belongs to a reference that is reset"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_the_reason(train, message):
+    with pytest.raises(RecipeError, match=message):
+        check(train)
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        {"objective": "nft"},
+        {"objective": "apo", **FIXED},
+        {"objective": "grao", "experts": {}},
+        {"objective": "ppo", "estimator": "bilevel_gae"},
+        {"objective": "topr", "estimator": "gigpo", "estimator_wrappers": ["gated(threshold=1.0)"]},
+        {"kl": 0.1, "reference": {"kind": "moving_average", "reset_every": 1, "mix": 0.05}},
+    ],
+)
+def test_what_fits_passes(train):
+    check(train)
+
+
+def test_ppo_names_its_critic_by_itself():
+    recipe = Recipe.parse(
+        {"name": "p", "tasks": {"set": "text/countdown-v1"}, "policy": {"tiny": {}}, "train": {"objective": "ppo"}}
+    )
+    assert recipe.train.estimator == "turn_gae"
+    assert Recipe.parse(recipe.model_dump(exclude_none=True)) == recipe
+
+
+def test_experts_need_a_player_and_one_process():
+    train = {"objective": "grao", "experts": {"player": "oracle"}}
+    countdown = Recipe.parse({"name": "p", "tasks": {"set": "text/countdown-v1"}, "policy": {"tiny": {}}}).tasks.load()
+    without_oracle = TaskSet("mute", dict(countdown))
+    with pytest.raises(RecipeError, match=r"needs episodes of an expert\. mute has no oracle"):
+        check(train, without_oracle)
+    with pytest.raises(RecipeError, match="works in one process, not in 2"):
+        check(train, processes=2)
+
+
+def test_a_reference_that_plays_is_a_whole_model_of_this_process():
+    with pytest.raises(RecipeError, match=r"works neither with \[policy.lora\] nor with \[vllm\]"):
+        check({"objective": "apo", **FIXED}, policy={"path": "some/model", "lora": {}})

@@ -1,0 +1,243 @@
+"""Runs whose losses need a teacher, experts, optimal values, a corrector or a reference of another kind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym import Message, ScriptedPolicy, Task
+from agentgym.errors import PolicyError, RecipeError
+from agentgym.evaluation.record import Evaluation
+from agentgym.messages import Call, Result, StopReason
+from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.storage import checkpoint_in
+from agentgym.storage.run_folder import RunFolder
+from agentgym.testing import ByteRenderer
+from agentgym.training import Recipe
+from agentgym.training.corrections import ThoughtCorrector
+from agentgym.training.optimal_values import soft_maximum
+from agentgym.training.reference import ReferenceCallback
+from agentgym.training.rollouts import Rollouts
+from agentgym.training.train_section import ReferenceSection
+from agentgym.trajectory import Trajectory, Turn
+
+sys.path.insert(0, str(Path(__file__).parent))
+import lookup_environment
+from test_reference import PUSHED, small
+from test_run import assert_equal_weights, execute
+
+FIXED = {"reference": {"kind": "fixed"}}
+LONG_ENOUGH = {"max_episode_tokens": 64, "max_turn_tokens": 48}
+"""Budgets in which a button can be pressed."""
+
+
+def forget_the_end(run: Path, copy: Path, step: int) -> None:
+    """A copy of a run as it was when it was cut short after the checkpoint before `step`."""
+    shutil.copytree(run, copy)
+    for name in ("final", f"checkpoint-{step}"):
+        shutil.rmtree(copy / "checkpoints" / name)
+    for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "evaluation/after.json"):
+        (copy / name).unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory) -> Path:
+    """A policy that learnt from the oracle alone to press the right button."""
+    folder = tmp_path_factory.mktemp("teacher") / "run"
+    data = small(kl=0.0, steps=0).model_dump(exclude_none=True)
+    data["warm_start"] |= {"steps": 150, "demonstrations": 32, "batch_size": 8}
+    data["warm_start"]["learning_rate"] = 5e-3
+    data["evaluate"] |= {"tasks": 1}
+    data["episode"] |= LONG_ENOUGH
+    execute(Recipe.parse(data), folder)
+    return checkpoint_in(folder)
+
+
+def started_from(checkpoint: Path, **train) -> Recipe:
+    """The small recipe without a warm start."""
+    data = small(kl=0.0, **train).model_dump(exclude_none=True)
+    del data["warm_start"]
+    return Recipe.parse({**data, "policy": {"path": str(checkpoint)}})
+
+
+def test_every_kind_of_input_reaches_its_loss_and_a_resumed_run_ends_bit_equal(teacher, tmp_path):
+    terms = {
+        "teacher_kl": {"weight": 0.1, "options": {"mask": "response"}},
+        "reference_kl": {"weight": 0.1},
+        "expert_sft": {"weight": 0.3, "warmup": 0.5},
+        "entropy_band": {"weight": 0.1, "options": {"low": 0.8, "high": 1.2, "relative": True}},
+    }
+    inputs = {"teacher": {"path": str(teacher)}, "experts": {}, "keep_checkpoints": 4, **FIXED}
+    chosen = started_from(teacher, steps=3, objective="grao", terms=terms, learning_rate=0.01, **inputs)
+    execute(chosen, tmp_path / "run")
+    rows = list(RunFolder(tmp_path / "run").metrics("train"))
+    assert rows[0]["loss/teacher_kl"] == 0  # the policy begins as its teacher
+    assert rows[0]["loss/reference_kl"] == 0
+    assert rows[0]["loss/entropy_band"] == 0
+    assert rows[-1]["loss/reference_kl"] > 0
+    assert all(row["loss/expert_sft"] > 0 and "loss/objective_of_experts" in row for row in rows)
+    forget_the_end(tmp_path / "run", tmp_path / "copy", 3)
+    assert (tmp_path / "copy" / "checkpoints" / "checkpoint-2" / "entropies.json").is_file()
+    execute(chosen, tmp_path / "copy", resume=True)
+    assert_equal_weights(tmp_path / "run", tmp_path / "copy")
+
+
+def test_a_teacher_teaches_without_any_reward(teacher, tmp_path):
+    """The student is the teacher with noise on its weights. Every advantage is 0, so that only the teacher counts."""
+    model, tokenizer = load_checkpoint(teacher, device="cpu")
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.04 * torch.randn_like(parameter))
+    student = tmp_path / "student"
+    model.save_pretrained(student)
+    tokenizer.save_pretrained(student)
+    data = started_from(
+        student,
+        steps=10,
+        tasks_per_step=8,
+        learning_rate=1e-3,
+        teacher={"path": str(teacher)},
+        terms={"teacher_kl": {"weight": 1.0}},
+    ).model_dump(exclude_none=True)
+    data["reward"] = {"weights": {"success": 0.0}}
+    data["episode"] |= LONG_ENOUGH
+    data["evaluate"] |= {"tasks": 16, "temperature": 1.0}
+    execute(Recipe.parse(data), tmp_path / "run")
+    before, after = (
+        Evaluation.load(tmp_path / "run" / "evaluation" / f"{when}.json").success().value
+        for when in ("before", "after")
+    )
+    losses = [row["loss/teacher_kl"] for row in RunFolder(tmp_path / "run").metrics("train")]
+    assert losses[-1] < losses[0] / 10
+    assert after > before + 0.2
+
+
+def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):
+    data = small(kl=0.0, teacher={"path": str(teacher)}, terms={"teacher_kl": {}}).model_dump(exclude_none=True)
+    data["tasks"]["set"] = lookup_environment.NAME
+    with pytest.raises(RecipeError, match="its vocabulary is not the policy's"):
+        execute(Recipe.parse(data), tmp_path / "run")
+
+
+def test_apo_learns_from_values_that_are_estimated_once_and_kept(tmp_path):
+    chosen = small(kl=0.0, steps=2, objective="apo", keep_checkpoints=4, **FIXED)
+    execute(chosen, tmp_path / "run")
+    values = json.loads((tmp_path / "run" / "checkpoints" / "optimal_values.json").read_text())
+    assert len(values) == 2
+    losses = [row["loss/objective"] for row in RunFolder(tmp_path / "run").metrics("train")]
+    assert all(loss >= 0 for loss in losses)
+    forget_the_end(tmp_path / "run", tmp_path / "copy", 2)
+    execute(chosen, tmp_path / "copy", resume=True)
+    assert_equal_weights(tmp_path / "run", tmp_path / "copy")
+
+
+def test_an_optimal_value_lies_between_the_mean_and_the_best():
+    returns = np.array([0.0, 0.0, 1.0, 1.0])
+    assert soft_maximum(returns, 1e-3) == pytest.approx(1.0, abs=1e-2)
+    assert soft_maximum(returns, 1e3) == pytest.approx(0.5, abs=1e-3)
+    assert soft_maximum(returns, 0.5) == pytest.approx(0.5 * np.log((1 + np.exp(2)) / 2))
+    assert np.isnan(soft_maximum(returns[:0], 0.5))
+
+
+def test_a_reference_that_only_a_term_of_weight_0_reads_changes_nothing(tmp_path):
+    execute(small(**{**PUSHED, "kl": 0.0}, steps=2), tmp_path / "without")
+    terms = {"reference_kl": {"weight": 0.0}}
+    execute(small(**{**PUSHED, "kl": 0.0}, steps=2, terms=terms, **FIXED), tmp_path / "with")
+    assert_equal_weights(tmp_path / "without", tmp_path / "with")
+    rows = list(RunFolder(tmp_path / "with").metrics("train"))
+    assert rows[0]["loss/reference_kl"] == 0 < rows[1]["loss/reference_kl"]
+
+
+def test_the_optimiser_forgets_its_moments_with_a_reset(tmp_path):
+    reset = {"kind": "reset", "reset_every": 2, "reset_optimiser": True}
+    execute(small(steps=3, reference=reset, keep_checkpoints=4), tmp_path / "run")
+    states = [
+        torch.load(tmp_path / "run" / "checkpoints" / f"checkpoint-{step}" / "optimizer.pt")["state"]
+        for step in (1, 2, 3)
+    ]
+    assert [bool(state) for state in states] == [True, False, True]
+
+
+def test_a_reference_follows_validation_only_where_it_is_the_best_so_far(tmp_path):
+    ours, theirs = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    trainer = SimpleNamespace(
+        ref_model=ours, model=theirs, accelerator=SimpleNamespace(unwrap_model=lambda model: model)
+    )
+    callback = ReferenceCallback(ReferenceSection(kind="best"))
+    callback.attach(trainer, None)
+    start = ours.weight.clone()
+    for success in (0.5, 0.5, 0.25):
+        assert callback.note({"success": success}) == {"success": success}
+        assert torch.equal(ours.weight, start)
+    callback.note({"success": 0.75})
+    assert torch.equal(ours.weight, theirs.weight)
+    folder = tmp_path / "checkpoint-1" / "reference"
+    folder.mkdir(parents=True)
+    (folder / "best.json").write_text('{"success": 0.9}')
+    resumed = ReferenceCallback(ReferenceSection(kind="best"))
+    resumed.attach(trainer, folder.parent)
+    with torch.no_grad():
+        theirs.weight.add_(1.0)
+    resumed.note({"success": 0.8})
+    assert not torch.equal(ours.weight, theirs.weight)
+
+
+def test_a_reference_that_follows_validation_is_in_its_checkpoints(tmp_path):
+    execute(small(kl=0.05, steps=2, reference={"kind": "best"}, validate_every=1), tmp_path / "run")
+    kept = tmp_path / "run" / "checkpoints" / "checkpoint-2" / "reference"
+    assert (kept / "model.safetensors").is_file()
+    assert json.loads((kept / "best.json").read_text()) == {"success": 0.0}
+
+
+def turns_with_thoughts() -> Trajectory:
+    renderer, task = ByteRenderer(), Task("t", "test/none-v1", "Where is it?")
+    call = Call("look", {"box": "a"}, "c1")
+    messages = [Message("assistant", "I look into b.", (call,)), Message("assistant", "It is there.")]
+    result = Result("empty", name="look", call_id="c1")
+    first = Turn(0, messages[0], (call,), (result,), token_ids=renderer.encode(messages[0]))
+    first.observation_ids = renderer.observation([result.message()])
+    last = Turn(1, messages[1], token_ids=renderer.encode(messages[1]))
+    prompt = renderer.prompt(task.opening(), [])
+    return Trajectory("t#0", task, prompt_ids=prompt, turns=[first, last], stop_reason=StopReason.ANSWERED)
+
+
+def test_a_corrected_thought_is_learnt_after_what_the_agent_was_shown():
+    questions = []
+
+    def correct(messages):
+        questions.append(messages[-1].text)
+        return Message("assistant", "I look into a." if "box" in messages[-1].text else "")
+
+    trajectory, renderer = turns_with_thoughts(), ByteRenderer()
+    with Rollouts() as rollouts:
+        corrector = ThoughtCorrector(ScriptedPolicy(correct), rollouts, renderer)
+        ((row, corrected),) = corrector.of([trajectory])
+    assert row == 0
+    assert "Where is it?" in questions[0]
+    assert "I look into b." in questions[0]
+    assert '"box": "a"' in questions[0]
+    assert "empty" in questions[1]
+    assert corrected.prompt_ids == trajectory.prompt_ids
+    assert corrected.turns[0].token_ids == renderer.encode(Message("assistant", "I look into a."))[:-1]
+
+
+def test_a_corrector_is_asked_about_first_turns_first_and_may_fail():
+    asked = []
+
+    def fail(messages):
+        asked.append(messages[-1].text)
+        raise PolicyError("The server is gone.")
+
+    with Rollouts() as rollouts:
+        corrector = ThoughtCorrector(ScriptedPolicy(fail), rollouts, ByteRenderer(), turns_per_step=2)
+        assert corrector.of([turns_with_thoughts(), turns_with_thoughts()]) == []
+    assert len(asked) == 2
+    assert all("I look into b." in question for question in asked)
