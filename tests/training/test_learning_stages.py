@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from math import log
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
@@ -115,6 +117,65 @@ def test_an_episode_that_has_changed_since_is_an_error(started, tmp_path):
         run(chosen, folder, resume=True)
 
 
+LEARN = {"steps": 2, "batch_size": 4, "learning_rate": 1e-3}
+HALF = log(2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "rows", "first_loss"),
+    [
+        ("prefer", {}, 64, HALF),
+        ("prefer", {"loss": "dmpo", "max_pairs": 1}, 64, HALF),
+        ("prefer", {"loss": "kto"}, 128, 0.5),
+        ("prefer", {"pairs": "turn", "reference": "start"}, 64, HALF),
+        ("prefer", {"pairs": "turn", "ranking": "turn_gae", "critic_epochs": 1}, None, HALF),
+        ("rank", {"score": "success"}, 64, None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_stage_learns_from_which_episode_is_better(started, tmp_path, kind, options, rows, first_loss):
+    """Of each of 64 tasks there is one that won and one that lost. The reference is where the stage begins."""
+    learn = {"kind": kind, "options": LEARN | {"episodes": [f"{started}:{player}" for player in BOTH]} | options}
+    start = {"kind": "imitate", "name": "start", "options": {"steps": 1, "demonstrations": 8}}
+    folder = tmp_path / "run"
+    run(pressing(start, learn, start=str(started)), folder)
+    kept = manifest(folder, kind)
+    assert len(kept["rows"]) == rows if rows else 0 < len(kept["rows"]) <= 64
+    logged = RunFolder(folder).metrics(kind)
+    assert [row["step"] for row in logged] == [1, 2]
+    if first_loss is not None:
+        assert logged[0]["loss"] == pytest.approx(first_loss, abs=1e-5), "equal policies"
+        assert logged[1]["loss"] != logged[0]["loss"]
+    before = load_file(folder / "stages" / "start" / "checkpoints" / "warm_start" / "model.safetensors")
+    assert not all(torch.equal(value, before[name]) for name, value in weights(folder).items())
+
+
+def test_steps_of_preference_raise_what_won_above_what_lost(started, tmp_path):
+    learn = {"kind": "prefer", "options": LEARN | {"steps": 12, "learning_rate": 3e-3, "beta": 0.5}}
+    learn["options"]["episodes"] = [f"{started}:{player}" for player in BOTH]
+    run(pressing(learn, start=str(started)), tmp_path / "run")
+    rows = RunFolder(tmp_path / "run").metrics("prefer")
+    assert rows[-1]["accuracy"] == 1.0
+    assert rows[-1]["margin"] > 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("prefer", {}, "found no pair among 64 episodes"),
+        ("prefer", {"pairs": "segment", "branches": 1}, "found no pair among 64 episodes"),
+        ("prefer", {"loss": "kto"}, "finds all 64 episodes bad"),
+        ("rank", {}, "nothing to rank: among 64 episodes"),
+        ("imitate", {}, "selects none of 64 episodes by 'success'"),
+    ],
+)
+def test_episodes_without_anything_to_learn_from_are_an_error_that_says_so(started, tmp_path, kind, options, message):
+    """All of them lost."""
+    options = options | {"steps": 1, "episodes": [f"{started}:imperfect_oracle"]}
+    with pytest.raises(RecipeError, match=message):
+        run(pressing({"kind": kind, "options": options}, start=str(started)), tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("stages", "message"),
     [
@@ -130,6 +191,20 @@ def test_an_episode_that_has_changed_since_is_an_error(started, tmp_path):
         ([{"kind": "collect", "options": {"policy": "chat_apo(model='x')"}}], "chat_apo.*Did you mean 'chat_api'"),
         ([{"kind": "collect", "options": {"trees": True}}], "trees = true needs group_size = 3"),
         ([{"kind": "repeat", "options": {"times": 2}}], "'repeat'.*'stages' is missing"),
+        ([IMITATE, {"kind": "prefer"}], "'prefer' has no episodes to learn from: put a stage `collect` before it"),
+        ([IMITATE, {"kind": "rank"}], "'rank' has no episodes"),
+        ([{"kind": "collect"}, {"kind": "prefer"}], "'collect' plays one of each. Give that stage a group_size"),
+        ([{"kind": "collect"}, {"kind": "rank"}], "'collect' plays one of each"),
+        (
+            [COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "ranking": "turn_gae"}}],
+            "'turn_gae' requires a critic .values., and the stage fits none. Set critic_epochs",
+        ),
+        (
+            [COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "critic_epochs": 1}}],
+            "ranking = 'return_to_go' asks no critic",
+        ),
+        ([COLLECT, {"kind": "prefer", "options": {"loss": "dmpo", "pairs": "turn"}}], "compares whole episodes"),
+        ([COLLECT, {"kind": "prefer", "options": {"reference": "start"}}], "reference = 'start' is neither"),
         ([{"kind": "repeat", "options": {"times": 2, "stages": [{"kind": "colect"}]}}], "stage.kind = 'colect'"),
     ],
 )
