@@ -64,6 +64,12 @@ class LedgerReader:
         with self._reading() as connection:
             return load_episode(connection, self.path, episode)
 
+    def finished(self, prefix: str = "") -> list[str]:
+        """Ids of the finished episodes whose id begins with `prefix`, sorted."""
+        query = "SELECT id FROM main.episode WHERE turns IS NOT NULL AND substr(id, 1, ?) = ? ORDER BY id"
+        with self._reading() as connection:
+            return [row[0] for row in connection.execute(query, (len(prefix), prefix))]
+
     def summarise(self, budget_s: float = 0.25) -> int:
         """Make the summaries that the writer did not, as in a ledger of an earlier agentgym. Returns how many lack.
 

@@ -33,6 +33,9 @@ class RunFolder:
         self.report = self.path / "report.html"
         self.tensorboard = self.path / "tensorboard"
         self.state = self.path / "state.json"
+        self._check_is_free_or_run()
+
+    def _check_is_free_or_run(self) -> None:
         if self.path.exists() and not self.path.is_dir():
             raise LedgerError(f"{self.path} is a file, not a run folder. Name a folder, for example runs/quickstart.")
         if self.path.is_dir() and not self.is_run(self.path) and any(self.path.iterdir()):
@@ -150,6 +153,9 @@ class StageFolder(RunFolder):
     def __init__(self, run: RunFolder, name: str) -> None:
         super().__init__(run.path / "stages" / name)
         self.ledger, self.metrics_file, self.report = run.ledger, run.metrics_file, run.report
+
+    def _check_is_free_or_run(self) -> None:
+        """The run's own folder was checked."""
 
     def phase(self, usual: str) -> str:
         """The stage's own name of a phase."""

@@ -36,6 +36,7 @@ def imitate(
     batch_size: int,
     learning_rate: float,
     seed: int,
+    weights: Sequence[float] | None = None,
     microbatch_tokens: int = DEFAULT_TOKENS,
     optimizer: Literal["adamw", "muon"] = "adamw",
     save_every: int | None = None,
@@ -52,6 +53,7 @@ def imitate(
         folder: for checkpoints; the last one is kept.
         steps: optimiser steps; the learning rate decays to a tenth after a short warm-up.
         batch_size: examples of a step.
+        weights: by which the loss of each example is multiplied; 1 where there are none.
         microbatch_tokens: a step is computed in parts of at most so many tokens, padding included.
         optimizer: see agentgym.training.muon.
         save_every: steps between two checkpoints; None saves none.
@@ -61,6 +63,7 @@ def imitate(
         processes: that imitate together; each takes its part of every batch.
     Raises: PolicyError where the memory runs out.
     """
+    is_weighted = weights is not None and any(weight != 1.0 for weight in weights)
     config = SFTConfig(
         output_dir=str(folder),
         max_steps=steps,
@@ -85,7 +88,7 @@ def imitate(
         weight_decay=0.0,
         max_grad_norm=1.0,
         adam_beta2=0.98,
-        remove_unused_columns=vision_inputs is None,
+        remove_unused_columns=vision_inputs is None and not is_weighted,
         ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
     )
     make_trainer = partial(
@@ -98,7 +101,9 @@ def imitate(
         processing_class=tokenizer,
         callbacks=[*callbacks, CheckpointCompleteCallback()],
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
-        data_collator=None if vision_inputs is None else _VisionCollator(vision_inputs, tokenizer, examples),
+        data_collator=_RowCollator(vision_inputs, tokenizer, examples, weights if is_weighted else None)
+        if vision_inputs is not None or is_weighted
+        else None,
     )
     remedy = "Lower warm_start.microbatch_tokens, or set machine.gradient_checkpointing."
     with own_forward_restored(model), out_of_memory_named("the warm start", remedy):
@@ -149,6 +154,8 @@ class ImitationTrainer(SFTTrainer):
             if self._vision_inputs is not None:
                 images = [inputs["row_images"][row] for row in rows]
                 part |= self._vision_inputs.model_kwargs(part["input_ids"], images, self.model)
+            if (weights := inputs.get("row_weights")) is not None:
+                return self._weighted_loss(model, part, weights[index], num_items_in_batch)
             loss: torch.Tensor = super(ImitationTrainer, self).compute_loss(
                 model, part, num_items_in_batch=num_items_in_batch
             )
@@ -156,13 +163,31 @@ class ImitationTrainer(SFTTrainer):
 
         return loss_in_parts(self, model, parts, loss_of)
 
+    def _weighted_loss(
+        self, model: Any, part: dict[str, Any], weights: torch.Tensor, num_items_in_batch: Any
+    ) -> torch.Tensor:
+        """SFTTrainer's with a weight for each row; the divisor stays the number of labelled tokens."""
+        outputs = model(**part, use_cache=False, fused_lm_head=True)
+        tokens = outputs.label_mask.sum() if num_items_in_batch is None else num_items_in_batch
+        loss: torch.Tensor = -(outputs.log_probs * weights[:, None]).sum() / torch.as_tensor(tokens).clamp(min=1)
+        if self.args.average_tokens_across_devices and num_items_in_batch is not None:
+            loss = loss * self.accelerator.num_processes
+        return loss
 
-class _VisionCollator:
-    """Makes a batch of supervised rows: padded on the right, with the images that the examples show."""
 
-    def __init__(self, vision_inputs: VisionInputs, tokenizer: Any, examples: Sequence[Trajectory]) -> None:
+class _RowCollator:
+    """Makes a batch of supervised rows: padded on the right, with the images that the examples show, and weights."""
+
+    def __init__(
+        self,
+        vision_inputs: VisionInputs | None,
+        tokenizer: Any,
+        examples: Sequence[Trajectory],
+        weights: Sequence[float] | None,
+    ) -> None:
         self._pad = int(tokenizer.pad_token_id)
-        self._images = [vision_inputs.images_of(example) for example in examples]
+        self._images = None if vision_inputs is None else [vision_inputs.images_of(example) for example in examples]
+        self._weights = weights
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor | list[list[ImagePart]]]:
         def padded(name: str, filler: int) -> torch.Tensor:
@@ -171,5 +196,9 @@ class _VisionCollator:
         ids, labels = padded("input_ids", self._pad), padded("labels", -100)
         lengths = torch.tensor([len(row["input_ids"]) for row in rows])
         mask = (torch.arange(ids.size(1)) < lengths[:, None]).long()
-        images = [self._images[row["row"]] for row in rows]
-        return {"input_ids": ids, "attention_mask": mask, "labels": labels, "row_images": images}
+        batch: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "labels": labels}
+        if self._images is not None:
+            batch["row_images"] = [self._images[row["row"]] for row in rows]
+        if self._weights is not None:
+            batch["row_weights"] = torch.tensor([self._weights[row["row"]] for row in rows])
+        return batch

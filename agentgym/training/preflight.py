@@ -77,7 +77,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
     """The sections of a recipe, as a stage uses them."""
     _check_splits(recipe, task_set)
     _check_stratum(recipe, task_set)
-    if recipe.warm_start or recipe.policy.tiny:
+    if (recipe.warm_start and not recipe.warm_start.episodes) or recipe.policy.tiny:
         script_of(task_set, "oracle")
     if recipe.warm_start and recipe.warm_start.imperfect_oracle:
         script_of(task_set, "imperfect_oracle")

@@ -28,7 +28,7 @@ from agentgym.training.named_parts import parse_part
 from agentgym.training.policy_section import PolicySection
 from agentgym.training.recipe_keys import override_key, with_current_keys
 from agentgym.training.reward_section import RewardSection
-from agentgym.training.stage_section import StageSection
+from agentgym.training.stage_section import ReadsEpisodes, StageSection
 from agentgym.training.train_section import TrainSection
 from agentgym.training.vllm_section import VllmSection
 
@@ -106,7 +106,7 @@ class EpisodeSection(Section):
         )
 
 
-class WarmStartSection(Section):
+class WarmStartSection(ReadsEpisodes):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
     `demonstrations`: how many training tasks the scripted players play. `steps`: optimiser steps at most.
@@ -121,6 +121,9 @@ class WarmStartSection(Section):
     `until_success`: stop the imitation as soon as success on validation tasks reaches it, so that reinforcement has
     something left to learn. `validate_every`: steps between two validations. `validate_tasks`: tasks of each, sampled
     as [evaluate] says.
+    `episodes`, `earlier_rounds`: imitate these instead of demonstrations. `select`: which of them: "success" (the
+    default), "best_of(n=1)", "weighted(temperature=1.0)" or "score(component='name', minimum=1.0)"; see
+    agentgym.training.stages.selection.
     """
 
     demonstrations: Count = 1000
@@ -134,6 +137,13 @@ class WarmStartSection(Section):
     until_success: Share | None = None
     validate_every: Count = 50
     validate_tasks: Count = 64
+    select: str | None = None
+
+    @model_validator(mode="after")
+    def _selects_among_episodes(self) -> WarmStartSection:
+        if self.select is not None and not self.episodes:
+            raise ValueError(f"select = {self.select!r} chooses among stored episodes: name some in `episodes`")
+        return self
 
 
 class EvaluateSection(Section):
@@ -257,7 +267,7 @@ class Recipe(Section):
         try:
             recipe = cls.model_validate(with_current_keys(data, where))
         except ValidationError as error:
-            raise RecipeError(_explain(error, where)) from error
+            raise RecipeError(explain(error, where)) from error
         recipe._check_names(where)
         return recipe
 
@@ -305,12 +315,13 @@ class Recipe(Section):
                     raise RecipeError(f"{where}: {key} = {name!r}. {error}") from error
 
 
-def _explain(error: ValidationError, where: str) -> str:
+def explain(error: ValidationError, where: str, section: type[Section] = Recipe) -> str:
+    """Say in one line what a section refuses, with the nearest known key. `where`: begins the line."""
     lines = []
     for item in error.errors(include_url=False):
         key = ".".join(map(str, item["loc"])) or "recipe"
         if item["type"] == "extra_forbidden":
-            known = _keys_at(item["loc"][:-1])
+            known = _keys_at(section, item["loc"][:-1])
             close = get_close_matches(str(item["loc"][-1]), known, n=1)
             hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known)}."
             lines.append(f"there is no key {key!r}.{hint}")
@@ -323,9 +334,11 @@ def _explain(error: ValidationError, where: str) -> str:
     return f"{where}: " + "; ".join(lines)
 
 
-def _keys_at(location: tuple[int | str, ...]) -> list[str]:
-    model: Any = Recipe
+def _keys_at(section: type[Section], location: tuple[int | str, ...]) -> list[str]:
+    model: Any = section
     for part in location:
+        if isinstance(part, int):
+            continue
         annotation = model.model_fields[str(part)].annotation
         choices = [a for a in (annotation, *getattr(annotation, "__args__", ())) if hasattr(a, "model_fields")]
         if not choices:

@@ -1,12 +1,12 @@
-"""One entry of the recipe's list of stages."""
+"""One entry of the recipe's list of stages, and what entries that learn from stored episodes have in common."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from agentgym.section import Section
+from agentgym.section import Count, Section, Share
 
 _USUAL_NAMES = {"imitate": "warm_start", "reinforce": "train"}
 
@@ -28,3 +28,31 @@ class StageSection(Section):
     def given_name(self) -> str:
         """The name, or the usual one of its kind."""
         return self.name or _USUAL_NAMES.get(self.kind, self.kind)
+
+
+class ReadsEpisodes(Section):
+    """A part of a recipe that learns from episodes which earlier stages, or other runs, have played.
+
+    `episodes`: whose: names of earlier stages, or `runs/other:label` for those of another run whose label is `label` or
+    begins with `label-`. Inside `repeat`, a name means the stage of the same round, or else of the round before.
+    `earlier_rounds`: the share of the episodes of earlier rounds that is mixed in, 0 to 1.
+
+    Attributes:
+        reads_last_player: whether, without `episodes`, those of the nearest earlier stage that plays are meant.
+    """
+
+    reads_last_player: ClassVar[bool] = False
+
+    episodes: list[str] = []
+    earlier_rounds: Share = 0.0
+
+
+class RepeatSection(Section):
+    """Options of `repeat`: a block of stages that is run several times.
+
+    `times`: how often. `stages`: the block, written as entries of `[[stage]]`. In round 2 the name of each has the
+    ending `_2`.
+    """
+
+    times: Count
+    stages: Annotated[list[StageSection], Field(min_length=1)]

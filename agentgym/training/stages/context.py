@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.vllm_engine import TrainedVllmPolicy, VllmEngine
 from agentgym.trajectory import Trajectory
 
@@ -70,6 +72,8 @@ class RunContext:
         processes: which of the processes this is. The first alone plays, writes and prints.
         engine: samples instead of this process, where the recipe has a section [vllm].
         stage: the name of the stage that runs; "" before the first.
+        sources: the episodes that the stage learns from, where its options say so.
+        earlier_checkpoints: of the stages before it that trained, by name.
         demonstrations: those that were played already, by what was asked for.
     """
 
@@ -83,6 +87,8 @@ class RunContext:
     processes: Processes = ALONE
     engine: VllmEngine | None = None
     stage: str = ""
+    sources: Sequence[EpisodeSource] = ()
+    earlier_checkpoints: Mapping[str, Path] = field(default_factory=dict)
     demonstrations: dict[tuple[int, float], list[Trajectory]] = field(default_factory=dict)
 
     @classmethod

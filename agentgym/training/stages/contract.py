@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from agentgym.section import Section
 from agentgym.training.stages.context import Learner, RunContext
 
+if TYPE_CHECKING:
+    from agentgym.training.stages.plan import PlannedStage
+
 RunStage = Callable[..., Learner]
+CheckStage = Callable[["PlannedStage", Sequence["PlannedStage"]], None]
 
 
 @dataclass(frozen=True)
@@ -16,14 +22,23 @@ class Stage:
 
     Attributes:
         run: gets the context of this stage and the learner. It returns the learner for the next stage: the same one, or
-            that of the checkpoint which it saved. The options of a stage without a `section` are its keyword arguments.
+            that of the checkpoint which it saved. The options of a stage without a `section` are its keyword arguments,
+            or its third argument if `options` says what they are.
         section: of the recipe, whose keys the stage's options replace; None if the stage has options of its own.
         checkpoint: the name of the checkpoint that it leaves once it is done; None if it trains nothing.
+        options: what the options of a stage without a `section` are made into.
+        plays: whether the ledger keeps its episodes under its name, for later stages to learn from.
+        has_folder: whether it writes into stages/<name>.
+        check: gets the planned stage and those before it, before anything starts. Raises: RecipeError.
     """
 
     run: RunStage
     section: str | None = None
     checkpoint: str | None = None
+    options: type[Section] | None = None
+    plays: bool = False
+    has_folder: bool = False
+    check: CheckStage | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.run.__doc__)  # what `agentgym list` shows
@@ -33,13 +48,23 @@ class Stage:
         return self.checkpoint is not None and (context.folder.checkpoints / self.checkpoint).is_dir()
 
 
-def define_stage(*, section: str | None = None, checkpoint: str | None = None) -> Callable[[RunStage], Stage]:
+def define_stage(
+    *,
+    section: str | None = None,
+    checkpoint: str | None = None,
+    options: type[Section] | None = None,
+    plays: bool = False,
+    has_folder: bool | None = None,
+    check: CheckStage | None = None,
+) -> Callable[[RunStage], Stage]:
     """Decorate the function of a stage, to be registered under the kind `stages`.
 
     A stage leaves its result in `context.folder`, complete or not at all, so that a run that was interrupted goes on
     with the first stage that has none.
 
     Args:
-        section, checkpoint: see Stage.
+        section, checkpoint, options, plays, check: see Stage. `has_folder`: likewise; by default where there is a
+            checkpoint.
     """
-    return lambda run: Stage(run, section, checkpoint)
+    in_folder = checkpoint is not None if has_folder is None else has_folder
+    return lambda run: Stage(run, section, checkpoint, options, plays, in_folder, check)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from agentgym import registry
 from agentgym.credit.options import check_options
-from agentgym.errors import CreditError, RecipeError
-from agentgym.storage.run_folder import StageFolder
-from agentgym.training.recipe import Recipe
-from agentgym.training.stage_section import StageSection
+from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.section import Section
+from agentgym.storage.run_folder import RunFolder, StageFolder
+from agentgym.training.recipe import Recipe, explain
+from agentgym.training.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage
+from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,25 +28,52 @@ class PlannedStage:
     Attributes:
         name: unique in the run. kind: registered.
         recipe: the run's, with the stage's options in their section.
-        options: of a stage without a section.
+        options: of a stage without a section; a Section where the stage says which.
         has_folder: whether it keeps its checkpoints in stages/<name> instead of the run folder.
+        base_name: the name without the number of the round, which `repeat` adds.
+        sources: the episodes that it learns from, if it learns from any.
+        earlier: the stages before it.
     """
 
     name: str
     kind: str
     stage: Stage
     recipe: Recipe
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] | Section = field(default_factory=dict)
     has_folder: bool = False
+    base_name: str = ""
+    sources: Sequence[EpisodeSource] = ()
+    earlier: Sequence[PlannedStage] = field(default=(), repr=False)
 
     def context(self, context: RunContext) -> RunContext:
         """The context of the run, as this stage sees it."""
-        folder = StageFolder(context.folder, self.name) if self.has_folder else context.folder
-        return replace(context, recipe=self.recipe, folder=folder, stage=self.name)
+        trained = [stage for stage in self.earlier if stage.stage.checkpoint is not None]
+        checkpoints = {
+            stage.name: stage.folder(context.folder).checkpoints / str(stage.stage.checkpoint) for stage in trained
+        }
+        return replace(
+            context,
+            recipe=self.recipe,
+            folder=self.folder(context.folder),
+            stage=self.name,
+            sources=self.sources,
+            earlier_checkpoints=checkpoints,
+        )
+
+    def folder(self, run: RunFolder) -> RunFolder:
+        """Where it writes, in the folder of the run."""
+        return StageFolder(run, self.name) if self.has_folder else run
 
     def run(self, context: RunContext, learner: Learner) -> Learner:
         """Run it. Returns: the learner for the next stage."""
+        if isinstance(self.options, Section):
+            return self.stage.run(self.context(context), learner, self.options)
         return self.stage.run(self.context(context), learner, **self.options)
+
+    @property
+    def section(self) -> Any:
+        """What says how it runs: its section of the recipe, or its options."""
+        return self.options if self.stage.section is None else getattr(self.recipe, self.stage.section)
 
     def is_done(self, context: RunContext) -> bool:
         """Whether it has trained and saved what it was to."""
@@ -49,8 +81,19 @@ class PlannedStage:
 
 
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:
-    """The stages of a run. Raises: RecipeError for options that a stage does not take."""
-    return [_planned(recipe, section) for section in recipe.stage or default_stages(recipe)]
+    """The stages of a run. Raises: RecipeError for options that a stage does not take, or stages that do not fit."""
+    planned: list[PlannedStage] = []
+    for base_name, section in _unrolled(recipe.stage or default_stages(recipe)):
+        stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
+        if isinstance(stage.section, ReadsEpisodes):
+            stage = replace(stage, sources=tuple(sources_of(stage.section, stage.name, planned)))
+        if stage.stage.check is not None:
+            stage.stage.check(stage, planned)
+        planned.append(stage)
+    counts = Counter(stage.name for stage in planned)
+    if repeated := [name for name, count in counts.items() if count > 1]:
+        raise RecipeError(f"Two stages are called {repeated[0]!r}: give one of them another `name`.")
+    return planned
 
 
 def default_stages(recipe: Recipe) -> Sequence[StageSection]:
@@ -67,9 +110,30 @@ def default_stages(recipe: Recipe) -> Sequence[StageSection]:
     return [section for is_asked_for, section in usual if is_asked_for]
 
 
+def _unrolled(sections: Sequence[StageSection], ending: str = "") -> list[tuple[str, StageSection]]:
+    """Every stage with its name in the recipe, a block of `repeat` as often as it says."""
+    unrolled: list[tuple[str, StageSection]] = []
+    for section in sections:
+        if section.kind != "repeat":
+            name = section.given_name
+            unrolled.append((name, section.model_copy(update={"name": name + ending}) if ending else section))
+            continue
+        block = _parsed(RepeatSection, section)
+        for number in range(1, block.times + 1):
+            unrolled += _unrolled(block.stages, f"{ending}_{number}")
+    return unrolled
+
+
 def _planned(recipe: Recipe, section: StageSection) -> PlannedStage:
-    stage: Stage = registry.load("stages", section.kind)
-    has_folder = bool(recipe.stage) and stage.checkpoint is not None
+    try:
+        stage: Stage = registry.load("stages", section.kind)
+    except UnknownNameError as error:
+        raise RecipeError(f"stage.kind = {section.kind!r}. {error}") from error
+    has_folder = bool(recipe.stage) and stage.has_folder
+    if stage.options is not None:
+        return PlannedStage(
+            section.given_name, section.kind, stage, recipe, _parsed(stage.options, section), has_folder
+        )
     if stage.section is None:
         try:
             check_options(section.kind, stage.run, section.options, kind="stage")
@@ -82,3 +146,11 @@ def _planned(recipe: Recipe, section: StageSection) -> PlannedStage:
     data[stage.section] = {**data.get(stage.section, {}), **section.options}
     changed = Recipe.parse(data, f"[[stage]] {section.given_name!r}")
     return PlannedStage(section.given_name, section.kind, stage, changed, has_folder=has_folder)
+
+
+def _parsed(kind: type[Section], section: StageSection) -> Any:
+    """The options of a stage as a Section of this kind. Raises: RecipeError."""
+    try:
+        return kind.model_validate(section.options)
+    except ValidationError as error:
+        raise RecipeError(explain(error, f"[[stage]] {section.given_name!r}", kind)) from error

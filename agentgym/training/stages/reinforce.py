@@ -54,7 +54,7 @@ from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 
 
-@define_stage(section="train", checkpoint=FINAL)
+@define_stage(section="train", checkpoint=FINAL, plays=True)
 def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     """Reinforcement learning with turn-level credit, as [train] says.
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 
 from agentgym import registry
+from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
@@ -18,10 +19,15 @@ from agentgym.training.recipe import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.demonstrate import demonstrate
+from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
 from agentgym.training.stages.measure import validate
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.selection import groups_of, make_selection
+from agentgym.training.stages.tokenise import tokenise
 from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
+DEFAULT_SELECTION = "success"
 WARM_START = "warm_start"
 """Name of the checkpoint that exists once the warm start is done."""
 STEPS = "warm_start_steps"
@@ -36,13 +42,39 @@ def starting_learner(context: RunContext) -> Learner:
     return _tiny_learner(context, context.processes.share(lambda: demonstrate(context)))
 
 
-@define_stage(section="warm_start", checkpoint=WARM_START)
+def _check_selection(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+    """Raises: RecipeError for a selection that there is not."""
+    make_selection(stage.section.select or DEFAULT_SELECTION)
+
+
+@define_stage(section="warm_start", checkpoint=WARM_START, check=_check_selection)
 def imitate_stage(context: RunContext, learner: Learner) -> Learner:
-    """Imitates the task set's scripted players, as [warm_start] says."""
+    """Imitates the task set's scripted players, or stored episodes, as [warm_start] says."""
     section = context.recipe.warm_start
     assert section is not None  # the plan of the stages fills it in
-    warm_start(context, section, learner, context.processes.share(lambda: demonstrate(context)))
+    if not context.sources:
+        warm_start(context, section, learner, context.processes.share(lambda: demonstrate(context)))
+        return learner
+    chosen = context.processes.share(lambda: _selected(context, section, learner.renderer))
+    examples = [chosen.episodes[row["episode"]] for row in chosen.rows]
+    warm_start(context, section, learner, examples, [row["weight"] for row in chosen.rows])
     return learner
+
+
+def _selected(context: RunContext, section: WarmStartSection, renderer: Renderer) -> EpisodeSet:
+    """The stored episodes that the stage imitates, with their weights. Raises: RecipeError if none is selected."""
+    select = make_selection(text := section.select or DEFAULT_SELECTION)
+
+    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+        selected = [pair for group in groups_of(trajectories) for pair in select(group)]
+        if not selected:
+            raise RecipeError(
+                f"The stage {context.stage!r} selects none of {len(trajectories)} episodes by {text!r}: there is "
+                "nothing to imitate. Choose another `select`, or collect more episodes."
+            )
+        return [{"episode": t.id, "weight": weight} for t, weight in selected], [t for t, _ in selected]
+
+    return episode_set(context, renderer, choose, earlier_rounds=section.earlier_rounds, options={"select": text})
 
 
 def _tiny_learner(context: RunContext, examples: Sequence[Trajectory]) -> Learner:
@@ -56,9 +88,13 @@ def _tiny_learner(context: RunContext, examples: Sequence[Trajectory]) -> Learne
 
 
 def warm_start(
-    context: RunContext, section: WarmStartSection, learner: Learner, examples: Sequence[Trajectory]
+    context: RunContext,
+    section: WarmStartSection,
+    learner: Learner,
+    examples: Sequence[Trajectory],
+    weights: Sequence[float] | None = None,
 ) -> None:
-    """Imitate the demonstrations and save the checkpoint."""
+    """Imitate the examples and save the checkpoint. `weights`: of the examples, where they are stored episodes."""
     processes, steps_folder = context.processes, context.folder.checkpoints / STEPS
     logged = ("warm_start", "warm_start_validation")
     processes.share(lambda: context.folder.forget(logged, step_of(latest_checkpoint(steps_folder))))
@@ -74,7 +110,8 @@ def warm_start(
         imitate(
             learner.model,
             learner.tokenizer,
-            [tokenise(trajectory, learner.renderer) for trajectory in examples],
+            examples if weights is not None else [tokenise(t, learner.renderer) for t in examples],
+            weights=weights,
             folder=steps_folder,
             steps=section.steps,
             batch_size=section.batch_size,
@@ -115,17 +152,3 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
             if message.calls:
                 passages.append(call_format.render(message.calls))
     return [passage for passage in passages if passage]
-
-
-def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
-    """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
-    schemas = trajectory.tools or [
-        tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()
-    ]
-    trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas)
-    for turn in trajectory.turns:
-        turn.token_ids = renderer.encode(turn.message)
-        turn.logprobs = [0.0] * len(turn.token_ids)
-        if turn is not trajectory.turns[-1]:
-            turn.observation_ids = renderer.observation([result.message() for result in turn.results] + [*turn.replies])
-    return trajectory

@@ -1,0 +1,139 @@
+"""Which episodes, turns or segments are compared: the better one first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from agentgym.training.stage_options import PreferSection
+from agentgym.training.stages.selection import groups_of, score_of
+from agentgym.trajectory import Trajectory
+
+Candidate = tuple[float, Trajectory, Trajectory]
+"""By how much the first episode is better than the second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two episodes of a task, and which of their turns are compared.
+
+    Attributes:
+        chosen, rejected: the better and the worse one.
+        chosen_turns, rejected_turns: first turn, and the one after the last.
+    """
+
+    chosen: Trajectory
+    rejected: Trajectory
+    chosen_turns: tuple[int, int]
+    rejected_turns: tuple[int, int]
+
+
+def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) -> list[Pair]:
+    """Whole episodes of the same task whose scores differ by more than the margin; the widest gaps first.
+
+    The filters are those of DPO-VP: a bound on the ratio of lengths, and no winner that a budget cut.
+    """
+    pairs: list[Pair] = []
+    for group in groups_of(trajectories):
+        scores = {t.id: score_of(t, options.score) for t in group}
+        candidates = [
+            (scores[better.id] - scores[worse.id], better, worse)
+            for better, worse in product(group, group)
+            if scores[better.id] - scores[worse.id] > options.margin and _comparable(better, worse, options)
+        ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        pairs += [
+            Pair(better, worse, (0, len(better.turns)), (0, len(worse.turns)))
+            for _, better, worse in _spread(candidates, options.max_pairs)
+        ]
+    return pairs
+
+
+def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], options: PreferSection) -> list[Pair]:
+    """Turns that follow the same tokens, ranked by their credit: the best against the worst, and so on inwards.
+
+    Args:
+        credit: [T] of each trajectory.
+    Source: SWEET-RL, Zhou et al. 2025, arXiv:2503.15478: of candidates at one state, the top half against the bottom
+    half. That the i-th best meets the i-th worst is our choice.
+    """
+    by_history: dict[tuple[str, tuple[int, ...]], list[tuple[float, Trajectory, int]]] = {}
+    for trajectory, values in zip(trajectories, credit, strict=True):
+        if not trajectory.valid:
+            continue
+        history = [*trajectory.prompt_ids]
+        for index, turn in enumerate(trajectory.turns):
+            key = trajectory.task.id, tuple(history)
+            by_history.setdefault(key, []).append((float(values[index]), trajectory, index))
+            history += [*turn.token_ids, *turn.observation_ids]
+    pairs: list[Pair] = []
+    taken: dict[str, int] = {}
+    for (task, _), candidates in by_history.items():
+        ranked = sorted(candidates, key=lambda candidate: -candidate[0])
+        halves = zip(ranked[: len(ranked) // 2], reversed(ranked), strict=False)
+        for (high, better, at), (low, worse, other_at) in halves:
+            is_other = better.turns[at].token_ids != worse.turns[other_at].token_ids
+            if high - low > options.margin and is_other and taken.get(task, 0) < options.max_pairs:
+                taken[task] = taken.get(task, 0) + 1
+                pairs.append(Pair(better, worse, (at, at + 1), (other_at, other_at + 1)))
+    return pairs
+
+
+def worst_turns(
+    trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray], options: PreferSection
+) -> list[tuple[Trajectory, int]]:
+    """Where the episodes that lost are played again: before the turn with the lowest credit, the first of equals."""
+    forks: list[tuple[Trajectory, int]] = []
+    taken: dict[str, int] = {}
+    for trajectory, values in zip(trajectories, credit, strict=True):
+        lost = trajectory.valid and (trajectory.success or 0.0) < 1.0
+        if lost and taken.get(trajectory.task.id, 0) < options.max_pairs:
+            taken[trajectory.task.id] = taken.get(trajectory.task.id, 0) + 1
+            forks.append((trajectory, int(np.argmin(values))))
+    return forks
+
+
+def segment_pairs(
+    forks: Sequence[tuple[Trajectory, int]], branches: Sequence[Trajectory], options: PreferSection
+) -> list[Pair]:
+    """Of each fork the best branch against the episode it left, over equally many turns from the fork on.
+
+    Source: SDPO, Kong et al. 2025, arXiv:2501.01821: with equally many turns the partition functions cancel.
+    """
+    by_fork: dict[tuple[str, int], list[Trajectory]] = {}
+    for branch in sorted(branches, key=lambda branch: branch.id):  # they end in any order
+        if branch.valid and (fork := branch.provenance.branch) is not None:
+            by_fork.setdefault((fork.trajectory, fork.turn), []).append(branch)
+    pairs: list[Pair] = []
+    for trajectory, turn in forks:
+        candidates = by_fork.get((trajectory.id, turn), [])
+        if not candidates:
+            continue
+        best = max(candidates, key=lambda branch: score_of(branch, options.score))
+        turns = min(options.segment_turns, len(best.turns) - turn, len(trajectory.turns) - turn)
+        if score_of(best, options.score) - score_of(trajectory, options.score) > options.margin and turns > 0:
+            pairs.append(Pair(best, trajectory, (turn, turn + turns), (turn, turn + turns)))
+    return pairs
+
+
+def _comparable(better: Trajectory, worse: Trajectory, options: PreferSection) -> bool:
+    if better.stop_reason is not None and better.stop_reason.truncated and not options.truncated_winners:
+        return False
+    shorter, longer = sorted(len(trajectory.arrays().ids) for trajectory in (better, worse))
+    return options.max_length_ratio is None or longer <= options.max_length_ratio * shorter
+
+
+def _spread(candidates: Sequence[Candidate], count: int) -> list[Candidate]:
+    """The first candidates, but no episode a second time before every other that can has come once."""
+    uses: Counter[str] = Counter()
+    remaining, chosen = list(candidates), list(candidates[:0])
+    while remaining and len(chosen) < count:
+        _, index = min((max(uses[better.id], uses[worse.id]), i) for i, (_, better, worse) in enumerate(remaining))
+        gap, better, worse = remaining.pop(index)
+        chosen.append((gap, better, worse))
+        uses.update((better.id, worse.id))
+    return chosen

@@ -1,0 +1,93 @@
+"""A row of tokens with a weight for each of the agent's own, and its weighted log-probability under a model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
+from trl.trainer.utils import add_fused_lm_head
+
+from agentgym.policy.adapters import own_model
+from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
+from agentgym.training.microbatches import parts_of
+from agentgym.trajectory import Trajectory
+
+_NO_LABEL = -100
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredRow:
+    """A trajectory's tokens, of which some count.
+
+    Attributes:
+        ids: [L] int64.
+        weights: [L] float32; exactly 0 on every token that is not the agent's own, so that it has no gradient.
+    """
+
+    ids: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, turn_weights: Sequence[float]) -> ScoredRow:
+        """The row of a trajectory in which every own token has the weight of its turn, [T]."""
+        arrays = trajectory.arrays()
+        of_turn = np.array([*turn_weights, 0.0], np.float32)  # the last one is for the prompt, whose index is -1
+        return cls(arrays.ids, np.where(arrays.loss_mask, of_turn[arrays.turn_index], np.float32(0)))
+
+    @classmethod
+    def mismatched(cls, trajectory: Trajectory, prompt_ids: Sequence[int]) -> ScoredRow:
+        """The row of a whole trajectory behind the prompt of another one."""
+        row, start = cls.of(trajectory, [1.0] * len(trajectory.turns)), len(trajectory.prompt_ids)
+        ids = np.concatenate([np.array(prompt_ids, np.int64), row.ids[start:]])
+        return cls(ids, np.concatenate([np.zeros(len(prompt_ids), np.float32), row.weights[start:]]))
+
+    @classmethod
+    def mean_of(cls, trajectory: Trajectory) -> ScoredRow:
+        """The row whose score is the mean log-probability of the agent's own tokens."""
+        mask = trajectory.arrays().loss_mask
+        return cls.of(trajectory, [1.0 / max(int(mask.sum()), 1)] * len(trajectory.turns))
+
+
+@contextmanager
+def scoring_head(model: Any) -> Iterator[None]:
+    """Inside, `scores_of` can be asked; on leaving, the model's forward pass is its own again."""
+    with own_forward_restored(model):
+        add_fused_lm_head(own_model(model), outputs=("log_probs",))
+        project_labelled_only(model)
+        yield
+
+
+def scores_of(model: Any, rows: Sequence[ScoredRow]) -> torch.Tensor:
+    """[rows] sum over the tokens of weight x log-probability, in nats; in one forward pass.
+
+    Args:
+        model: inside `scoring_head`; its own model may be wrapped by a launcher.
+    """
+    device = next(model.parameters()).device
+    ids = pad_sequence([torch.as_tensor(row.ids) for row in rows], batch_first=True).to(device)
+    weights = pad_sequence([torch.as_tensor(row.weights) for row in rows], batch_first=True).to(device)
+    lengths = torch.tensor([len(row.ids) for row in rows], device=device)
+    mask = (torch.arange(ids.size(1), device=device) < lengths[:, None]).long()
+    labels = ids.masked_fill(weights == 0, _NO_LABEL)
+    outputs = model(input_ids=ids, attention_mask=mask, labels=labels, use_cache=False, fused_lm_head=True)
+    scores: torch.Tensor = (outputs.log_probs * weights[:, 1:]).sum(1)
+    return scores
+
+
+def fixed_scores(model: Any, rows: Sequence[ScoredRow], microbatch_tokens: int) -> list[float]:
+    """The scores of rows under a model that is not trained here, such as a reference."""
+    scores = [0.0] * len(rows)
+    training = model.training
+    model.eval()
+    with torch.no_grad(), scoring_head(model):
+        for part in parts_of(np.array([[len(row.ids)] for row in rows]), microbatch_tokens):
+            for index, value in zip(part, scores_of(model, [rows[i] for i in part]).tolist(), strict=True):
+                scores[index] = value
+    model.train(training)
+    return scores

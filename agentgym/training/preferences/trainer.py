@@ -1,0 +1,166 @@
+"""Optimiser steps on groups of rows that are compared with each other: pairs, labelled episodes, ranked candidates."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import PrinterCallback, Trainer, TrainingArguments
+from trl.trainer.utils import disable_dropout_in_model
+
+from agentgym.policy.adapters import own_model
+from agentgym.training.callbacks import CheckpointCompleteCallback, latest_checkpoint
+from agentgym.training.microbatches import loss_in_parts, parts_alike
+from agentgym.training.model_failures import out_of_memory_named
+from agentgym.training.models import train_from
+from agentgym.training.preferences.losses import RowsLoss
+from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head
+from agentgym.training.processes import Processes
+from agentgym.training.stage_options import LearningSection
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Rows that are compared with each other.
+
+    Attributes:
+        rows: of one task. `reference`: the score of each under the reference model; 0 for a loss without one.
+        values: of each, see the loss.
+    """
+
+    rows: Sequence[ScoredRow]
+    reference: Sequence[float]
+    values: Sequence[float]
+
+    @property
+    def padded_tokens(self) -> int:
+        return len(self.rows) * max(len(row.ids) for row in self.rows)
+
+
+def train_on_groups(
+    model: Any,
+    groups: Sequence[RowGroup],
+    loss: RowsLoss,
+    section: LearningSection,
+    *,
+    folder: Path,
+    seed: int,
+    callbacks: Sequence[Any],
+    use_cpu: bool,
+    processes: Processes,
+    gradient_checkpointing: bool = False,
+) -> None:
+    """Train `model` in place, from the last complete checkpoint in `folder` if there is one.
+
+    Args:
+        groups: the data set; a step takes `section.batch_size` of them.
+        folder: for checkpoints; the last one is kept. `callbacks`: transformers TrainerCallbacks.
+        processes: that learn together; each takes its part of every batch.
+        gradient_checkpointing: compute activations a second time instead of keeping them.
+    Raises: PolicyError where the memory runs out.
+    """
+    config = TrainingArguments(
+        output_dir=str(folder),
+        max_steps=section.steps,
+        per_device_train_batch_size=processes.part_of(section.batch_size, "batch_size"),
+        learning_rate=section.learning_rate,
+        lr_scheduler_type="cosine_with_min_lr",
+        lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        logging_steps=1,
+        save_strategy="steps",
+        save_steps=section.save_every,
+        save_total_limit=1,
+        report_to=[],
+        disable_tqdm=True,
+        seed=seed,
+        data_seed=seed,
+        gradient_checkpointing=gradient_checkpointing,
+        use_cpu=use_cpu,
+        dataloader_pin_memory=False,
+        weight_decay=0.0,
+        max_grad_norm=section.max_grad_norm,
+        remove_unused_columns=False,
+    )
+    disable_dropout_in_model(own_model(model))
+    with scoring_head(model), out_of_memory_named("the stage", "Lower its option microbatch_tokens."):
+        trainer = RowGroupTrainer(
+            model,
+            config,
+            loss=loss,
+            microbatch_tokens=section.microbatch_tokens,
+            train_dataset=list(groups),
+            data_collator=lambda batch: {"groups": list(batch)},
+            callbacks=[*callbacks, CheckpointCompleteCallback()],
+        )
+        trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
+        train_from(trainer, latest_checkpoint(folder))
+
+
+class RowGroupTrainer(Trainer):
+    """transformers' Trainer with the mean loss of groups of rows, computed in parts of bounded size.
+
+    Args:
+        loss: of a group. `microbatch_tokens`: of a part, with padding; a group is never split.
+        arguments, options: as for Trainer. The model is inside `scoring_head`.
+    """
+
+    def __init__(self, *arguments: Any, loss: RowsLoss, microbatch_tokens: int, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._loss, self._microbatch_tokens = loss, microbatch_tokens
+        self._processes = Processes(self.accelerator.process_index, self.accelerator.num_processes)
+        self._metrics: dict[str, list[float]] = defaultdict(list)
+
+    def compute_loss(
+        self, model: Any, inputs: Mapping[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """The mean over the groups of the batch."""
+        groups: list[RowGroup] = inputs["groups"]
+        lengths = self._processes.gather(np.array([[group.padded_tokens] for group in groups]))
+        parts = parts_alike(lengths, self._processes.rank, self._microbatch_tokens)
+        baseline = self._baseline(model, groups, parts)
+
+        def loss_of(part: np.ndarray) -> torch.Tensor:
+            return self._sum_of_losses(model, [groups[index] for index in part], baseline) / len(groups)
+
+        loss: torch.Tensor = loss_in_parts(self, model, parts, loss_of)
+        return loss
+
+    def _sum_of_losses(self, model: Any, groups: Sequence[RowGroup], baseline: float) -> torch.Tensor:
+        scored = [self._with_gradient(group.rows) for group in groups]
+        scores = scores_of(model, [row for rows in scored for row in rows])
+        losses, start = [], 0
+        for group, rows in zip(groups, scored, strict=True):
+            own_scores = scores[start : start + len(rows)]
+            start += len(rows)
+            reference, values = own_scores.new_tensor(group.reference), own_scores.new_tensor(group.values)
+            loss, metrics = self._loss(own_scores, reference[: len(rows)], values[: len(rows)], baseline)
+            losses.append(loss)
+            for name, value in metrics.items():
+                self._metrics[name].append(value)
+        return torch.stack(losses).sum()
+
+    def _with_gradient(self, rows: Sequence[ScoredRow]) -> Sequence[ScoredRow]:
+        return rows if self._loss.baseline_row is None else rows[: self._loss.baseline_row]
+
+    def _baseline(self, model: Any, groups: Sequence[RowGroup], parts: Sequence[np.ndarray]) -> float:
+        """The mean over the batch of the baseline rows' scores less the reference's, not below 0."""
+        if (row := self._loss.baseline_row) is None:
+            return 0.0
+        gaps: list[float] = []
+        with torch.no_grad():
+            for part in parts:
+                scores = scores_of(model, [groups[index].rows[row] for index in part]).tolist()
+                gaps += [score - groups[index].reference[row] for index, score in zip(part, scores, strict=True)]
+        return max(float(np.mean(np.concatenate(self._processes.gather(np.array(gaps))))), 0.0)
+
+    def log(self, logs: dict[str, float], *arguments: Any, **options: Any) -> None:
+        """Trainer's, with the mean of each metric of the loss since the last time."""
+        super().log(
+            logs | {name: float(np.mean(values)) for name, values in self._metrics.items()}, *arguments, **options
+        )
+        self._metrics.clear()

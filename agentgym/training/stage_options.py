@@ -1,0 +1,120 @@
+"""Options of the stages that collect episodes and learn from them."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from agentgym.section import Count, Rate, Section
+from agentgym.training.microbatches import DEFAULT_TOKENS
+from agentgym.training.stage_section import ReadsEpisodes
+
+
+class CollectSection(Section):
+    """Options of `collect`: episodes of training tasks that the ledger keeps for later stages.
+
+    `tasks`: how many training tasks, drawn anew in each stage; by default all. `group_size`: episodes of each.
+    `temperature`: of sampling; by default that of [episode].
+    `policy`: who plays: `current`, the policy being trained; `oracle` or `imperfect_oracle`, the task set's scripted
+    players; or a registered policy with its options, for example "chat_api(base_url='http://localhost:8000/v1',
+    model='teacher')". Episodes without token ids get those that the policy being trained would have written.
+    `trees`: grow each group as a tree (train.signals says how), so that episodes share their first turns.
+    """
+
+    tasks: Count | None = None
+    group_size: Count = 1
+    temperature: Annotated[float, Field(ge=0)] | None = None
+    policy: str = "current"
+    trees: bool = False
+
+    @model_validator(mode="after")
+    def _trees_of_the_policy(self) -> CollectSection:
+        if self.trees and self.policy != "current":
+            raise ValueError(f"trees = true needs policy = 'current', which can go on from a turn, not {self.policy!r}")
+        if self.trees and self.group_size < 3:
+            raise ValueError(f"trees = true needs group_size = 3 or more, not {self.group_size}")
+        return self
+
+
+class LearningSection(ReadsEpisodes):
+    """How a stage learns from stored episodes.
+
+    `steps`: optimiser steps. `batch_size`: pairs, labelled episodes or groups of a step. `learning_rate`: it decays to
+    a tenth. `max_grad_norm`: longer gradients are clipped to this norm. `save_every`: steps between two checkpoints,
+    from which a broken-off stage goes on.
+    `microbatch_tokens`: a step is computed in parts of at most so many tokens, padding included.
+    `score`: the component of the outcome that ranks episodes; by default their return.
+    """
+
+    reads_last_player: ClassVar[bool] = True
+
+    steps: Count = 50
+    batch_size: Count = 8
+    learning_rate: Rate = 1e-4
+    max_grad_norm: Rate = 1.0
+    save_every: Count = 50
+    microbatch_tokens: Count = DEFAULT_TOKENS
+    score: str = ""
+
+
+class PreferSection(LearningSection):
+    """Options of `prefer`: learning from pairs of episodes, or of turns, of which one is better.
+
+    `loss`: `dpo`; `dmpo`, which counts early turns more; `kto`, which needs no pairs, only good and bad episodes.
+    `pairs`: `outcome` compares whole episodes of a task; `turn` compares turns after the same history, by the credit
+    that `ranking` gives them; `segment` plays failed episodes again from their worst turn and compares a few turns.
+    `beta`: how strongly the policy is held to the reference. `gamma`: of dmpo, the decay per turn.
+    `reference`: `last_round`, the policy that the stage begins with; or the name of an earlier stage that trained.
+    `margin`: by how much the better one must exceed the other. `max_pairs`: of a task.
+    `max_length_ratio`: pairs whose lengths in tokens differ by more than this factor are left out.
+    `truncated_winners`: whether an episode that a budget cut may be the better one.
+    `ranking`: the estimator that says which turn is better. `critic_epochs`: passes over the episodes in which the
+    critic that this estimator requires is fitted first; needed where it requires one, and nowhere else.
+    `branches`: of `segment`, how often a failed episode is continued. `segment_turns`: how many turns are compared.
+    `desirable_from`: of kto, the score from which an episode is good. `desirable_weight`, `undesirable_weight`: of kto.
+    """
+
+    loss: Literal["dpo", "dmpo", "kto"] = "dpo"
+    pairs: Literal["outcome", "turn", "segment"] = "outcome"
+    beta: Rate = 0.1
+    gamma: Annotated[float, Field(gt=0, le=1)] = 0.7
+    reference: str = "last_round"
+    margin: Annotated[float, Field(ge=0)] = 0.0
+    max_pairs: Count = 4
+    max_length_ratio: Annotated[float, Field(ge=1)] | None = None
+    truncated_winners: bool = False
+    ranking: str = "return_to_go"
+    critic_epochs: Count | None = None
+    branches: Count = 4
+    segment_turns: Count = 3
+    desirable_from: float = 1.0
+    desirable_weight: Rate = 1.0
+    undesirable_weight: Rate = 1.0
+
+    @model_validator(mode="after")
+    def _whole_episodes(self) -> PreferSection:
+        if self.loss != "dpo" and self.pairs != "outcome":
+            raise ValueError(f"loss = {self.loss!r} compares whole episodes: it needs pairs = 'outcome'")
+        return self
+
+
+class RankSection(LearningSection):
+    """Options of `rank`: learning the order of the episodes of each task.
+
+    `max_candidates`: episodes of a task that are ranked: the best and the worst ones. `imitation_weight`: of the
+    imitation of the best one.
+    """
+
+    max_candidates: Annotated[int, Field(ge=2)] = 8
+    imitation_weight: Annotated[float, Field(ge=0)] = 1.0
+
+
+class StepTasksSection(ReadsEpisodes):
+    """Options of `step_tasks`: every turn of an expert's episode becomes a task of its own.
+
+    The expert is whoever played `episodes`, of which the successful ones count; by default the demonstrations.
+    `max_tasks`: how many; by default all.
+    """
+
+    max_tasks: Count | None = None

@@ -1,0 +1,91 @@
+"""Episodes of training tasks, played once and kept in the ledger for later stages to learn from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentgym import registry
+from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.policy.contract import Policy
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.task import Task, seed_of, training_only
+from agentgym.training.diagnostics import summarise
+from agentgym.training.gatherers.branching import Branching
+from agentgym.training.named_parts import load_part, parse_part
+from agentgym.training.stage_options import CollectSection
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.demonstrate import script_of
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.trajectory import Trajectory
+
+PLAYERS = ("current", "oracle", "imperfect_oracle")
+
+
+def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+    """Raises: RecipeError for a policy that there is not, or trees that cannot be grown."""
+    options: CollectSection = stage.section
+    if options.policy not in PLAYERS:
+        try:
+            load_part("policies", (part := parse_part(options.policy)).name, part.options)
+        except (UnknownNameError, CreditError) as error:
+            raise RecipeError(f"[[stage]] {stage.name!r}: policy = {options.policy!r}. {error}") from error
+    if options.trees and options.group_size <= (roots := stage.recipe.train.signals.root_episodes):
+        raise RecipeError(
+            f"[[stage]] {stage.name!r}: a group of {options.group_size} with {roots} root episodes has no branch. "
+            "Set train.signals.root_episodes lower, or group_size higher."
+        )
+
+
+@define_stage(options=CollectSection, plays=True, check=_check)
+def collect_stage(context: RunContext, learner: Learner, options: CollectSection) -> Learner:
+    """Plays training tasks and keeps the episodes in the ledger, for `imitate`, `prefer` and `rank`."""
+    context.processes.share(lambda: _collect(context, learner, options))
+    return learner
+
+
+def _collect(context: RunContext, learner: Learner, options: CollectSection) -> None:
+    tasks = sorted(context.task_set["train"], key=lambda task: seed_of(context.recipe.seed, context.stage, task.id))
+    tasks = tasks[: options.tasks]
+    context.folder.forget((context.stage,), -1)
+    with training_only(), context.progress_bar(context.stage, len(tasks) * options.group_size) as advance:
+        trajectories = _play(context, learner, options, tasks, advance)
+    metrics = summarise(trajectories)
+    context.folder.log(0, context.stage, **metrics)
+    line = f"{context.stage}: success {metrics.get('success', 0.0):.3f} of {len(trajectories)} episodes"
+    context.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _play(
+    context: RunContext, learner: Learner, options: CollectSection, tasks: Sequence[Task], advance: Callable[[], None]
+) -> list[Trajectory]:
+    if options.trees:
+        signals = context.recipe.train.signals
+        branching = Branching(signals.root_episodes, signals.branch_before, context.recipe.seed)
+        groups = branching.grow(
+            context.rollouts, learner.policy, tasks, label=context.stage, group_size=options.group_size
+        )
+        return [trajectory for group in groups for trajectory in group.episodes]
+    return context.rollouts.play(
+        _player(context, learner, options.policy),
+        tasks,
+        label=context.stage,
+        group_size=options.group_size,
+        temperature=options.temperature,
+        on_trajectory=lambda _: advance(),
+    )
+
+
+def _player(context: RunContext, learner: Learner, policy: str) -> Any:
+    """The policy that an option names, or a function from a task to it."""
+    if policy == "current":
+        return learner.policy
+    if policy in PLAYERS:
+        script = script_of(context.task_set, policy)
+        return lambda task: ScriptedPolicy(script(task), name=policy)
+    part = parse_part(policy)
+    made = registry.load("policies", part.name)(**part.options)
+    if not isinstance(made, Policy):
+        raise RecipeError(f"policy = {policy!r} makes {made!r:.80}, which is no Policy.")
+    return made

@@ -1,0 +1,75 @@
+"""Whose episodes a stage learns from: names in a recipe, resolved to labels in ledgers before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.errors import RecipeError
+from agentgym.training.stage_section import ReadsEpisodes
+
+if TYPE_CHECKING:
+    from agentgym.training.stages.plan import PlannedStage
+
+LEDGER = "ledger.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeSource:
+    """Episodes of one ledger.
+
+    Attributes:
+        label: theirs, or what theirs begins with before a "-".
+        run: the folder of another run; "" for this one.
+        is_earlier: whether an earlier round of `repeat` played them.
+    """
+
+    label: str
+    run: str = ""
+    is_earlier: bool = False
+
+
+def sources_of(section: ReadsEpisodes, name: str, earlier: Sequence[PlannedStage]) -> list[EpisodeSource]:
+    """The episodes that a section names.
+
+    Args:
+        name: of the stage that reads them. `earlier`: the stages before it.
+    Raises: RecipeError for a name without episodes, or none where some are needed.
+    """
+    players = [stage for stage in earlier if stage.stage.plays]
+    names = section.episodes
+    if not names and section.reads_last_player:
+        if not players:
+            raise RecipeError(
+                f"The stage {name!r} has no episodes to learn from: put a stage `collect` before it, or name some in "
+                "its option `episodes`, for example ['runs/other:train']."
+            )
+        names = [players[-1].base_name]
+    sources: list[EpisodeSource] = []
+    for text in names:
+        sources += [_other_run(text, name)] if ":" in text else _of_this_run(text, name, players, section)
+    return sources
+
+
+def _other_run(text: str, name: str) -> EpisodeSource:
+    run, _, label = text.rpartition(":")
+    if not (Path(run) / LEDGER).is_file():
+        raise RecipeError(f"The stage {name!r} names the episodes {text!r}, but there is no {run}/{LEDGER}.")
+    if not label:
+        raise RecipeError(f"The stage {name!r} names the episodes {text!r} without a label, such as {run}:train.")
+    return EpisodeSource(label, run)
+
+
+def _of_this_run(text: str, name: str, players: Sequence[PlannedStage], section: ReadsEpisodes) -> list[EpisodeSource]:
+    """The episodes of the last stage of a name, and of earlier rounds where the section mixes them in."""
+    named = [stage for stage in players if text in (stage.name, stage.base_name)]
+    if not named:
+        known = [stage.base_name for stage in players]
+        close = get_close_matches(text, known, n=1)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Such stages: {', '.join(dict.fromkeys(known)) or 'none'}."
+        raise RecipeError(f"The stage {name!r} names the episodes {text!r}: no stage before it plays those. {hint}")
+    rounds = named if section.earlier_rounds else named[-1:]
+    return [EpisodeSource(stage.name, is_earlier=stage is not named[-1]) for stage in rounds]

@@ -1,0 +1,149 @@
+"""Preferences: the policy learns which of two episodes, turns or segments is better, held to a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym.errors import RecipeError
+from agentgym.rollout import Fork
+from agentgym.training.preferences.losses import KtoLoss, PairLoss, dmpo_weights
+from agentgym.training.preferences.pairs import Pair, outcome_pairs, segment_pairs, turn_pairs, worst_turns
+from agentgym.training.preferences.scored_rows import ScoredRow
+from agentgym.training.preferences.trainer import RowGroup
+from agentgym.training.stage_options import PreferSection
+from agentgym.training.stages.compare import (
+    COMPARED,
+    LAST_ROUND,
+    check_compares,
+    check_learner,
+    learn,
+    reference_scores,
+)
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.selection import score_of
+from agentgym.training.stages.turn_ranking import ranking_of, turn_credit
+from agentgym.trajectory import Trajectory
+
+
+def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+    options: PreferSection = stage.section
+    if options.loss != "kto" and options.pairs != "segment":
+        check_compares(stage, earlier)
+    if options.pairs != "outcome":
+        ranking_of(options, f"[[stage]] {stage.name!r}")
+    trained = [planned.name for planned in earlier if planned.stage.checkpoint is not None]
+    if options.reference != LAST_ROUND and options.reference not in trained:
+        raise RecipeError(
+            f"[[stage]] {stage.name!r}: reference = {options.reference!r} is neither 'last_round' nor an earlier stage "
+            f"that trains. Such stages: {', '.join(trained) or 'none'}."
+        )
+
+
+@define_stage(options=PreferSection, checkpoint=COMPARED, check=_check)
+def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) -> Learner:
+    """Learns which episodes, turns or segments are better: DPO, DMPO, SDPO, KTO."""
+    check_learner(context, learner)
+    chosen = context.processes.share(lambda: _chosen(context, learner, options))
+    if options.loss == "kto":
+        loss: Any = KtoLoss(options.beta, options.desirable_weight, options.undesirable_weight)
+        groups = _labelled_groups(chosen)
+    else:
+        loss, groups = PairLoss(options.beta), _pair_groups(chosen, options)
+    rows = [row for rows, _ in groups for row in rows]
+    scores = iter(reference_scores(context, learner, rows, options.reference, options.microbatch_tokens))
+    compared = [RowGroup(rows, [next(scores) for _ in rows], values) for rows, values in groups]
+    return learn(context, learner, compared, loss, options)
+
+
+def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> EpisodeSet:
+    """The pairs, or labelled episodes, with what they are made of. Raises: RecipeError if there are none."""
+
+    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+        if options.loss == "kto":
+            return _labelled(context, trajectories, options)
+        pairs = _pairs(context, learner, trajectories, options)
+        if not pairs:
+            raise RecipeError(
+                f"The stage {context.stage!r} found no pair among {len(trajectories)} episodes: nowhere do two of a "
+                f"task differ by more than margin = {options.margin}. Collect more episodes of each task, or lower it."
+            )
+        rows = [
+            {
+                "chosen": pair.chosen.id,
+                "rejected": pair.rejected.id,
+                "chosen_turns": pair.chosen_turns,
+                "rejected_turns": pair.rejected_turns,
+            }
+            for pair in pairs
+        ]
+        return rows, [trajectory for pair in pairs for trajectory in (pair.chosen, pair.rejected)]
+
+    recorded = options.model_dump(include={"loss", "pairs", "margin", "max_pairs", "score", "ranking"})
+    return episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds, options=recorded)
+
+
+def _pairs(
+    context: RunContext, learner: Learner, trajectories: Sequence[Trajectory], options: PreferSection
+) -> list[Pair]:
+    if options.pairs == "outcome":
+        return outcome_pairs(trajectories, options)
+    credit = turn_credit(context, learner, trajectories, options)
+    if options.pairs == "turn":
+        return turn_pairs(trajectories, credit, options)
+    forks = worst_turns(trajectories, credit, options)
+    branches = context.rollouts.branch(
+        learner.policy,
+        [Fork(trajectory, turn) for trajectory, turn in forks],
+        options.branches,
+        label=f"{context.stage}-branch",
+        record=True,
+    )
+    return segment_pairs(forks, branches, options)
+
+
+def _labelled(
+    context: RunContext, trajectories: Sequence[Trajectory], options: PreferSection
+) -> tuple[list[Row], list[Trajectory]]:
+    """Each episode as good or bad. Raises: RecipeError unless there are both."""
+    valid = [trajectory for trajectory in trajectories if trajectory.valid]
+    labels = [score_of(trajectory, options.score) >= options.desirable_from for trajectory in valid]
+    if len(set(labels)) < 2:
+        raise RecipeError(
+            f"The stage {context.stage!r} finds all {len(valid)} episodes {'good' if labels[0] else 'bad'} by "
+            f"desirable_from = {options.desirable_from}, and kto learns from both kinds. Collect more, or change it."
+        )
+    rows: list[Row] = [{"episode": t.id, "good": label} for t, label in zip(valid, labels, strict=True)]
+    return rows, valid
+
+
+def _labelled_groups(chosen: EpisodeSet) -> list[tuple[list[ScoredRow], list[float]]]:
+    """Each episode beside the next one behind its own prompt, which estimates how far the policy has moved."""
+    episodes = [chosen.episodes[row["episode"]] for row in chosen.rows]
+    groups = []
+    for row, episode, other in zip(chosen.rows, episodes, [*episodes[1:], episodes[0]], strict=True):
+        rows = [
+            ScoredRow.of(episode, [1.0] * len(episode.turns)),
+            ScoredRow.mismatched(other, episode.prompt_ids),
+        ]
+        groups.append((rows, [float(row["good"]), 0.0]))
+    return groups
+
+
+def _pair_groups(chosen: EpisodeSet, options: PreferSection) -> list[tuple[list[ScoredRow], list[float]]]:
+    def row(episode: Trajectory, turns: Sequence[int]) -> ScoredRow:
+        start, end = turns
+        if options.loss == "dmpo":
+            return ScoredRow.of(episode, dmpo_weights(len(episode.turns), options.gamma))
+        return ScoredRow.of(episode, [float(start <= turn.index < end) for turn in episode.turns])
+
+    return [
+        (
+            [row(chosen.episodes[pair[side]], pair[f"{side}_turns"]) for side in ("chosen", "rejected")],
+            [1.0, 0.0],
+        )
+        for pair in chosen.rows
+    ]

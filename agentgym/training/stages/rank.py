@@ -1,0 +1,57 @@
+"""Ranking: the policy learns to give the better episodes of a task the higher log-probability."""
+
+from __future__ import annotations
+
+from agentgym.errors import RecipeError
+from agentgym.training.preferences.losses import RankLoss
+from agentgym.training.preferences.scored_rows import ScoredRow
+from agentgym.training.preferences.trainer import RowGroup
+from agentgym.training.stage_options import RankSection
+from agentgym.training.stages.compare import COMPARED, check_compares, check_learner, learn
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
+from agentgym.training.stages.selection import groups_of, score_of
+from agentgym.trajectory import Trajectory
+
+
+@define_stage(options=RankSection, checkpoint=COMPARED, check=check_compares)
+def rank_stage(context: RunContext, learner: Learner, options: RankSection) -> Learner:
+    """Learns the order of the episodes of each task, and imitates the best one: RRHF."""
+    check_learner(context, learner)
+    chosen = context.processes.share(lambda: _chosen(context, learner, options))
+    groups = [
+        RowGroup(
+            [ScoredRow.mean_of(chosen.episodes[episode]) for episode in row["episodes"]],
+            [0.0] * len(row["episodes"]),
+            row["scores"],
+        )
+        for row in chosen.rows
+    ]
+    return learn(context, learner, groups, RankLoss(options.imitation_weight), options)
+
+
+def _chosen(context: RunContext, learner: Learner, options: RankSection) -> EpisodeSet:
+    """The best and the worst episodes of each task, best first. Raises: RecipeError if no two of a task differ."""
+
+    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+        rows: list[Row] = []
+        ranked_episodes: list[Trajectory] = []
+        for group in groups_of(trajectories):
+            ranked = sorted(group, key=lambda trajectory: -score_of(trajectory, options.score))
+            if len(ranked) > options.max_candidates:
+                high = (options.max_candidates + 1) // 2
+                ranked = ranked[:high] + ranked[high - options.max_candidates :]
+            scores = [score_of(trajectory, options.score) for trajectory in ranked]
+            if len(set(scores)) > 1:
+                rows.append({"episodes": [trajectory.id for trajectory in ranked], "scores": scores})
+                ranked_episodes += ranked
+        if not rows:
+            raise RecipeError(
+                f"The stage {context.stage!r} has nothing to rank: among {len(trajectories)} episodes no two of a task "
+                "differ in score. Collect more episodes of each task."
+            )
+        return rows, ranked_episodes
+
+    recorded = options.model_dump(include={"score", "max_candidates"})
+    return episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds, options=recorded)

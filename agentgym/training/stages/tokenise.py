@@ -1,0 +1,27 @@
+"""Token ids of trajectories that were played without a renderer, for a model to imitate them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from agentgym import registry
+from agentgym.policy.contract import Renderer
+from agentgym.trajectory import Trajectory
+
+
+def schemas_of(trajectory: Trajectory) -> Sequence[dict[str, Any]]:
+    """The schemas of the tools that the agent began with."""
+    tools = registry.prototype(trajectory.task.environment).tools.values()
+    return trajectory.tools or [tool.schema() for tool in tools]
+
+
+def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
+    """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
+    trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas_of(trajectory))
+    for turn in trajectory.turns:
+        turn.token_ids = renderer.encode(turn.message)
+        turn.logprobs = [0.0] * len(turn.token_ids)
+        if turn is not trajectory.turns[-1]:
+            turn.observation_ids = renderer.observation([result.message() for result in turn.results] + [*turn.replies])
+    return trajectory

@@ -1,0 +1,217 @@
+"""Stages that collect episodes and learn from them: what is chosen, what is kept, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from math import log
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from agentgym.errors import RecipeError
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+from agentgym.training.preflight import check_before_start
+from agentgym.training.stages.plan import planned_stages
+
+sys.path.insert(0, str(Path(__file__).parent))
+from lookup_environment import PRESS
+from test_run import weights
+from test_stages import run, with_stages
+
+COLLECT = {"kind": "collect", "options": {"tasks": 8, "group_size": 4}}
+PLAYERS = [{"kind": "collect", "name": name, "options": {"policy": name}} for name in ("oracle", "imperfect_oracle")]
+BOTH = ["oracle", "imperfect_oracle"]
+IMITATE = {"kind": "imitate", "name": "start", "options": {"steps": 15, "imperfect_oracle": 0.5}}
+
+
+def pressing(*stages: dict, start: str | None = None) -> Recipe:
+    """A recipe in which there are two buttons; its policy goes on from a run."""
+    data = with_stages(*stages).model_dump(exclude_none=True)
+    data["tasks"] = {"set": PRESS}
+    data["episode"] = data["episode"] | {"max_turns": 1}
+    data["warm_start"] = data["warm_start"] | {"demonstrations": 32, "validate_every": 1000}
+    data["evaluate"] = data["evaluate"] | {"tasks": 4}
+    if start is not None:
+        data["policy"] = {"path": start, "call_format": "hermes"}
+    return Recipe.parse(data)
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory) -> Path:
+    """A run that has begun to learn from both players, and has kept episodes of both: each task won and lost."""
+    folder = tmp_path_factory.mktemp("pressing") / "run"
+    run(pressing(IMITATE, *PLAYERS), folder)
+    return folder
+
+
+def manifest(folder: Path, stage: str) -> dict:
+    return json.loads((folder / "stages" / stage / "episodes.json").read_text())
+
+
+def test_a_stage_imitates_what_an_earlier_one_collected_and_keeps_what_it_chose(started, tmp_path):
+    folder = tmp_path / "run"
+    chosen = {"kind": "imitate", "options": {"steps": 2, "episodes": ["collect"], "select": "best_of(n=1)"}}
+    output = run(pressing(COLLECT, chosen, start=str(started)), folder)
+    assert "collect: success" in output
+    kept = manifest(folder, "warm_start")
+    assert kept["read"] == 32
+    assert len(kept["episodes"]) == len(kept["rows"]) == 8
+    assert {row["episode"] for row in kept["rows"]} == {episode["id"] for episode in kept["episodes"]}
+    assert all(row["episode"].startswith("collect/") for row in kept["rows"])
+    (row,) = RunFolder(folder).metrics("collect")
+    assert 0 <= row["success"] <= 1
+
+
+def test_imitation_of_successes_is_that_of_their_demonstrations(started, tmp_path):
+    """Weights of 1 and the selection `success` train as `imitate` does on the same episodes; other weights do not."""
+
+    def imitated(name: str, select: str) -> dict[str, torch.Tensor]:
+        options = {"steps": 2, "episodes": [f"{started}:{player}" for player in BOTH], "select": select}
+        run(pressing({"kind": "imitate", "options": options}, start=str(started)), tmp_path / name)
+        return weights(tmp_path / name)
+
+    successes = imitated("success", "success")
+    by_score = imitated("score", "score(minimum=1.0)")
+    weighted = imitated("weighted", "weighted(temperature=0.1)")
+    assert all(torch.equal(successes[name], by_score[name]) for name in successes)
+    assert not all(torch.equal(successes[name], weighted[name]) for name in successes)
+
+
+def test_a_block_is_repeated_with_the_episodes_of_its_own_round(started, tmp_path):
+    block = {
+        "kind": "repeat",
+        "options": {
+            "times": 2,
+            "stages": [
+                {"kind": "collect", "options": {"tasks": 4, "group_size": 2}},
+                {"kind": "imitate", "name": "learn", "options": {"steps": 2, "episodes": ["collect"]}},
+            ],
+        },
+    }
+    block["options"]["stages"][1]["options"] |= {"select": "best_of", "earlier_rounds": 0.5}
+    chosen, folder = pressing(block, start=str(started)), tmp_path / "run"
+    assert [stage.name for stage in planned_stages(chosen)] == ["collect_1", "learn_1", "collect_2", "learn_2"]
+    run(chosen, folder)
+    assert {source["label"] for source in manifest(folder, "learn_1")["sources"]} == {"collect_1"}
+    second = manifest(folder, "learn_2")
+    assert [(s["label"], s["is_earlier"]) for s in second["sources"]] == [("collect_1", True), ("collect_2", False)]
+    assert second["read"] == 4 + 8  # half of the first round
+    assert (folder / "stages" / "learn_2" / "checkpoints" / "warm_start").is_dir()
+
+
+def test_an_episode_that_has_changed_since_is_an_error(started, tmp_path):
+    folder = tmp_path / "run"
+    learn = {"kind": "imitate", "options": {"steps": 1, "episodes": [f"{started}:oracle"]}}
+    chosen = pressing(learn, start=str(started))
+    run(chosen, folder)
+    shutil.rmtree(folder / "stages" / "warm_start" / "checkpoints")
+    shutil.rmtree(folder / "checkpoints")
+    file = folder / "stages" / "warm_start" / "episodes.json"
+    file.write_text(file.read_text().replace('"sha256": "', '"sha256": "0'))
+    with pytest.raises(RecipeError, match="is not what it was when"):
+        run(chosen, folder, resume=True)
+
+
+LEARN = {"steps": 2, "batch_size": 4, "learning_rate": 1e-3}
+HALF = log(2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "rows", "first_loss"),
+    [
+        ("prefer", {}, 64, HALF),
+        ("prefer", {"loss": "dmpo", "max_pairs": 1}, 64, HALF),
+        ("prefer", {"loss": "kto"}, 128, 0.5),
+        ("prefer", {"pairs": "turn", "reference": "start"}, 64, HALF),
+        ("prefer", {"pairs": "turn", "ranking": "turn_gae", "critic_epochs": 1}, None, HALF),
+        ("rank", {"score": "success"}, 64, None),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+def test_a_stage_learns_from_which_episode_is_better(started, tmp_path, kind, options, rows, first_loss):
+    """Of each of 64 tasks there is one that won and one that lost. The reference is where the stage begins."""
+    learn = {"kind": kind, "options": LEARN | {"episodes": [f"{started}:{player}" for player in BOTH]} | options}
+    start = {"kind": "imitate", "name": "start", "options": {"steps": 1, "demonstrations": 8}}
+    folder = tmp_path / "run"
+    run(pressing(start, learn, start=str(started)), folder)
+    kept = manifest(folder, kind)
+    assert len(kept["rows"]) == rows if rows else 0 < len(kept["rows"]) <= 64
+    logged = RunFolder(folder).metrics(kind)
+    assert [row["step"] for row in logged] == [1, 2]
+    if first_loss is not None:
+        assert logged[0]["loss"] == pytest.approx(first_loss, abs=1e-5), "equal policies"
+        assert logged[1]["loss"] != logged[0]["loss"]
+    before = load_file(folder / "stages" / "start" / "checkpoints" / "warm_start" / "model.safetensors")
+    assert not all(torch.equal(value, before[name]) for name, value in weights(folder).items())
+
+
+def test_steps_of_preference_raise_what_won_above_what_lost(started, tmp_path):
+    learn = {"kind": "prefer", "options": LEARN | {"steps": 12, "learning_rate": 3e-3, "beta": 0.5}}
+    learn["options"]["episodes"] = [f"{started}:{player}" for player in BOTH]
+    run(pressing(learn, start=str(started)), tmp_path / "run")
+    rows = RunFolder(tmp_path / "run").metrics("prefer")
+    assert rows[-1]["accuracy"] == 1.0
+    assert rows[-1]["margin"] > 1.0
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "message"),
+    [
+        ("prefer", {}, "found no pair among 64 episodes"),
+        ("prefer", {"pairs": "segment", "branches": 1}, "found no pair among 64 episodes"),
+        ("prefer", {"loss": "kto"}, "finds all 64 episodes bad"),
+        ("rank", {}, "nothing to rank: among 64 episodes"),
+        ("imitate", {}, "selects none of 64 episodes by 'success'"),
+    ],
+)
+def test_episodes_without_anything_to_learn_from_are_an_error_that_says_so(started, tmp_path, kind, options, message):
+    """All of them lost."""
+    options = options | {"steps": 1, "episodes": [f"{started}:imperfect_oracle"]}
+    with pytest.raises(RecipeError, match=message):
+        run(pressing({"kind": kind, "options": options}, start=str(started)), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([{"kind": "imitate", "options": {"episodes": ["colect"]}}], "'colect': no stage before it plays those"),
+        ([COLLECT, {"kind": "imitate", "options": {"episodes": ["colect"]}}], "Did you mean 'collect'"),
+        ([{"kind": "imitate", "options": {"episodes": ["runs/none:train"]}}], "there is no runs/none/ledger.sqlite"),
+        ([{"kind": "imitate", "options": {"select": "success"}}], "chooses among stored episodes"),
+        (
+            [COLLECT, {"kind": "imitate", "options": {"episodes": ["collect"], "select": "best_off"}}],
+            "no selection 'best_off'. Did you mean 'best_of'",
+        ),
+        ([{"kind": "collect", "options": {"group_sise": 2}}], "'collect'.*no key 'group_sise'. Did you mean"),
+        ([{"kind": "collect", "options": {"policy": "chat_apo(model='x')"}}], "chat_apo.*Did you mean 'chat_api'"),
+        ([{"kind": "collect", "options": {"trees": True}}], "trees = true needs group_size = 3"),
+        ([{"kind": "repeat", "options": {"times": 2}}], "'repeat'.*'stages' is missing"),
+        ([IMITATE, {"kind": "prefer"}], "'prefer' has no episodes to learn from: put a stage `collect` before it"),
+        ([IMITATE, {"kind": "rank"}], "'rank' has no episodes"),
+        ([{"kind": "collect"}, {"kind": "prefer"}], "'collect' plays one of each. Give that stage a group_size"),
+        ([{"kind": "collect"}, {"kind": "rank"}], "'collect' plays one of each"),
+        (
+            [COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "ranking": "turn_gae"}}],
+            "'turn_gae' requires a critic .values., and the stage fits none. Set critic_epochs",
+        ),
+        (
+            [COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "critic_epochs": 1}}],
+            "ranking = 'return_to_go' asks no critic",
+        ),
+        ([COLLECT, {"kind": "prefer", "options": {"loss": "dmpo", "pairs": "turn"}}], "compares whole episodes"),
+        ([COLLECT, {"kind": "prefer", "options": {"reference": "start"}}], "reference = 'start' is neither"),
+        ([{"kind": "repeat", "options": {"times": 2, "stages": [{"kind": "colect"}]}}], "stage.kind = 'colect'"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_before_anything_starts(stages, message):
+    def check() -> None:
+        chosen = pressing(*stages)
+        check_before_start(chosen, chosen.tasks.load())
+
+    with pytest.raises(RecipeError, match=message):
+        check()
