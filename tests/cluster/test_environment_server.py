@@ -197,6 +197,19 @@ async def test_a_server_that_was_killed_fails_a_call_once_and_leaves_no_sandbox(
         await until(lambda: _gone(backend, server.process.pid), "its sandboxes are gone")
 
 
+async def test_a_server_that_is_cut_off_is_noticed_when_its_leases_have_ended():
+    with environment_server("--lease-s", "1") as server:
+        environment = RemoteEnvironment(server.url, COUNTER)
+        await environment.reset(TASK, seed=0)
+        server.process.send_signal(signal.SIGSTOP)  # as behind a network that lets nothing through
+        try:
+            with pytest.raises(ServerUnreachable, match="does not answer"):
+                await environment.call(Call("add", {}))
+            await environment.close()
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+
+
 async def _gone(backend: NamespacesBackend, pid: int) -> bool:
     await backend.clean()
     return not any(sandbox.owner == pid for sandbox in await backend.running())

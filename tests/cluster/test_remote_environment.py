@@ -96,9 +96,9 @@ async def test_calls_of_one_message_begin_in_their_order(server):
     environment = RemoteEnvironment(server.url, "test/oddities-v1")
     try:
         await environment.reset(TASK, seed=0)
-        for _ in range(5):
-            results = await asyncio.gather(*(environment.call(Call("append", {"digit": n % 10})) for n in range(40)))
-            assert [str(result.content)[-1] for result in results] == [str(n % 10) for n in range(40)]
+        results = await asyncio.gather(*(environment.call(Call("append", {"digit": n % 10})) for n in range(1, 100)))
+        assert [int(str(result.content)[-1]) for result in results] == [n % 10 for n in range(1, 100)]
+        assert [len(str(result.content)) for result in results] == [*range(1, 100)]
     finally:
         await environment.close()
 
