@@ -18,6 +18,13 @@ AgentGymError
 |   |-- SandboxDied         it ended or stopped answering (ConnectionError)
 |   |-- SandboxUnavailable  none can be made, and what is exhausted or missing
 |   `-- LimitUnenforceable  this machine cannot enforce a limit that the spec asks for
+|-- EnvironmentServerError  the server that runs environments, or the way to it (RuntimeError)
+|   |-- ServerUnreachable   it does not answer, or ended while a request was running (ConnectionError)
+|   |-- LeaseLost           it has given up the episode, which lost its environment (ConnectionError)
+|   |-- ServerFull          it had no room for another episode in time
+|   |-- AccessRefused       it does not accept the token (PermissionError)
+|   `-- VersionMismatch     it speaks another protocol, or its environment is not the one that the run began with
+|-- RemoteEnvironmentError  the code of an environment on a server raised an error: a bug there (RuntimeError)
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
@@ -84,7 +91,7 @@ class RewardError(AgentGymError, ValueError):
 
 
 class _QuotingError(AgentGymError, RuntimeError):
-    """One whose message may quote what a sandbox wrote: printed or logged, it cannot steer a terminal."""
+    """One whose message may quote what a sandbox or a server wrote: printed or logged, it cannot steer a terminal."""
 
     def __str__(self) -> str:
         return visible(super().__str__())
@@ -116,6 +123,34 @@ class SandboxUnavailable(SandboxError):
 
 class LimitUnenforceable(SandboxError):
     """This machine cannot enforce a limit that the spec asks for."""
+
+
+class EnvironmentServerError(_QuotingError):
+    """The server that runs environments, or the way to it, failed; never the agent."""
+
+
+class ServerUnreachable(EnvironmentServerError, ConnectionError):
+    """The server does not answer, or ended while a request was running: what was asked may have been done."""
+
+
+class LeaseLost(EnvironmentServerError, ConnectionError):
+    """The server has given up the episode, because nobody renewed its lease or because the server was restarted."""
+
+
+class ServerFull(EnvironmentServerError):
+    """The server had no room for another episode in time."""
+
+
+class AccessRefused(EnvironmentServerError, PermissionError):
+    """The server does not accept the token, or does not allow what was asked."""
+
+
+class VersionMismatch(EnvironmentServerError):
+    """The server speaks another protocol, or its environment is not the one that the run began with."""
+
+
+class RemoteEnvironmentError(_QuotingError):
+    """The code of an environment on a server raised an error that agentgym does not know; the message says which."""
 
 
 class PolicyError(AgentGymError, RuntimeError):

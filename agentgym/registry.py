@@ -2,7 +2,8 @@
 
 What a name stands for, by kind: an environment is a class or a factory, called to make an instance; a task set or a
 reward is an instance or something that makes one; an importer is a function from the path of a public data set to a
-task set; an asset (a database, a corpus, a repository) is a function that returns its bytes.
+task set; an asset (a database, a corpus, a repository) is a function that returns its bytes; an environment scheme is
+the `http` of http://10.0.0.7:8650/agentgym/sql-v1, and a function from such an address to a factory.
 
 A name is registered in this process (`register`), or by an installed package as an entry point in the group
 `agentgym.<kind>`. Nothing is imported before it is loaded.
@@ -44,6 +45,7 @@ Kind = Literal[
     "policies",
     "call_formats",
     "logit_hooks",
+    "environment_schemes",
     "assets",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -104,6 +106,8 @@ def load(kind: Kind, name: str) -> Any:
         )
     if name in _registered[kind]:
         return _registered[kind][name]
+    if kind == "environments" and "://" in name:
+        return load("environment_schemes", name.partition("://")[0])(name)
     point = _points(kind).get(name)
     if point is None:
         raise UnknownNameError(_not_found(kind, name))
@@ -116,7 +120,8 @@ def make(
     """A fresh environment: `agentgym.make("agentgym/sql-v1")`.
 
     Args:
-        name: registered id of the environment, or a class or factory that makes it.
+        name: registered id of the environment, its address on an environment server, or a class or factory that makes
+            it.
         backend: makes its sandboxes; a name or a Backend, by default `namespaces`. Unused if a factory has given one.
         options: passed to the environment's class or factory.
     Raises: UnknownNameError; RegistrationError if a factory returns something else.
@@ -145,6 +150,18 @@ def prototype(name: str | Callable[..., Environment], **options: Any) -> Environ
             "SandboxSpec(memory_mib=256), or None for an environment in memory. The backend is an option of `make`."
         )
     return environment
+
+
+def environment_of(chosen: str | None, task_environment: str) -> str:
+    """The environment to play a task in.
+
+    Args:
+        chosen: None for the task's own; another id or address; or, with a slash at the end, the address of a server.
+        task_environment: the one that the task names.
+    """
+    if chosen is None:
+        return task_environment
+    return f"{chosen}{task_environment}" if chosen.endswith("/") else chosen
 
 
 def shared_backend(name: str | Backend) -> Backend:
@@ -195,6 +212,7 @@ def task_set_for(environment: str) -> TaskSet | None:
     Task sets are built until one fits. Those with a similar name come first: `sql/...` for `agentgym/sql-v1`. The
     bundled ones are left out where the environment is not bundled: they know none of another package.
     """
+    environment = environment.partition("://")[2].partition("/")[2] or environment  # of an address, the id
     bare = environment.rpartition("/")[2]
 
     def dissimilarity(name: str) -> tuple[bool, bool]:

@@ -12,6 +12,7 @@ from source_tree import project
 
 from agentgym import registry
 from agentgym.environment import Environment
+from agentgym.errors import UnknownNameError
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
@@ -41,6 +42,12 @@ def test_an_environment_is_a_class_that_needs_no_arguments(name):
     thing = load("environments", name)
     assert issubclass(thing, Environment)
     assert callable_without_arguments(thing)
+
+
+@pytest.mark.parametrize("name", of("environment_schemes"))
+def test_an_environment_scheme_refuses_what_is_no_address(name):
+    with pytest.raises(UnknownNameError):
+        load("environment_schemes", name)(f"{name}://")
 
 
 @pytest.mark.parametrize("name", of("task_sets"))

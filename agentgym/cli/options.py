@@ -122,6 +122,16 @@ def rollout_config(
     seed: Seed = 0,
     reward: RewardName = None,
     backend: BackendName = None,
+    environment: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID|URL",
+            callback=known_name("environments"),
+            help="Instead of the one that each task names: another id, or one on an environment server, as "
+            "http://HOST:8650/agentgym/sql-v1; http://HOST:8650/ stands for each task's own there.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
     state_keys: Annotated[
         bool, typer.Option(help="Record the environment's state before each turn.", rich_help_panel=PANEL)
     ] = True,
@@ -153,6 +163,7 @@ def rollout_config(
         seed=seed,
         reward=reward,
         backend=backend,
+        environment=environment,
         state_keys=state_keys,
         max_failures_in_a_row=max_failures_in_a_row,
         stall_warning_s=stall_warning_s,

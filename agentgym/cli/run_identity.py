@@ -34,6 +34,8 @@ def identity_of(config: RolloutConfig, task_set: TaskSet, name: str, split: str,
     for key in ("max_episode_tokens", "max_calls", "time_s", "max_void_turns"):
         if (value := getattr(config.budgets, key)) != getattr(default, key):
             identity[key] = value
+    if isinstance(config.environment, str) and "://" not in config.environment:  # where it runs makes no difference
+        identity["environment"] = config.environment
     return identity | ({"top_p": config.top_p} if config.top_p != 1.0 else {})
 
 

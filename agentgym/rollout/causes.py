@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import JudgeError, PolicyError, SandboxError
+from agentgym.errors import EnvironmentServerError, JudgeError, PolicyError, SandboxError
 
-INFRASTRUCTURE = (SandboxError, PolicyError, JudgeError, TimeoutError)
+INFRASTRUCTURE = (SandboxError, EnvironmentServerError, PolicyError, JudgeError, TimeoutError)
 """Errors of machines, servers and judges. Any other error that fails an episode is a bug in somebody's code."""
 LOGGER = "agentgym.rollout"
 """The logger that gets the traceback of every failure, at level DEBUG."""

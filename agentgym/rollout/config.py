@@ -29,7 +29,9 @@ class RolloutConfig:
         seed: with the label of the run, the task, the episode's number in its group and the turn it seeds every
             request; with the task alone it seeds the environment, so that the episodes of a group start equal.
         reward: who judges: a Reward, a registered name, or None for the reward that the environment declares.
-        environment: None for the one each task names; another registered id; or a function that makes one.
+        environment: None for the one each task names; another registered id; a function that makes one; the address of
+            one on an environment server, http://10.0.0.7:8650/agentgym/sql-v1; or of a server, http://10.0.0.7:8650/,
+            where the slash at the end stands for the environment that each task names.
         environment_options: passed to the environment's constructor.
         backend: makes the sandboxes; a registered name or a Backend, by default `namespaces`.
         state_keys: whether each turn records `Environment.state_key`. Estimators such as GiGPO, the credit audit, and

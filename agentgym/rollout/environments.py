@@ -10,7 +10,7 @@ from typing import Any
 from agentgym.environment import Environment
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
-from agentgym.registry import load, load_reward, make
+from agentgym.registry import environment_of, load, load_reward, make
 from agentgym.reward import Reward
 from agentgym.rollout.config import RolloutConfig
 from agentgym.task import Task
@@ -110,7 +110,8 @@ class EnvironmentFactory:
         return schemas
 
     def _source(self, task: Task) -> str | Callable[..., Environment]:
-        return self._config.environment or task.environment
+        environment = self._config.environment
+        return environment if callable(environment) else environment_of(environment, task.environment)
 
     def _load(self, name: str) -> Reward:
         reward = self._rewards_by_name.get(name)

@@ -107,11 +107,7 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
         "index": turn.index,
         "content": _content(turn.message.content, keep),
         "calls": [[c.name, c.arguments, c.id, c.error] for c in turn.calls],
-        "results": [
-            [_content(r.content, keep), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
-            + ([dict(r.usage)] if r.usage else [])
-            for r in turn.results
-        ],
+        "results": [result_to_json(result, keep) for result in turn.results],
         "generate_s": turn.generate_s,
         "tools_s": turn.tools_s,
     }
@@ -149,7 +145,7 @@ def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
         row["index"],
         Message("assistant", _as_content(row["content"], fetch), message_calls),
         calls,
-        tuple(Result(_as_content(c, fetch), ResultStatus(status), *rest) for c, status, *rest in row["results"]),
+        tuple(result_from_json(result, fetch) for result in row["results"]),
         replies=tuple(message_from_json(m, fetch) for m in get("replies", ())),
         policy_version=get("policy_version", 0),
         rewards=get("rewards", {}),
@@ -251,6 +247,19 @@ def message_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Message
     """The message that `message_to_json` wrote."""
     role, content, calls, call_id, name = row
     return Message(role, _as_content(content, fetch), tuple(Call(*fields) for fields in calls), call_id, name)
+
+
+def result_to_json(result: Result, keep: Keep | None = None) -> list[Any]:
+    """The fields of a result in their order; usage is left out where there is none."""
+    r = result
+    fields = [_content(r.content, keep), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
+    return [*fields, dict(r.usage)] if r.usage else fields
+
+
+def result_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Result:
+    """The result that `result_to_json` wrote."""
+    content, status, *rest = row
+    return Result(_as_content(content, fetch), ResultStatus(status), *rest)
 
 
 def _content(content: Content, keep: Keep | None) -> Any:

@@ -59,6 +59,8 @@ class EpisodeSection(Section):
     included. `max_turn_tokens`: tokens of one message of the agent. `time_s`: seconds of the episode.
     `temperature`: of sampling in training. `top_p`: nucleus sampling, the mass that is kept.
     `concurrency`: episodes at once. `backend`: the registered sandbox backend, by default `namespaces`.
+    `environment`: instead of the one that each task names, another id, or the address of one on an environment server;
+    an address that ends with a slash, such as http://10.0.0.7:8650/, stands for each task's own there.
     `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
     `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
     `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
@@ -74,6 +76,7 @@ class EpisodeSection(Section):
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     concurrency: Count = 64
     backend: str | None = None
+    environment: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
     state_keys: bool | None = None
     max_failures_in_a_row: Count = 100
@@ -99,6 +102,7 @@ class EpisodeSection(Section):
             budgets=budgets,
             concurrency=self.concurrency,
             backend=self.backend,
+            environment=self.environment,
             seed=seed,
             reward=reward,
             max_failures_in_a_row=self.max_failures_in_a_row,

@@ -10,7 +10,7 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.environment import Environment
-from agentgym.errors import RecipeError, SandboxError
+from agentgym.errors import EnvironmentServerError, RecipeError, SandboxError
 from agentgym.rollout.answers import check_messages
 from agentgym.rollout.causes import cause_of
 from agentgym.task import Task, TaskSet
@@ -57,7 +57,7 @@ def check_environments(recipe: Recipe, task_set: TaskSet) -> None:
     """Reset one task of each environment, as the recipe's episodes and its control evaluation do.
 
     Raises: RecipeError for a key of `evaluate.control` that no environment reads, and for an environment whose reset
-        fails; SandboxError, such as SandboxUnavailable, where the machine lacks something.
+        fails; SandboxError, such as SandboxUnavailable, where the machine lacks something; EnvironmentServerError.
     """
     asyncio.run(_reset_each(recipe, task_set))
 
@@ -85,13 +85,14 @@ async def _reset_each(recipe: Recipe, task_set: TaskSet) -> None:
 
 
 async def _reset(recipe: Recipe, task: Task, condition: str) -> None:
-    environment: Environment = registry.make(task.environment, backend=recipe.episode.backend)
+    source = registry.environment_of(recipe.episode.environment, task.environment)
+    environment: Environment = registry.make(source, backend=recipe.episode.backend)
     activity = f"resetting {task.environment} for the task {task.id}{condition}"
     try:
         async with asyncio.timeout(recipe.episode.time_s):
             opening = await environment.reset(task.public(), seed=recipe.seed)
         check_messages(opening, environment.unwrapped.reset, "return task.opening()")
-    except SandboxError:  # says what the machine lacks
+    except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
         raise
     except Exception as error:
         key = "evaluate.control" if condition else f"tasks.set = {recipe.tasks.set!r}"

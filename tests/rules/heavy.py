@@ -13,6 +13,8 @@ from importlib.metadata import packages_distributions
 from source_tree import ROOT, project
 
 HEAVY_MODULES = {
+    "agentgym.cluster.connections": "serve",
+    "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
     "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",

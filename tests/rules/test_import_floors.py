@@ -20,7 +20,7 @@ FLOORS = {
     "policy": 5, "storage": 5,
     "rollout": 6, "credit": 6, "episode": 6,
     "training": 7, "evaluation": 7,
-    "interop": 8, "viewer": 8, "cli": 8, "testing": 8,
+    "cluster": 8, "interop": 8, "viewer": 8, "cli": 8, "testing": 8,
     "__main__": 9,
 }  # fmt: skip
 
@@ -28,6 +28,7 @@ FLOORS = {
 NEIGHBOURS = {
     ("registry", "environment"): "make() returns an Environment",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
+    ("cli", "cluster"): "`agentgym serve environments` starts the server",
     ("cli", "testing"): "`agentgym check` runs the conformance checks",
     ("cli", "viewer"): "`agentgym view` starts the server",
 }

@@ -1,0 +1,77 @@
+"""The connections of an environment server: strangers may neither hold them open nor take them from others."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+class Connections:
+    """All open connections, and those of them on which a request had a valid token.
+
+    Args:
+        most: open at once. One more takes the slot of the oldest stranger; without a stranger it is refused.
+        first_request_s: how long a stranger may stay.
+    """
+
+    def __init__(self, most: int, first_request_s: float) -> None:
+        self.most, self.first_request_s = most, first_request_s
+        self._strangers: dict[object, BoundedConnection] = {}  # by peer address, the oldest first
+        self._known: set[object] = set()
+
+    def add(self, connection: BoundedConnection) -> bool:
+        """Note a new connection. Returns: whether it may stay."""
+        if len(self._strangers) + len(self._known) >= self.most:
+            if not self._strangers:
+                return False
+            self._strangers.pop(next(iter(self._strangers))).drop()
+        self._strangers[connection.client] = connection
+        return True
+
+    def accept(self, address: object) -> None:
+        """The connection from an address has sent a valid token: it may stay."""
+        if self._strangers.pop(address, None) is not None:
+            self._known.add(address)
+
+    def is_stranger(self, address: object) -> bool:
+        return address in self._strangers
+
+    def remove(self, address: object) -> None:
+        """A connection has ended."""
+        self._strangers.pop(address, None)
+        self._known.discard(address)
+
+
+class BoundedConnection(H11Protocol):
+    """A connection that ends where it sends no valid token for too long.
+
+    A head without an end, and a body that is never read, count as nothing.
+    """
+
+    def __init__(self, connections: Connections, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._all = connections
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if not self._all.add(self):
+            self.drop()
+            return
+        self._deadline = self.loop.call_later(self._all.first_request_s, self._end_stranger)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._all.remove(self.client)
+        super().connection_lost(exc)
+
+    def drop(self) -> None:
+        """End it at once, whatever is still to be sent."""
+        self.transport.abort()
+
+    def _end_stranger(self) -> None:
+        if self._all.is_stranger(self.client):
+            self.drop()

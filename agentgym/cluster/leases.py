@@ -1,0 +1,104 @@
+"""The leases of the episodes that are open on a server, and the heartbeats that renew them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import httpx
+
+from agentgym.errors import AccessRefused, EnvironmentServerError, LeaseLost
+
+if TYPE_CHECKING:
+    from agentgym.cluster.server_connection import ServerConnection
+
+_PER_LEASE = 4
+"""Heartbeats in the length of a lease."""
+
+
+class EpisodeLease:
+    """An open episode, which heartbeats keep.
+
+    Attributes:
+        client: its own connections. One pool for all episodes would look through all of them at each request.
+        loop: on which it was opened, and which its connections belong to.
+        message_bytes: the largest request that the server reads.
+        number: of the next request. The server begins requests in the order of their numbers.
+        dropped: numbers of requests that were cancelled, and may never arrive.
+        lost: why it is no longer open, once it is not.
+    """
+
+    def __init__(self, episode_id: str, client: httpx.AsyncClient, message_bytes: int) -> None:
+        self.id, self.client, self.message_bytes = episode_id, client, message_bytes
+        self.loop = asyncio.get_running_loop()
+        self.number = 0
+        self.dropped: set[int] = set()
+        self.lost: EnvironmentServerError | None = None
+        self._limits: set[asyncio.Timeout] = set()
+
+    def watch(self, limit: asyncio.Timeout) -> None:
+        """Have a running request end when the lease is lost."""
+        self._limits.add(limit)
+
+    def unwatch(self, limit: asyncio.Timeout) -> None:
+        self._limits.discard(limit)
+
+    def lose(self, error: EnvironmentServerError) -> None:
+        """End every request that waits for an answer."""
+        if self.lost is None:
+            self.lost = error
+        for limit in self._limits:
+            with suppress(RuntimeError):  # it has just ended
+                limit.reschedule(asyncio.get_running_loop().time())
+
+
+class Heartbeats:
+    """Renews the leases of one event loop. If the server is silent for the length of a lease, all are lost.
+
+    Args:
+        connection: to the server.
+        lease_s: how long a lease lasts, in seconds.
+    """
+
+    def __init__(self, connection: ServerConnection, lease_s: float) -> None:
+        self._connection, self._lease_s = connection, lease_s
+        self._leases: dict[str, EpisodeLease] = {}
+        self._beating = asyncio.get_running_loop().create_task(self._beat())
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    def add(self, lease: EpisodeLease) -> None:
+        self._leases[lease.id] = lease
+
+    def remove(self, lease: EpisodeLease) -> None:
+        self._leases.pop(lease.id, None)
+
+    async def end(self) -> None:
+        """Renew nothing any more."""
+        self._beating.cancel()
+        await asyncio.gather(self._beating, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        now = asyncio.get_running_loop().time
+        pause_s, answered_at = self._lease_s / _PER_LEASE, now()
+        async with self._connection.new_client() as client:
+            while True:
+                await asyncio.sleep(pause_s)
+                try:
+                    async with asyncio.timeout(pause_s):
+                        lost = await self._connection.renew(client, [*self._leases])
+                    answered_at = now()
+                    for episode_id, reason in lost.items():
+                        self._lose([episode_id], LeaseLost(f"{reason} The server is {self._connection.url}."))
+                except AccessRefused as error:
+                    self._lose([*self._leases], error)
+                except (EnvironmentServerError, TimeoutError, KeyError, AttributeError) as error:
+                    if now() - answered_at >= self._lease_s:
+                        self._lose([*self._leases], self._connection.unreachable(error))
+
+    def _lose(self, episode_ids: list[str], error: EnvironmentServerError) -> None:
+        for episode_id in episode_ids:
+            if (lease := self._leases.get(episode_id)) is not None:
+                lease.lose(error)

@@ -1,0 +1,129 @@
+"""What a client may ask of an open environment: each operation reads its arguments, runs, and returns JSON data."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from agentgym.cluster.wire import archives_of, checkpoint_to_json
+from agentgym.environment import Checkpoint, Environment
+from agentgym.errors import FilesNotCaptured, TaskError
+from agentgym.messages import Call
+from agentgym.rollout.answers import awaited, check_messages
+from agentgym.sandbox import SandboxSpec, Snapshot
+from agentgym.sandbox.host.snapshots import snapshot_of
+from agentgym.storage.codec import message_from_json, message_to_json, result_to_json
+from agentgym.task import Task, task_from_json
+
+_OWN_FILES, _OWN_BYTES, _HEADER_BYTES = 16, 2**20, 1024
+"""Of a checkpoint, beyond what a spec allows: directories that every sandbox has, and what describes each file."""
+
+Arguments = Mapping[str, Any]
+Operation = Callable[[Environment, Arguments], Awaitable[Any]]
+
+
+class InvalidRequest(Exception):
+    """The arguments of an operation are not what it takes."""
+
+
+async def _reset(environment: Environment, arguments: Arguments) -> list[Any]:
+    task, seed = _task(arguments), _seed(arguments)
+    method = environment.reset
+    opening = await awaited(environment.reset(task, seed=seed), method)
+    check_messages(opening, method, "return task.opening()")
+    return [message_to_json(message) for message in opening]
+
+
+async def _restore(environment: Environment, arguments: Arguments) -> None:
+    task, seed = _task(arguments), _seed(arguments)
+    try:
+        data, backend, archives = archives_of(arguments.get("checkpoint") or {})
+        work = partial(_verified, archives, backend, environment.sandbox or SandboxSpec())
+        snapshot = await asyncio.to_thread(work) if archives else None
+    except (ValueError, FilesNotCaptured) as error:
+        raise InvalidRequest(f"The checkpoint cannot be used: {error}") from error
+    await environment.restore(task, Checkpoint(data, snapshot), seed=seed)
+
+
+def _verified(archives: list[bytes], backend: str, spec: SandboxSpec) -> Snapshot:
+    """The snapshot of some archives, its digests computed here: sandboxes of other clients share layers by digest.
+
+    Raises: ValueError for what is no archive; FilesNotCaptured for more than the spec allows.
+    """
+    most_files = spec.inodes + _OWN_FILES
+    most_bytes = 2 * (spec.disk_mib * 2**20 + spec.inodes * _HEADER_BYTES + _OWN_BYTES)  # holes included
+    snapshot: Snapshot | None = None
+    for archive in archives:
+        snapshot = snapshot_of(archive, backend, snapshot, most_files=most_files, most_bytes=most_bytes)
+    assert snapshot is not None
+    return snapshot
+
+
+async def _call(environment: Environment, arguments: Arguments) -> list[Any]:
+    fields = arguments.get("call")
+    if not isinstance(fields, list) or len(fields) != 4 or not isinstance(fields[0], str):
+        raise InvalidRequest("A call is [name, arguments, id, error].")
+    return result_to_json(await environment.call(Call(*fields)))
+
+
+async def _respond(environment: Environment, arguments: Arguments) -> list[Any]:
+    try:
+        message = message_from_json(arguments["message"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequest("A message is [role, content, calls, call_id, name].") from error
+    method = environment.respond
+    replies = await awaited(environment.respond(message), method)
+    check_messages(replies, method, "return [] to end the episode")
+    return [message_to_json(reply) for reply in replies]
+
+
+async def _state_key(environment: Environment, arguments: Arguments) -> str | None:
+    return await environment.state_key()
+
+
+async def _potential(environment: Environment, arguments: Arguments) -> float | None:
+    return await environment.potential()
+
+
+async def _checkpoint(environment: Environment, arguments: Arguments) -> dict[str, Any] | None:
+    known = arguments.get("known", [])
+    if not isinstance(known, list) or not all(isinstance(digest, str) for digest in known):
+        raise InvalidRequest("`known` is a list of the digests of layers.")
+    return checkpoint_to_json(await environment.checkpoint(), known)
+
+
+async def _usage(environment: Environment, arguments: Arguments) -> dict[str, float]:
+    return asdict(await environment.usage())
+
+
+def _task(arguments: Arguments) -> Task:
+    try:
+        task = task_from_json(arguments.get("task"))
+    except TaskError as error:
+        raise InvalidRequest(str(error)) from error
+    if task.truth is not None:
+        raise InvalidRequest("The task was sent with its truth, which stays where episodes are judged.")
+    return task
+
+
+def _seed(arguments: Arguments) -> int:
+    seed = arguments.get("seed")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise InvalidRequest(f"The seed is {seed!r:.40}: a whole number is expected.")
+    return seed
+
+
+OPERATIONS: Mapping[str, Operation] = {
+    "reset": _reset,
+    "restore": _restore,
+    "call": _call,
+    "respond": _respond,
+    "state_key": _state_key,
+    "potential": _potential,
+    "checkpoint": _checkpoint,
+    "usage": _usage,
+}
+"""Each operation by its name in the path of a request."""

@@ -1,0 +1,317 @@
+"""RemoteEnvironment: an environment that lives on another host, with the contract of every other one."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from types import new_class
+from typing import Any, ClassVar, Self, cast
+
+from agentgym.cluster.leases import EpisodeLease
+from agentgym.cluster.server_connection import ServerConnection
+from agentgym.cluster.tokens import client_token
+from agentgym.cluster.wire import (
+    WireError,
+    checkpoint_from_json,
+    checkpoint_to_json,
+    encode,
+    error_from_json,
+    tool_from_json,
+)
+from agentgym.environment import Checkpoint, Environment
+from agentgym.errors import (
+    EnvironmentServerError,
+    SandboxUnavailable,
+    ServerUnreachable,
+    ToolDefinitionError,
+    UnknownNameError,
+    VersionMismatch,
+)
+from agentgym.messages import Call, Message, Result, ResultStatus
+from agentgym.sandbox import Layer, Usage
+from agentgym.storage.codec import message_from_json, message_to_json, result_from_json
+from agentgym.task import Task, task_to_json
+from agentgym.tools import Tool, WrongArguments
+
+OPEN_S = 600.0
+"""How long an episode waits for room on a server that is full."""
+_MOST_AT_ONCE = 16
+"""Requests of one episode: calls of one message run beside each other."""
+_ENVELOPE = 64 * 1024
+"""Bytes of a request around what the agent wrote."""
+_ADDRESS = re.compile(r"(?P<server>https?://[^/?#@\s]+)(?:/(?P<id>[^?#\s]*))?")
+
+_classes: dict[tuple[str, str, str, str], type[RemoteEnvironment]] = {}
+_connections: dict[tuple[str, str], ServerConnection] = {}
+
+
+class RemoteEnvironment(Environment):
+    """An environment on a server that `agentgym serve environments` started. Isolation is the server's.
+
+    It is opened by the first thing that is asked of it, and closed by `close`, or by the server when this process has
+    sent no heartbeat for the length of its lease. The reward judges here, where the task's truth stays.
+
+    Args:
+        url: of the server, for example http://10.0.0.7:8650.
+        environment: the id that is registered there, for example agentgym/sql-v1.
+        token: by default the one in the variable AGENTGYM_ENVIRONMENT_TOKEN, or in the file that
+            AGENTGYM_ENVIRONMENT_TOKEN_FILE names.
+        open_s: how long to wait for room, in seconds.
+        options: for the constructor of the environment; servers refuse them unless they were told to allow them.
+    Raises: ServerUnreachable, AccessRefused, VersionMismatch; UnknownNameError if the server has no such environment.
+    """
+
+    _connection: ClassVar[ServerConnection]
+    _path: ClassVar[str]
+    _digest: ClassVar[str]
+    _unavailable: ClassVar[str] = ""
+
+    def __new__(cls, url: str = "", environment: str = "", *, token: str | None = None, **options: Any) -> Self:
+        """An instance of a class that has the tools of the served environment and offers what that one offers."""
+        options.pop("open_s", None)
+        if cls is not RemoteEnvironment:
+            return super().__new__(cls)
+        token = client_token() if token is None else token
+        return super().__new__(cast("type[Self]", _class_of(url.rstrip("/"), environment, token, options)))
+
+    def __init__(
+        self, url: str, environment: str, *, token: str | None = None, open_s: float = OPEN_S, **options: Any
+    ) -> None:
+        self.url, self.environment = url.rstrip("/"), environment
+        self._options, self._open_s = options, open_s
+        self._lease: EpisodeLease | None = None
+        self._is_closed = False
+        self._remote_tools = self.tools
+        self._tools_number = 0
+        self._digests: list[str] = []
+        self._layers: dict[str, Layer] = {}
+
+    @cached_property
+    def _leasing(self) -> asyncio.Lock:
+        """Held while the episode is opened."""
+        return asyncio.Lock()
+
+    @cached_property
+    def _asking(self) -> asyncio.Semaphore:
+        """Held by each request: more at once wait, so that no agent exceeds what the server allows."""
+        return asyncio.Semaphore(_MOST_AT_ONCE)
+
+    @classmethod
+    def unavailable_reason(cls) -> str:
+        return cls._unavailable
+
+    @property
+    def image_digests(self) -> list[str]:
+        return self._digests
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        self._ended = False
+        rows = await self._ask("reset", task=task_to_json(task.public()), seed=seed)
+        return [message_from_json(row) for row in rows]
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        row = checkpoint_to_json(checkpoint)
+        await self._ask("restore", task=task_to_json(task.public()), seed=seed, checkpoint=row)
+
+    async def call(self, call: Call) -> Result:
+        """As `Environment.call`; tools that were added to this instance run here."""
+        is_remote = self._remote_tools.get(call.name) is self.tools.get(call.name)
+        if call.error is None and not is_remote:
+            return await super().call(call)
+        fields, most = [call.name, call.arguments, call.id, call.error], (await self._open()).message_bytes - _ENVELOPE
+        try:
+            fits = len(encode(fields)) <= most
+        except (TypeError, ValueError, RecursionError):
+            return self._unsendable(call, "they are no JSON data, or nested too deeply")
+        if not fits:
+            return self._unsendable(call, f"they have more than {most} bytes")
+        return result_from_json(await self._ask("call", call=fields))
+
+    def _unsendable(self, call: Call, reason: str) -> Result:
+        """The result of a call whose arguments cannot be sent."""
+        tool = self.tools.get(call.name)
+        text = f"Wrong arguments for {str(call.name)[:60]!r}: {reason}."
+        try:
+            if tool is not None:
+                tool.validate(call.arguments)
+        except WrongArguments as error:
+            text = str(error)
+        return Result(text, ResultStatus.WRONG_ARGUMENTS, call.name, call.id)
+
+    async def close(self) -> None:
+        """Close it on the server. Raises: EnvironmentServerError if it could not be closed; its lease ends it then."""
+        self._is_closed = True
+        lease, self._lease = self._lease, None
+        self._layers = {}
+        try:
+            if lease is not None:
+                await self._close_lease(lease)
+        finally:
+            await super().close()
+
+    async def _close_lease(self, lease: EpisodeLease) -> None:
+        try:
+            if lease.lost is not None:
+                return  # the server has closed it, or will when its lease ends
+            answer = await self._connection.ask(lease, "DELETE")
+            if error_text := answer.get("close_error"):
+                raise EnvironmentServerError(f"On the server at {self.url}: {error_text}")
+        finally:
+            await self._connection.end(lease)
+
+    async def _ask(self, operation: str, **arguments: Any) -> Any:
+        """The value of an operation. Raises: what the environment raised; EnvironmentServerError."""
+        lease = await self._open()
+        async with self._asking:
+            number, lease.number = lease.number, lease.number + 1
+            order = {"number": number, "dropped": [*lease.dropped], "tools_number": self._tools_number}
+            try:
+                content = encode(arguments | order)
+                answer = await self._connection.ask(lease, "POST", f"/{operation}", content)
+            except ServerUnreachable as error:
+                lease.lose(error)  # what was asked may have been done: nobody knows in which state it is
+                raise
+            except BaseException:
+                lease.dropped.add(number)
+                raise
+        self._note_changes(answer)
+        if (error_row := answer.get("error")) is not None:
+            raise error_from_json(error_row, self.url)
+        return answer.get("value")
+
+    async def _open(self) -> EpisodeLease:
+        async with self._leasing:
+            if self._is_closed:
+                raise SandboxUnavailable(f"{self.environment} on {self.url} was closed: make another instance.")
+            if self._lease is None:
+                body, path = {"digest": self._digest, "options": self._options}, f"{self._path}/episodes"
+                try:
+                    self._lease = await self._connection.open_episode(path, body, wait_s=self._open_s)
+                except VersionMismatch:  # the next instance is made from what the server says then
+                    _forget(type(self))
+                    raise
+            return self._lease
+
+    def _note_changes(self, answer: Mapping[str, Any]) -> None:
+        self._ended = bool(answer.get("ended"))
+        self._digests = answer.get("image_digests") or []
+        if (changed := answer.get("tools")) is None:
+            return
+        added_here = [tool for name, tool in self.tools.items() if self._remote_tools.get(name) is not tool]
+        tools = _tools_from_json(changed["tools"], self.url)
+        self._tools_number, self._remote_tools = changed["number"], {tool.name: tool for tool in tools}
+        self.tools = {tool.name: tool for tool in (*tools, *added_here)}
+
+
+async def _respond(self: RemoteEnvironment, message: Message) -> list[Message]:
+    rows = await self._ask("respond", message=message_to_json(message))
+    return [message_from_json(row) for row in rows]
+
+
+async def _state_key(self: RemoteEnvironment) -> str | None:
+    key: str | None = await self._ask("state_key")
+    return key
+
+
+async def _potential(self: RemoteEnvironment) -> float | None:
+    potential: float | None = await self._ask("potential")
+    return potential
+
+
+async def _checkpoint(self: RemoteEnvironment) -> Checkpoint | None:
+    """Only layers of files that the last checkpoint had not are sent."""
+    row = await self._ask("checkpoint", known=[*self._layers])
+    try:
+        checkpoint = checkpoint_from_json(row, self._layers)
+    except WireError as error:
+        raise EnvironmentServerError(f"What the server at {self.url} sent cannot be used: {error}.") from error
+    if checkpoint is not None and checkpoint.snapshot is not None:
+        self._layers = {layer.digest: layer for layer in checkpoint.snapshot.layers}
+    return checkpoint
+
+
+async def _usage(self: RemoteEnvironment) -> Usage:
+    if self._lease is None:
+        return Usage()
+    return Usage(**await self._ask("usage"))
+
+
+_OFFERED: Mapping[str, Callable[..., Any]] = {
+    "respond": _respond,
+    "state_key": _state_key,
+    "potential": _potential,
+    "checkpoint": _checkpoint,
+    "usage": _usage,
+}
+
+
+def environment_at(address: str) -> Callable[..., Environment]:
+    """What makes the environment at an address: of a server and an id, http://10.0.0.7:8650/agentgym/sql-v1.
+
+    The server is asked at once, so that a wrong address, token or id is an error before a run begins.
+    Raises: UnknownNameError for what is no such address; as RemoteEnvironment.
+    """
+    match = _ADDRESS.fullmatch(address)
+    if match is None:
+        raise UnknownNameError(
+            f"{address!r:.200} is no address of an environment: write http://HOST:PORT/NAMESPACE/NAME-vN."
+        )
+    server, environment_id = match["server"], match["id"] or ""
+    if environment_id:
+        _class_of(server, environment_id, client_token(), {})
+    else:  # each task names its own
+        _connection(server, client_token()).ask_now("GET", "/v1/environments")
+    return partial(RemoteEnvironment, server, environment_id)
+
+
+def _connection(server: str, token: str) -> ServerConnection:
+    key = (server, token)
+    if key not in _connections:
+        _connections[key] = ServerConnection(server, token)
+    return _connections[key]
+
+
+def _class_of(server: str, environment_id: str, token: str, options: Mapping[str, Any]) -> type[RemoteEnvironment]:
+    """The class of a served environment, made once from its description."""
+    key = (server, environment_id, token, repr(sorted(options.items())))
+    if key in _classes:
+        return _classes[key]
+    connection = _connection(server, token)
+    path = f"/v1/environments/{environment_id}"
+    description = connection.ask_now("POST", path, {"options": dict(options)})
+    try:
+        offered = {name: _OFFERED[name] for name in description["offers"] if name in _OFFERED}
+        attributes = {
+            "__doc__": description["doc"],
+            "__module__": __name__,
+            "reward": description["reward"],
+            "_connection": connection,
+            "_path": path,
+            "_digest": description["digest"],
+            "_unavailable": description["unavailable"],
+        }
+        tools = _tools_from_json(description["tools"], server)
+        name = str(description["class"])
+        _classes[key] = new_class(
+            name, (RemoteEnvironment,), {"tools": tools}, lambda namespace: namespace.update(attributes | offered)
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise EnvironmentServerError(
+            f"What the server at {server} says of {environment_id} makes no sense: {error}."
+        ) from error
+    return _classes[key]
+
+
+def _forget(cls: type[RemoteEnvironment]) -> None:
+    for key, known in [*_classes.items()]:
+        if known is cls:
+            del _classes[key]
+
+
+def _tools_from_json(rows: list[Mapping[str, Any]], server: str) -> list[Tool]:
+    try:
+        return [tool_from_json(row) for row in rows]
+    except (KeyError, TypeError, ToolDefinitionError) as error:
+        raise EnvironmentServerError(f"The server at {server} describes a tool that makes no sense: {error}") from error

@@ -1,0 +1,276 @@
+"""The open episodes of an environment server: how many there may be, whose they are, and how long each still has."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agentgym.cluster.operations import OPERATIONS, InvalidRequest, Operation
+from agentgym.cluster.request_order import RequestOrder
+from agentgym.cluster.wire import error_to_json, tools_to_json
+from agentgym.environment import Environment
+from agentgym.rollout.live_environment import close_environment
+from agentgym.tools import Tool
+from agentgym.validated import validated_dataclass
+
+_REMEMBERED = 10_000
+"""Ended episodes of which the server still knows why they ended."""
+_CANCEL_S = 10.0
+"""How long requests that were cancelled may take to end before the environment is closed under them."""
+
+Count = Annotated[int, Field(ge=1)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+@validated_dataclass(kw_only=True)
+class ServerLimits:
+    """What clients may take of an environment server.
+
+    Attributes:
+        episodes: open at once. Whoever wants one more waits.
+        episodes_per_token: likewise, of the clients with one token; None for no bound of its own.
+        lease_s: an episode of which nobody has heard for so long is closed.
+        wait_s: how long a request for an episode waits for room before it is told to come back.
+        waiting: requests for an episode that may wait at once.
+        requests_per_episode: requests of one episode that may run at once.
+        message_mib: the largest request, but for checkpoints.
+        checkpoint_mib: the largest request that brings a checkpoint.
+        request_s: how long a client may take to send a request.
+        connections: open at once.
+    Raises: ValueError naming each field that is wrong.
+    """
+
+    episodes: Count = 64
+    episodes_per_token: Count | None = None
+    lease_s: Seconds = 60.0
+    wait_s: Seconds = 10.0
+    waiting: Count = 1024
+    requests_per_episode: Count = 64
+    message_mib: Count = 16
+    checkpoint_mib: Count = 256
+    request_s: Seconds = 30.0
+    connections: Count = 2048
+
+
+class ServerRefusal(Exception):
+    """A request that is answered with a reason instead of being run.
+
+    Attributes:
+        status: of HTTP. kind: the name of the reason, for programs.
+    """
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.status, self.kind = status, kind
+
+
+@dataclass(eq=False, slots=True)
+class ServedEpisode:
+    """One open environment.
+
+    Attributes:
+        owner: number of the token that opened it.
+        ends_at: when its lease ends, on the event loop's clock.
+        running: the requests that run in it now.
+        tools: those that were last described to the client, with the number of that description.
+    """
+
+    id: str
+    environment: Environment
+    owner: int
+    ends_at: float
+    running: set[asyncio.Task[Any]] = field(default_factory=set)
+    tools: Mapping[str, Tool] = field(default_factory=dict)
+    tools_number: int = 0
+    order: RequestOrder = field(default_factory=RequestOrder)
+
+
+class EpisodeTable:
+    """Opens, finds, runs and closes episodes.
+
+    Args:
+        make: makes an environment from its registered id and options.
+    """
+
+    def __init__(self, make: Callable[..., Environment], limits: ServerLimits) -> None:
+        self._make, self._limits = make, limits
+        self._episodes: dict[str, ServedEpisode] = {}
+        self._ended: OrderedDict[str, tuple[int, str]] = OrderedDict()  # owner and why, by id
+        self._taken: Counter[int] = Counter()  # slots by owner; one is free again when its environment is closed
+        self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._is_closing = False
+
+    def __len__(self) -> int:
+        return self._taken.total()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiters)
+
+    async def open(self, owner: int, name: str, options: Mapping[str, Any], *, wait_s: float) -> ServedEpisode:
+        """A new episode, once there is room. Raises: ServerRefusal; what making the environment raises."""
+        await self._take_slot(owner, min(wait_s, self._limits.wait_s))
+        try:
+            environment = self._make(name, **options)
+        except BaseException:
+            self._free_slot(owner)
+            raise
+        episode = ServedEpisode(secrets.token_urlsafe(18), environment, owner, self._lease_end())
+        episode.tools = environment.tools
+        self._episodes[episode.id] = episode
+        return episode
+
+    def find(self, owner: int, episode_id: str) -> ServedEpisode:
+        """An open episode of an owner, with its lease renewed. Raises: ServerRefusal."""
+        episode = self._episodes.get(episode_id)
+        if episode is not None and episode.owner == owner:
+            episode.ends_at = self._lease_end()
+            return episode
+        ended_owner, reason = self._ended.get(episode_id, (None, ""))
+        if ended_owner == owner:
+            raise ServerRefusal(410, "lease_lost", reason)
+        raise ServerRefusal(
+            410, "lease_lost", "The server does not know this episode: it was restarted, or it never opened it."
+        )
+
+    def renew(self, owner: int, episode_ids: Collection[str]) -> dict[str, str]:
+        """Renew the leases of an owner's episodes. Returns: why, for each that is no longer open."""
+        lost = {}
+        for episode_id in episode_ids:
+            try:
+                self.find(owner, episode_id)
+            except ServerRefusal as refused:
+                lost[episode_id] = str(refused)
+        return lost
+
+    async def run(self, episode: ServedEpisode, operation: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Run one operation of an environment.
+
+        Returns: its value, or the error that it raised, and what else has changed: whether the environment is over,
+            its image digests, its tools if they are not those that the client knows.
+        Raises: ServerRefusal for what is no operation, or too many at once.
+        """
+        if len(episode.running) >= self._limits.requests_per_episode:
+            raise ServerRefusal(
+                429, "too_many_requests", f"{len(episode.running)} requests of this episode run already."
+            )
+        if (work := OPERATIONS.get(operation)) is None:
+            raise ServerRefusal(404, "unknown_operation", f"There is no operation {operation[:40]!r}.")
+        task = asyncio.ensure_future(_in_order(episode, work, arguments))
+        episode.running.add(task)
+        try:
+            reply: dict[str, Any] = {"value": await task}
+        except asyncio.CancelledError:
+            if episode.id not in self._episodes:
+                raise ServerRefusal(410, "lease_lost", self._ended.get(episode.id, (0, "It was closed."))[1]) from None
+            raise
+        except InvalidRequest as error:
+            raise ServerRefusal(400, "bad_request", str(error)) from error
+        except Exception as error:  # noqa: BLE001  whatever an environment raises is raised on the other side
+            reply = {"error": error_to_json(error)}
+        finally:
+            task.cancel()
+            episode.running.discard(task)
+            episode.ends_at = self._lease_end()
+        return reply | self._changes(episode, arguments.get("tools_number"))
+
+    def _changes(self, episode: ServedEpisode, known: object) -> dict[str, Any]:
+        environment = episode.environment
+        if environment.tools is not episode.tools:
+            episode.tools, episode.tools_number = environment.tools, episode.tools_number + 1
+        changes: dict[str, Any] = {"ended": environment.ended, "image_digests": environment.image_digests}
+        if known != episode.tools_number:
+            changes["tools"] = {"number": episode.tools_number, "tools": tools_to_json(environment)}
+        return changes
+
+    async def close(self, episode: ServedEpisode, reason: str = "It was closed.") -> str | None:
+        """Cancel what runs in an episode, and close its environment. Returns: what went wrong in closing, if it did."""
+        if self._episodes.pop(episode.id, None) is None:
+            return None
+        self._ended[episode.id] = (episode.owner, reason)
+        while len(self._ended) > _REMEMBERED:
+            self._ended.popitem(last=False)
+        try:
+            running = [*episode.running]
+            for task in running:
+                task.cancel()
+            if running:
+                await asyncio.wait(running, timeout=_CANCEL_S)
+            return await close_environment(episode.environment)
+        finally:
+            self._free_slot(episode.owner)
+
+    async def expire(self) -> int:
+        """Close the episodes whose lease has ended. Returns: how many there were."""
+        now = asyncio.get_running_loop().time()
+        reason = f"Its lease ended: the server had heard nothing of it for {self._limits.lease_s:g} s."
+        ended = [episode for episode in self._episodes.values() if episode.ends_at <= now]
+        await asyncio.gather(*(self.close(episode, reason) for episode in ended))
+        return len(ended)
+
+    async def close_all(self) -> None:
+        """Close every episode, and open none any more."""
+        self._is_closing = True
+        for _, waiter in self._waiters:
+            waiter.cancel()
+        await asyncio.gather(*(self.close(episode, "The server ended.") for episode in [*self._episodes.values()]))
+
+    async def _take_slot(self, owner: int, wait_s: float) -> None:
+        limits = self._limits
+        if self._is_closing:
+            raise ServerRefusal(503, "full", "The server is ending.")
+        if not self._waiters and self._has_room(owner):
+            self._taken[owner] += 1
+            return
+        full = f"{len(self)} episodes are open, which is all that this server or its share for this token allows."
+        if len(self._waiters) >= limits.waiting:
+            raise ServerRefusal(503, "full", full)
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((owner, waiter))
+        self._serve_waiters()
+        try:
+            async with asyncio.timeout(wait_s):
+                await waiter
+        except BaseException as error:
+            if waiter.done() and not waiter.cancelled():
+                self._free_slot(owner)
+            elif (owner, waiter) in self._waiters:
+                self._waiters.remove((owner, waiter))
+            if isinstance(error, TimeoutError) or self._is_closing:
+                raise ServerRefusal(503, "full", full) from error
+            raise
+
+    def _has_room(self, owner: int) -> bool:
+        most = self._limits.episodes_per_token or self._limits.episodes
+        return len(self) < self._limits.episodes and self._taken[owner] < most
+
+    def _free_slot(self, owner: int) -> None:
+        self._taken[owner] -= 1
+        self._serve_waiters()
+
+    def _serve_waiters(self) -> None:
+        """Give free slots to those who wait, in their order; who is over its own share is passed over."""
+        for entry in [*self._waiters]:
+            owner, waiter = entry
+            if not waiter.done() and self._has_room(owner):
+                self._taken[owner] += 1
+                self._waiters.remove(entry)
+                waiter.set_result(None)
+
+    def _lease_end(self) -> float:
+        return asyncio.get_running_loop().time() + self._limits.lease_s
+
+
+async def _in_order(episode: ServedEpisode, work: Operation, arguments: Mapping[str, Any]) -> Any:
+    """Run an operation once the earlier requests have begun. Raises: InvalidRequest; what the operation raises."""
+    number, dropped = arguments.get("number"), arguments.get("dropped")
+    if not isinstance(number, int) or not isinstance(dropped, list) or not all(isinstance(n, int) for n in dropped):
+        raise InvalidRequest("A request has its `number`, and in `dropped` the numbers that will not come.")
+    await episode.order.wait(number, dropped)
+    return await work(episode.environment, arguments)

@@ -1,0 +1,218 @@
+"""The client's side of one environment server: descriptions, requests that are never sent twice, and heartbeats.
+
+Whoever asks gets the answer, the error that the environment raised, or an EnvironmentServerError. A request whose
+answer was lost may have been run, so nobody sends it again: the episode goes on from its checkpoint elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from agentgym import __version__
+from agentgym.cluster.leases import EpisodeLease, Heartbeats
+from agentgym.cluster.wire import PROTOCOL, PROTOCOL_HEADER, WireError, decode, encode, error_from_json
+from agentgym.errors import (
+    AccessRefused,
+    EnvironmentServerError,
+    LeaseLost,
+    ServerFull,
+    ServerUnreachable,
+    UnknownNameError,
+    VersionMismatch,
+)
+
+CONNECT_S = 10.0
+"""How long connecting may take, and an answer about the server itself."""
+_KEEP_ALIVE_S = 30.0  # less than the server's, so that it closes no connection under a request
+_LARGEST_ANSWER = 2**30
+_ERRORS: Mapping[str, type[EnvironmentServerError]] = {
+    "full": ServerFull,
+    "lease_lost": LeaseLost,
+    "options": AccessRefused,
+    "protocol": VersionMismatch,
+    "changed": VersionMismatch,
+    "wrong_token": AccessRefused,
+}
+
+
+class ServerConnection:
+    """Requests to one server. Each open episode keeps connections of its own, and one more renews all leases.
+
+    Args:
+        url: for example http://10.0.0.7:8650, without a path.
+        token: the secret that the server knows.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        self.url = url
+        self._headers = {
+            "authorization": f"Bearer {token}",
+            PROTOCOL_HEADER: str(PROTOCOL),
+            "content-type": "application/json",
+        }
+        is_encrypted = url.startswith("https:")
+        self._tls = httpx.create_ssl_context() if is_encrypted else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._heartbeats: dict[asyncio.AbstractEventLoop, Heartbeats] = {}
+
+    def ask_now(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """An answer about the server itself, waited for without an event loop. Raises: as `ask`."""
+        content = None if body is None else encode(body)
+        try:
+            with httpx.Client(headers=self._headers, timeout=CONNECT_S, verify=self._tls, trust_env=False) as client:
+                response = client.request(method, self.url + path, content=content)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self.unreachable(error) from error
+        return self._content(response.status_code, response.content)
+
+    async def open_episode(self, path: str, body: Mapping[str, Any], *, wait_s: float) -> EpisodeLease:
+        """Open an episode; while the server is full, ask again until `wait_s` have passed.
+
+        Raises: ServerFull; what making the environment raised; as `ask`.
+        """
+        client = self.new_client()
+        try:
+            answer = await self._ask_for_room(client, path, body, wait_s)
+            if (error_row := answer.get("error")) is not None:
+                raise error_from_json(error_row, self.url)
+            lease = EpisodeLease(str(answer["episode"]), client, int(answer["message_bytes"]))
+        except (KeyError, TypeError, ValueError) as error:
+            await client.aclose()
+            raise EnvironmentServerError(
+                f"What the server at {self.url} answered makes no sense: {error!r}."
+            ) from error
+        except BaseException:
+            await client.aclose()
+            raise
+        loop = asyncio.get_running_loop()
+        if loop not in self._heartbeats:
+            self._heartbeats[loop] = Heartbeats(self, float(answer["lease_s"]))
+        self._heartbeats[loop].add(lease)
+        return lease
+
+    async def _ask_for_room(self, client: httpx.AsyncClient, path: str, body: Mapping[str, Any], wait_s: float) -> Any:
+        now = asyncio.get_running_loop().time
+        ends, pause_s = now() + wait_s, 0.1
+        while True:
+            try:
+                content = encode({**body, "wait_s": max(0.0, ends - now())})
+                return await self._send(client, "POST", path, content)
+            except ServerFull as error:  # it was refused, so it may be asked again
+                if now() + pause_s >= ends:
+                    raise ServerFull(
+                        f"{error} Nothing became free in {wait_s:g} s. Play fewer episodes at once (concurrency), or "
+                        "start the server with a larger --max-episodes."
+                    ) from error
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, 2.0)
+
+    async def ask(self, lease: EpisodeLease, method: str, path: str = "", content: bytes | None = None) -> Any:
+        """The answer to a request about an episode, which is sent once.
+
+        Args:
+            path: below that of the episode.
+        Raises: ServerUnreachable if there is none; LeaseLost, AccessRefused, VersionMismatch and
+            EnvironmentServerError as the server says.
+        """
+        if lease.lost is not None:
+            raise lease.lost
+        try:
+            async with asyncio.timeout(None) as limit:
+                lease.watch(limit)
+                return await self._send(lease.client, method, f"/v1/episodes/{lease.id}{path}", content)
+        except TimeoutError as error:
+            if lease.lost is None:
+                raise
+            raise lease.lost from error
+        finally:
+            lease.unwatch(limit)
+
+    async def _send(self, client: httpx.AsyncClient, method: str, path: str, content: bytes | None) -> Any:
+        try:
+            request = client.build_request(method, self.url + path, content=content)
+            response = await client.send(request, stream=True)
+            answer = await _read(response)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise self.unreachable(error) from error
+        return self._content(response.status_code, answer)
+
+    async def end(self, lease: EpisodeLease) -> None:
+        """Forget an episode that was closed; with the last one end the heartbeats."""
+        if lease.loop is not asyncio.get_running_loop():
+            return  # that loop has ended, and its connections with it
+        await lease.client.aclose()
+        heartbeats = self._heartbeats.get(lease.loop)
+        if heartbeats is not None:
+            heartbeats.remove(lease)
+            if not heartbeats:
+                del self._heartbeats[lease.loop]
+                await heartbeats.end()
+
+    async def renew(self, client: httpx.AsyncClient, episode_ids: list[str]) -> Any:
+        """Renew leases. Returns: why, for each episode that is no longer open. Raises: as `ask`."""
+        return (await self._send(client, "POST", "/v1/heartbeats", encode({"episodes": episode_ids})))["lost"]
+
+    def new_client(self) -> httpx.AsyncClient:
+        """Connections that nobody else uses."""
+        return httpx.AsyncClient(
+            headers=self._headers,
+            timeout=httpx.Timeout(None, connect=CONNECT_S),  # the lease bounds how long an answer may take
+            limits=httpx.Limits(max_connections=None, keepalive_expiry=_KEEP_ALIVE_S),
+            verify=self._tls,
+            trust_env=False,
+        )
+
+    def _content(self, status: int, content: bytes) -> dict[str, Any]:
+        try:
+            answer = decode(content)
+        except WireError as error:
+            raise EnvironmentServerError(
+                f"What answers at {self.url} is no environment server, or one of another version: status {status}, and "
+                f"{error}."
+            ) from error
+        if status == 200:
+            return answer
+        reason = answer.get("error")
+        if not isinstance(reason, dict):
+            raise EnvironmentServerError(f"What answers at {self.url} is no environment server: status {status}.")
+        kind, message = str(reason.get("kind")), str(reason.get("message"))
+        if kind == "unknown_environment":
+            raise UnknownNameError(f"The environment server at {self.url}: {message}")
+        raise _ERRORS.get(kind, EnvironmentServerError)(
+            f"The environment server at {self.url}: {message}{_remedy(kind)}"
+        )
+
+    def unreachable(self, error: Exception) -> ServerUnreachable:
+        """The error to raise where there was no answer."""
+        reason = f"{type(error).__name__}: {error}".removesuffix(": ")
+        return ServerUnreachable(
+            f"The environment server at {self.url} does not answer ({reason}). Check that `agentgym serve "
+            "environments` runs there and that this host reaches it."
+        )
+
+
+async def _read(response: httpx.Response) -> bytes:
+    """The body of a response. Raises: httpx.DecodingError for one that is too large."""
+    pieces, size = [], 0
+    try:
+        async for piece in response.aiter_bytes():
+            size += len(piece)
+            if size > _LARGEST_ANSWER:
+                raise httpx.DecodingError(f"the answer has more than {_LARGEST_ANSWER} bytes")
+            pieces.append(piece)
+    finally:
+        await response.aclose()
+    return b"".join(pieces)
+
+
+def _remedy(kind: str) -> str:
+    return {
+        "wrong_token": " Set the variable AGENTGYM_ENVIRONMENT_TOKEN to the one in its token file.",
+        "protocol": f" This is agentgym {__version__}: install the same version on both sides.",
+        "changed": " It was started anew with other code: start this run again, so that it plays one environment only.",
+    }.get(kind, "")

@@ -1,0 +1,106 @@
+"""Listens for an environment server, and ends connections on which nothing happens or that are too many."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from importlib.util import find_spec
+from typing import Any, cast
+
+from agentgym.cluster.served_episodes import ServerLimits
+from agentgym.errors import AgentGymError, MissingExtraError
+from agentgym.extras import install_command
+
+LOOPBACK = "127.0.0.1"
+KEEP_ALIVE_S = 120
+"""How long an idle connection stays open: longer than clients keep theirs, so that none is closed under a request."""
+_FIRST_REQUEST_S = 10.0
+"""How long a connection may take to send its first request head."""
+_LEAVE_S = 3  # for requests that run when the server is told to end
+
+
+def check_installed() -> None:
+    """Raises: MissingExtraError without the extra `serve`."""
+    for package in ("starlette", "uvicorn"):
+        if find_spec(package) is None:
+            raise MissingExtraError(
+                f"The environment server needs {package}, which is not installed. Run: {install_command('serve')}"
+            )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any. Raises: AgentGymError when it cannot be had."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # asyncio sets TCP_NODELAY only where a socket names its protocol; without it a request takes 40 ms
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    except OSError as error:
+        raise AgentGymError(f"{host} is no address of this machine: {error}.") from error
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind(address)
+        listening.listen(1024)
+    except OSError as error:
+        listening.close()
+        raise AgentGymError(
+            f"Nothing can listen at {host}, port {port}: {error.strerror}. Choose another --port, or --port 0 for any."
+        ) from error
+    return listening
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def serve_environments(
+    names: Collection[str],
+    tokens: Sequence[str],
+    listening: socket.socket,
+    limits: ServerLimits = ServerLimits(),  # noqa: B008  frozen
+    *,
+    ready: Callable[[Any], None] | None = None,
+    **options: Any,
+) -> None:
+    """Serve environments until the process is interrupted or told to end.
+
+    Args:
+        names, tokens, limits, options: as of `EnvironmentServer`.
+        listening: from `listen`. It is closed at the end.
+        ready: called with uvicorn's server before it starts, whose `should_exit` ends it.
+    Raises: MissingExtraError without the extra `serve`.
+    """
+    check_installed()
+    import uvicorn
+
+    from agentgym.cluster.connections import BoundedConnection, Connections
+    from agentgym.cluster.environment_server import EnvironmentServer
+
+    connections = Connections(limits.connections, _FIRST_REQUEST_S)
+    environment_server = EnvironmentServer(names, tokens, limits, accepted=connections.accept, **options)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            environment_server.application(),
+            http=cast("type[asyncio.Protocol]", partial(BoundedConnection, connections)),
+            ws="none",
+            log_level="error",
+            access_log=False,
+            server_header=False,
+            lifespan="on",
+            backlog=1024,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_LEAVE_S,
+        )
+    )
+    if ready is not None:
+        ready(server)
+    try:
+        server.run(sockets=[listening])
+    finally:
+        listening.close()

@@ -1,0 +1,192 @@
+"""What travels between an environment server and its clients: JSON, with the files of checkpoints in base64.
+
+A task travels without its truth: whoever judges does so where the policy is. Errors travel by name, and are raised on
+the other side as what they were; an error of a class that agentgym does not know becomes a RemoteEnvironmentError.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from agentgym import errors
+from agentgym.environment import Checkpoint, Environment
+from agentgym.rollout.causes import raised_at
+from agentgym.sandbox import Layer, Snapshot
+from agentgym.tools import Tool, ToolOptions
+
+PROTOCOL = 1
+"""Rises when an older client or server could misunderstand a newer one."""
+PROTOCOL_HEADER = "agentgym-protocol"
+
+_RAISED_AGAIN: Mapping[str, type[Exception]] = {
+    error.__name__: error
+    for error in (
+        errors.FilesNotCaptured,
+        errors.JudgeError,
+        errors.LimitUnenforceable,
+        errors.SandboxDied,
+        errors.SandboxError,
+        errors.SandboxExhausted,
+        errors.SandboxUnavailable,
+        errors.TaskError,
+        errors.ToolError,
+        NotImplementedError,
+    )
+}
+_OFFERS = ("respond", "state_key", "potential", "checkpoint", "usage")
+"""Methods that a caller asks only of environments whose class defines them."""
+
+
+class WireError(ValueError):
+    """What came over the wire is not what the protocol says."""
+
+
+def encode(value: Any) -> bytes:
+    """JSON as bytes. Raises: TypeError, ValueError, RecursionError for what is no JSON data."""
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> dict[str, Any]:
+    """The JSON object of a message. Raises: WireError."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"it is no JSON: {data[:60]!r}") from error
+    if not isinstance(value, dict):
+        raise WireError(f"it is no JSON object: {data[:60]!r}")
+    return value
+
+
+def description_of(environment: Environment) -> dict[str, Any]:
+    """What a client must know of an environment before it plays in it."""
+    cls = type(environment)
+    return {
+        "class": cls.__qualname__,
+        "doc": cls.__doc__ or "",
+        "tools": tools_to_json(environment),
+        "reward": environment.reward,
+        "offers": [name for name in _OFFERS if _offers(environment, name)],
+        "unavailable": environment.unavailable_reason(),
+    }
+
+
+def _offers(environment: Environment, name: str) -> bool:
+    if name == "usage" and environment.sandbox is not None:
+        return True
+    return getattr(type(environment), name) is not getattr(Environment, name)
+
+
+def tools_to_json(environment: Environment) -> list[dict[str, Any]]:
+    """The tools of an environment: what a model reads of each, and its options."""
+    return [
+        {
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "options": asdict(tool.options),
+        }
+        for tool in environment.tools.values()
+    ]
+
+
+def tool_from_json(row: Mapping[str, Any]) -> Tool:
+    """A tool that shows and checks what the served one does. It is called through its environment, and only there.
+
+    Raises: ToolDefinitionError, KeyError, TypeError for what describes no tool.
+    """
+    tool = Tool.from_schema(row["name"], row["description"], row["parameters"], _called_elsewhere)
+    return replace(tool, parameters=row["parameters"], options=ToolOptions.of(row["options"]))
+
+
+async def _called_elsewhere(arguments: dict[str, Any]) -> Any:
+    raise errors.EnvironmentServerError("A tool of a remote environment runs on its server: use `environment.call`.")
+
+
+def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ()) -> dict[str, Any] | None:
+    """A checkpoint as JSON data.
+
+    Args:
+        known: digests of layers that the other side has; their bytes are left out.
+    """
+    if checkpoint is None:
+        return None
+    row: dict[str, Any] = {"data": dict(checkpoint.data)}
+    if (snapshot := checkpoint.snapshot) is not None:
+        known = frozenset(known)
+        row["snapshot"] = {
+            "id": snapshot.id,
+            "backend": snapshot.backend,
+            "layers": [
+                {"digest": layer.digest}
+                if layer.digest in known
+                else {"digest": layer.digest, "data": b64encode(layer.data).decode()}
+                for layer in snapshot.layers
+            ],
+            "entries": {path.decode("latin-1"): digest.hex() for path, digest in snapshot.entries.items()},
+        }
+    return row
+
+
+def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Layer]) -> Checkpoint | None:
+    """The checkpoint that `checkpoint_to_json` wrote, from somebody who is trusted: nothing is computed anew.
+
+    Args:
+        known: layers by digest, for those whose bytes were left out.
+    Raises: WireError.
+    """
+    if row is None:
+        return None
+    try:
+        data, files = dict(row["data"]), row.get("snapshot")
+        if files is None:
+            return Checkpoint(data)
+        layers = tuple(
+            Layer(layer["digest"], b64decode(layer["data"], validate=True))
+            if "data" in layer
+            else known[layer["digest"]]
+            for layer in files["layers"]
+        )
+        entries = {path.encode("latin-1"): bytes.fromhex(digest) for path, digest in files["entries"].items()}
+        return Checkpoint(data, Snapshot(str(files["id"]), str(files["backend"]), layers, entries))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"it is no checkpoint ({type(error).__name__}: {error})") from error
+
+
+def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes]]:
+    """Data, backend and the archives of a checkpoint from somebody who is not trusted: digests are left out.
+
+    Raises: WireError.
+    """
+    try:
+        files = row.get("snapshot") or {"backend": "", "layers": ()}
+        archives = [b64decode(layer["data"], validate=True) for layer in files["layers"]]
+        return dict(row["data"]), str(files["backend"]), archives
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"it is no checkpoint ({type(error).__name__}: {error})") from error
+
+
+def error_to_json(error: BaseException) -> dict[str, str]:
+    """An error that an environment raised: the class that the other side knows, and the message."""
+    for cls in type(error).__mro__:
+        if _RAISED_AGAIN.get(cls.__name__) is cls:
+            return {"type": cls.__name__, "message": str(error)}
+    location = raised_at(error)
+    text = f"{type(error).__name__}: {str(error)[:2000]}{location and f' at {location}'}"
+    return {"type": "RemoteEnvironmentError", "message": text}
+
+
+def error_from_json(row: Mapping[str, Any], server: str) -> Exception:
+    """The error that `error_to_json` wrote, to be raised.
+
+    Args:
+        server: its address, named where the error is no class of ours.
+    """
+    name, message = str(row.get("type")), str(row.get("message"))
+    known = _RAISED_AGAIN.get(name)
+    if known is None:
+        return errors.RemoteEnvironmentError(f"On the server at {server}: {message}")
+    return known(message)
