@@ -63,7 +63,9 @@ class Turn:
             `logprobs` are those of the masked distribution.
         observation_ids: tokens spliced in after the turn (results and the next generation prompt);
             empty after the last turn, so that a trajectory ends on the agent's own token.
-        policy_version: of the weights that sampled it.
+        policy_version: of the weights that sampled its first token, the oldest of the turn.
+        version_changes: (token, version) where the weights changed within the turn: from that token on, weights of
+            this version sampled. Empty for nearly every turn.
         rewards: turn-level components by name; absent is absent, not 0.
         spans: parts of the message that the reward named.
         state_key: hash of the canonical state *before* the turn, None where the environment has none.
@@ -94,6 +96,19 @@ class Turn:
     usage: dict[str, float] = field(default_factory=dict)
     spans: Sequence[Span] = ()
     masks: Sequence[tuple[int, int, TokenMask]] = ()
+    version_changes: Sequence[tuple[int, int]] = ()
+
+    @property
+    def last_version(self) -> int:
+        """Version of the weights that sampled the turn's last token."""
+        return self.version_changes[-1][1] if self.version_changes else self.policy_version
+
+    def token_versions(self) -> NDArray[np.int64]:
+        """[L] for each of the turn's own tokens the version of the weights that sampled it."""
+        versions = np.full(len(self.token_ids), self.policy_version, np.int64)
+        for token, version in self.version_changes:
+            versions[token:] = version
+        return versions
 
     @property
     def void(self) -> bool:
@@ -110,6 +125,7 @@ class TokenArrays:
         loss_mask: bool, True on the agent's own tokens.
         logprobs: float64, natural log as sampled; 0 where loss_mask is False.
         turn_index: int64; -1 on the prompt, k on turn k and on the observation that follows it.
+        versions: int64, of the weights that sampled the token; -1 where loss_mask is False.
         prompt_length: how many leading tokens are the prompt.
     """
 
@@ -117,6 +133,7 @@ class TokenArrays:
     loss_mask: NDArray[np.bool_]
     logprobs: NDArray[np.float64]
     turn_index: NDArray[np.int64]
+    versions: NDArray[np.int64]
     prompt_length: int
 
 
@@ -254,7 +271,7 @@ class Trajectory:
         ids: list[int] = list(self.prompt_ids)
         mask = [False] * len(ids)
         logprobs = [0.0] * len(ids)
-        index = [-1] * len(ids)
+        index, versions = [-1] * len(ids), [-1] * len(ids)
         for turn in self.turns:
             sampled, observed = len(turn.token_ids), len(turn.observation_ids)
             ids += turn.token_ids
@@ -262,10 +279,13 @@ class Trajectory:
             mask += [True] * sampled + [False] * observed
             logprobs += (turn.logprobs or [0.0] * sampled) + [0.0] * observed
             index += [turn.index] * (sampled + observed)
+            versions += turn.token_versions().tolist() if turn.version_changes else [turn.policy_version] * sampled
+            versions += [-1] * observed
         return TokenArrays(
             np.array(ids, np.int64),
             np.array(mask, np.bool_),
             np.array(logprobs, np.float64),
             np.array(index, np.int64),
+            np.array(versions, np.int64),
             len(self.prompt_ids),
         )

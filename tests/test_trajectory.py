@@ -50,6 +50,14 @@ def test_every_token_is_in_exactly_one_span_and_in_its_place(prompt, parts):
     assert (claimed == 1).all()
 
 
+def test_every_token_has_the_version_that_sampled_it():
+    trajectory = trajectory_of(2, [(4, 1), (2, 0)])
+    trajectory.turns[0].policy_version, trajectory.turns[0].version_changes = 3, ((1, 4), (3, 6))
+    trajectory.turns[1].policy_version = 6
+    assert [turn.last_version for turn in trajectory.turns] == [6, 6]
+    assert trajectory.arrays().versions.tolist() == [-1, -1, 3, 4, 4, 6, -1, 6, 6]
+
+
 @given(prompt=st.integers(0, 5), parts=lengths)
 def test_arrays_agree_with_spans(prompt, parts):
     trajectory = trajectory_of(prompt, parts)

@@ -57,7 +57,8 @@ class Reply:
         logprobs: natural-log probability of each token under the distribution that it was sampled from, after
             temperature and top-p; at temperature 0 under the model's own. As many as token_ids.
         finish_reason: `length` if the limit of the turn or of the context ended it.
-        policy_version: version of the weights that sampled it.
+        policy_version: version of the weights that sampled it, or its first token if they changed meanwhile.
+        version_changes: (token, version) where they changed: from that token on, weights of this version sampled.
         prompt_tokens, completion_tokens: as counted by the model, for cost.
         masks: where a logit hook restricted what could be sampled, see agentgym.Turn.
     """
@@ -71,6 +72,7 @@ class Reply:
     completion_tokens: int = 0
     extra: dict[str, Any] = field(default_factory=dict)
     masks: Sequence[tuple[int, int, TokenMask]] = ()
+    version_changes: Sequence[tuple[int, int]] = ()
 
 
 class Renderer(Protocol):

@@ -21,6 +21,7 @@ from agentgym.errors import PolicyError
 from agentgym.policy.contract import FinishReason, Sampling
 from agentgym.policy.key_values import Block, KVPrefix, can_share, parts_of, uniform
 from agentgym.policy.sampling import draw, uniforms
+from agentgym.policy.swap_lock import SwapLock
 from agentgym.trajectory import TokenMask
 
 SHARE_FROM = 8  # tokens that prompts must have in common before that beginning is computed on its own
@@ -41,6 +42,7 @@ class DecodeRequest:
         ended: given the tokens so far, whether a text that ends a turn has been written (see CallFormat.stop).
         hook: which tokens may follow (see LogitHook). `masks`: what it said, as in agentgym.Turn.
         tokens, logprobs, finish_reason, left: the outcome; `left` is the new Past.
+        version: of the weights that sampled the first token. `version_changes`: as in agentgym.Turn.
     """
 
     prefix: list[int]
@@ -55,6 +57,17 @@ class DecodeRequest:
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason = "length"
     left: KVPrefix | None = None
+    version: int = 0
+    version_changes: list[tuple[int, int]] = field(default_factory=list)
+
+    def append(self, token: int, logprob: float, version: int) -> None:
+        """Add a token that weights of this version sampled."""
+        if not self.tokens:
+            self.version = version
+        elif version != (self.version_changes[-1][1] if self.version_changes else self.version):
+            self.version_changes.append((len(self.tokens), version))
+        self.tokens.append(token)
+        self.logprobs.append(logprob)
 
 
 def batches_within(rows: Sequence[DecodeRequest], max_tokens: int) -> list[list[DecodeRequest]]:
@@ -78,12 +91,26 @@ class Decoder:
         pad_token_id: fills the left; never attended to.
         eos_token_ids: any of these ends a row.
         weights: tells the model's weights from those it had before.
+        swap_lock: held for each forward pass, so that weights may be replaced between two.
+        read_version: gives the version of the model's weights.
+
+    Where weights are replaced, the rows go on: what the old weights computed of them stays until the turn ends, as the
+    tokens' own versions do. A later turn computes it anew.
     """
 
     def __init__(
-        self, model: Any, pad_token_id: int, eos_token_ids: Sequence[int], *, weights: Hashable = None
+        self,
+        model: Any,
+        pad_token_id: int,
+        eos_token_ids: Sequence[int],
+        *,
+        weights: Hashable = None,
+        swap_lock: SwapLock | None = None,
+        read_version: Callable[[], int] = lambda: 0,
     ) -> None:
         self.model, self.pad_token_id, self.weights = model, pad_token_id, weights
+        self.swap_lock, self.read_version = swap_lock or SwapLock(), read_version
+        self.version = 0  # of the weights that computed the last logits
         self.ends = frozenset(eos_token_ids)
         self.shares = can_share(model.config)
 
@@ -99,14 +126,16 @@ class Decoder:
 
     def forward(self, ids: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any) -> torch.Tensor:
         """[B, V] logits after the last column."""
-        out = self.model(
-            input_ids=ids,
-            attention_mask=mask,
-            position_ids=positions,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
+        with self.swap_lock.computing():
+            self.version = self.read_version()
+            out = self.model(
+                input_ids=ids,
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
         logits: torch.Tensor = out.logits[:, -1]
         return logits
 
@@ -244,8 +273,7 @@ class _Batch:
             return False
         if not np.isfinite(logprob):
             raise PolicyError("The model gave NaN or infinite logits: its weights diverged, or its dtype overflows.")
-        row.tokens.append(token)
-        row.logprobs.append(logprob)
+        row.append(token, logprob, self.decoder.version)
         if token in self.decoder.ends or (row.ended is not None and row.ended(row.tokens)):
             row.finish_reason = "stop"
         return row.finish_reason != "stop" and len(row.tokens) < row.limit

@@ -16,6 +16,7 @@ from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, sco
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker, make_hook
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.swap_lock import SwapLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,7 @@ class TransformersPolicy(Policy):
             (see agentgym.policy.logit_hooks). Scores are not restricted.
         reuse_mib: memory for keys and values of earlier turns of live episodes; 0 computes them again each turn.
 
-    `version` names the weights: count it up when they change.
+    `version` names the weights: count it up when they change, or let `update_weights` do both while episodes go on.
     """
 
     name = "transformers"
@@ -88,6 +89,7 @@ class TransformersPolicy(Policy):
         self._pasts: dict[str, KVPrefix] = {}
         self._weights: tuple[int, int, int] = (0, 0, 0)
         self._live: set[str] = set()
+        self._swap_lock = SwapLock()
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
@@ -115,7 +117,8 @@ class TransformersPolicy(Policy):
             token_ids=row.tokens,
             logprobs=row.logprobs,
             finish_reason=row.finish_reason,
-            policy_version=self.version,
+            policy_version=row.version,
+            version_changes=tuple(row.version_changes),
             prompt_tokens=len(prefix),
             completion_tokens=len(row.tokens),
             masks=row.masks,
@@ -141,6 +144,21 @@ class TransformersPolicy(Policy):
         self._pasts.pop(episode, None)
         self._rows.ended(episode)
 
+    def update_weights(self, source: Any, *, version: int) -> None:
+        """Take over the weights of another copy of the model, from any thread, between two decode steps.
+
+        Requests under way go on, and their replies say from which token on the new weights sampled. Parameters that
+        both share are left out.
+
+        Args:
+            source: whose weights nobody changes meanwhile.
+        """
+        with self._swap_lock.replacing(), torch.no_grad():
+            for own, new in zip(self.model.parameters(), source.parameters(), strict=True):
+                if own is not new:
+                    own.copy_(new)
+            self.version = version
+
     async def close(self) -> None:
         """Stop the worker thread. Waiting requests fail with PolicyError."""
         self._rows.close()
@@ -160,10 +178,17 @@ class TransformersPolicy(Policy):
 
     def _decode(self, rows: Sequence[DecodeRequest]) -> None:
         """Sample the rows of one batch to their ends."""
-        Decoder(self.model, self.pad_token_id, self.eos_token_ids, weights=self._weights).run(rows)
+        Decoder(
+            self.model,
+            self.pad_token_id,
+            self.eos_token_ids,
+            weights=self._weights,
+            swap_lock=self._swap_lock,
+            read_version=lambda: self.version,
+        ).run(rows)
 
     def _score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
-        with evaluating(self.model, self.autocast):
+        with self._swap_lock.computing(), evaluating(self.model, self.autocast):
             scores: list[list[float]] = score(self.model, self.pad_token_id, pairs)
         return scores
 

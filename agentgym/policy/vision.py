@@ -74,7 +74,7 @@ class VisionPolicy(TransformersPolicy):
             token_ids=row.tokens,
             logprobs=row.logprobs,
             finish_reason=row.finish_reason,
-            policy_version=self.version,
+            policy_version=row.version,
             prompt_tokens=len(prefix),
             completion_tokens=len(row.tokens),
         )
@@ -101,7 +101,9 @@ class VisionPolicy(TransformersPolicy):
             )
 
     def _decode(self, rows: Sequence[DecodeRequest]) -> None:
-        with _plain_generation(self.model), torch.no_grad():
+        with self._swap_lock.computing(), _plain_generation(self.model), torch.no_grad():
+            for row in rows:
+                row.version = self.version
             chooser = _Chooser(rows, self.images.reserved_ids, self.eos_token_ids, self.pad_token_id)
             self.model.generate(
                 **self._inputs(rows, [row.prefix for row in rows]),
@@ -116,7 +118,7 @@ class VisionPolicy(TransformersPolicy):
         rows = [row for row, _ in pairs]
         texts = [[*row.prefix, *rest] for row, rest in pairs]
         longest = max(len(rest) for _, rest in pairs)
-        with evaluating(self.model, self.autocast), torch.no_grad():
+        with self._swap_lock.computing(), evaluating(self.model, self.autocast), torch.no_grad():
             inputs = self._inputs(rows, texts)
             logits = self.model(**inputs, use_cache=False, logits_to_keep=longest + 1).logits[:, :-1].to(torch.float64)
         logits[..., list(self.images.reserved_ids)] = -torch.inf

@@ -296,6 +296,7 @@ class PlayLoop:
             logprobs=reply.logprobs or [],
             masks=reply.masks,
             policy_version=reply.policy_version,
+            version_changes=tuple(reply.version_changes),
             state_key=state.state_key,
             potential=state.potential,
             finish_reason=reply.finish_reason,

@@ -103,6 +103,7 @@ class ReplayPolicy(Policy):
         if self.renderer is not None:
             if request.prefix_ids is not None and list(request.prefix_ids) == _prefix_ids(record, turn):
                 reply.token_ids, reply.logprobs = list(recorded.token_ids), list(recorded.logprobs) or None
+                reply.version_changes = recorded.version_changes
             else:
                 reply.token_ids = self.renderer.encode(recorded.message)
         return reply

@@ -119,6 +119,8 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
         row["finish_reason"] = turn.finish_reason
     if turn.policy_version:
         row["policy_version"] = turn.policy_version
+    if turn.version_changes:
+        row["version_changes"] = [list(change) for change in turn.version_changes]
     if turn.rewards:
         row["rewards"] = turn.rewards
     if turn.spans:
@@ -148,6 +150,7 @@ def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
         tuple(result_from_json(result, fetch) for result in row["results"]),
         replies=tuple(message_from_json(m, fetch) for m in get("replies", ())),
         policy_version=get("policy_version", 0),
+        version_changes=tuple((token, version) for token, version in get("version_changes", ())),
         rewards=get("rewards", {}),
         state_key=get("state_key"),
         value=get("value"),

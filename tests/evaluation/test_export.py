@@ -97,7 +97,12 @@ def test_images_and_broken_calls_survive_in_both_formats(run):
         {"type": "image", "image": "data:image/png;base64,QUJD"},
     ]
     assert any(call.get("parse_error") for m in sample["messages"] for call in m.get("tool_calls", ()))
+    turn = trajectory.turns[0]
+    turn.token_ids, turn.logprobs, turn.policy_version, turn.version_changes = [1, 2], [-1.0, -1.0], 3, ((1, 5),)
     row = row_of_episode(trajectory, tokens=True)
+    assert (row["first_versions"][turn.index], row["last_versions"][turn.index]) == (3, 5)
+    assert {3, 5} <= set(row["versions"])
+    assert inspect_log(after, [trajectory])["samples"][0]["metadata"]["policy_versions"][turn.index] == [3, 5]
     assert row["messages"][len(trajectory.opening) - 1]["images"] == ["data:image/png;base64,QUJD"]
     assert "truth" not in row
     assert len(row["token_ids"]) == len(row["loss_mask"]) == len(row["logprobs"])

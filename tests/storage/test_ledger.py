@@ -75,6 +75,7 @@ def turns(draw, index=0):
         draw(st.sampled_from(["stop", "length"])),
         *draw(st.tuples(floats, floats)),
         draw(st.dictionaries(texts, floats, max_size=1)),
+        version_changes=tuple(draw(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=2))),
     )
 
 

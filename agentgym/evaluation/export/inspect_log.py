@@ -126,6 +126,7 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
             "stop_reason": str(stop or ""),
             "turn_rewards": [dict(turn.rewards) for turn in trajectory.turns],
             "failures": dict(failures_of(trajectory)),
+            "policy_versions": [[turn.policy_version, turn.last_version] for turn in trajectory.turns],
         },
         "model_usage": {model: spent},
         "total_time": trajectory.duration_s,

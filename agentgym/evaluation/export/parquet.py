@@ -26,7 +26,7 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
     """One episode as plain data, in the columns of the file. Truth is left out: an export is no place for answers.
 
     Args:
-        tokens: with token ids, loss mask, log-probabilities and the turn of each token.
+        tokens: with token ids, loss mask, log-probabilities, and the turn and policy version of each token.
     """
     task, stop = trajectory.task, trajectory.stop_reason
     row: dict[str, Any] = {
@@ -44,6 +44,8 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
         "turn_rewards": [json.dumps(turn.rewards) for turn in trajectory.turns],
         "stop_reason": stop.value if stop else "",
         "turns": len(trajectory.turns),
+        "first_versions": [turn.policy_version for turn in trajectory.turns],
+        "last_versions": [turn.last_version for turn in trajectory.turns],
         "failures": json.dumps(dict(failures_of(trajectory))),
         "error": trajectory.error or "",
         "policy": trajectory.provenance.policy or "",
@@ -58,6 +60,7 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
             "loss_mask": arrays.loss_mask.tolist(),
             "logprobs": arrays.logprobs.tolist(),
             "turn_index": arrays.turn_index.tolist(),
+            "versions": arrays.versions.tolist(),
             "prompt_length": arrays.prompt_length,
         }
     return row
@@ -146,6 +149,8 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
         "turn_rewards": pyarrow.list_(text),
         "stop_reason": text,
         "turns": integer,
+        "first_versions": pyarrow.list_(integer),
+        "last_versions": pyarrow.list_(integer),
         "failures": text,
         "error": text,
         "policy": text,
@@ -159,6 +164,7 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
             "loss_mask": pyarrow.list_(pyarrow.bool_()),
             "logprobs": pyarrow.list_(real_number),
             "turn_index": pyarrow.list_(integer),
+            "versions": pyarrow.list_(integer),
             "prompt_length": integer,
         }
     return pyarrow.schema(columns)

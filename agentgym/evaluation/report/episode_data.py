@@ -164,6 +164,7 @@ def _turn(turn: Turn, kinds: Sequence[str], credit: LoggedCredit | None, link: L
         "failures": list(dict.fromkeys(kinds)),
         "finish": turn.finish_reason,
         "version": turn.policy_version,
+        "last_version": turn.last_version,
         "tokens": len(turn.token_ids),
         "seen": len(turn.observation_ids),
         "logprob": _number(sum(turn.logprobs) / len(turn.logprobs), 4) if known else None,

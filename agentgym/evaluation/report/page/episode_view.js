@@ -130,13 +130,19 @@ function filtersOf({ turn, tab, ...filters }) {
   return filters;
 }
 
+/** Which weights sampled an episode: in an asynchronous run they may change while it is played. */
+function weightsOf(turns) {
+  const first = Math.min(...turns.map((turn) => turn.version)), last = Math.max(...turns.map((turn) => turn.last_version ?? turn.version));
+  return first === last ? `weights of step ${first}` : `weights of steps ${first} to ${last}`;
+}
+
 /** The line about an episode: its task, how it ended, what it was given. */
 export function headOf(episode, key) {
   const { words, kind, sign } = verdictOf(episode.verdict);
   const facts = [
     episode.stop ? plain(episode.stop) : "still running", `${episode.turns.length} turn${episode.turns.length === 1 ? "" : "s"}`,
     episode.stop && duration(episode.duration_s), episode.credit_step !== null && `credit of step ${episode.credit_step}`,
-    episode.turns.length && `weights of step ${episode.turns[0].version}`,
+    episode.turns.length && weightsOf(episode.turns),
   ].filter(Boolean);
   return h("div", { class: "summary" },
     h("p", { class: "crumb" }, h("span", { class: "faint" }, episode.run)),
