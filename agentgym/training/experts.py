@@ -9,7 +9,7 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.stages.demonstrate import script_of
-from agentgym.training.stages.warm_start import tokenise
+from agentgym.training.stages.tokenise import tokenise
 from agentgym.trajectory import Trajectory
 
 
