@@ -143,9 +143,9 @@ def test_the_history_of_entropies_counts_each_step_once_and_survives(logits, tmp
     expected = torch.tensor([float(means[:, 0].mean()) * 1.5, float(means[1, 1]) * 1.5])
     torch.testing.assert_close(history.usual(), expected)
     history.save(tmp_path)
-    again = EntropyHistory()
-    again.load(tmp_path)
-    torch.testing.assert_close(again.usual(), history.usual(), rtol=0, atol=0)
+    restored = EntropyHistory()
+    restored.load(tmp_path)
+    torch.testing.assert_close(restored.usual(), history.usual(), rtol=0, atol=0)
 
 
 def test_a_weight_rises_over_its_warm_up_and_leaves_the_objective_the_rest():
