@@ -32,14 +32,14 @@ class Experts:
         new = {task.id: task for task in tasks if task.id not in self._episodes}
         if new:
             script = self._script
-            played = self._rollouts.play(
+            episodes = self._rollouts.play(
                 lambda task: ScriptedPolicy(script(task)),
                 list(new.values()),
                 label="expert",
                 group_size=1,
                 record=False,
             )
-            self._episodes.update({episode.task.id: self._usable(episode) for episode in played})
+            self._episodes.update({episode.task.id: self._usable(episode) for episode in episodes})
         return [self._episodes[task.id] for task in tasks]
 
     def _usable(self, episode: Trajectory) -> Trajectory | None:

@@ -47,6 +47,8 @@ def depends_on_steps(recipe: Recipe, task_set: TaskSet) -> list[str]:
         settings.append(f"[train.trl] lr_scheduler_type = {schedule!r}")
     if 0 < recipe.train.trl.get("warmup_steps", 0) < 1:
         settings.append("[train.trl] warmup_steps, a share of all steps,")
+    if any(term.schedule or term.warmup for term in recipe.train.terms.values()):
+        settings.append("a schedule of a loss term")
     if any(isinstance(reward, Combined) and reward.schedules for reward in _rewards(recipe, task_set)):
         settings.append("a schedule of the reward")
     return settings

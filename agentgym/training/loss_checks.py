@@ -85,6 +85,11 @@ def _reasons_of_objective(section: TrainSection, needs: Needs) -> Iterator[str]:
             f"takes the advantages of a critic, and the estimator {estimator.name} has none. Leave train.estimator "
             "out, or choose one that requires values, such as turn_gae(lam=0.95)."
         )
+    if needs.whole_groups and (steps := section.trl.get("steps_per_generation", 1)) != 1:
+        yield (
+            f"compares whole groups, which [train.trl] steps_per_generation = {steps!r} shares out among several "
+            "optimiser steps. Leave that out."
+        )
     if needs.group_outcomes and "branches" in estimator.requires:
         yield (
             f"compares whole episodes of a group, and those of {estimator.name} branch off each other. Choose an "

@@ -25,6 +25,7 @@ from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.device import device_of
 from agentgym.sandbox.pool.headroom import measure_headroom
 from agentgym.storage import checkpoint_in
+from agentgym.training.policy_section import PolicySection
 from agentgym.training.recipe import Recipe
 
 _GB = 1e9
@@ -96,6 +97,9 @@ def plan_memory(
         always["reference"] = (
             trained_bytes if section.lora else float(sum(parameter.nbytes for parameter in parameters))
         )
+    if train.teacher is not None:
+        teacher = recipe.model_copy(update={"policy": PolicySection(path=train.teacher.path)})
+        always["teacher"] = float(sum(parameter.nbytes for parameter in _shapes_of(teacher).parameters()))
     vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
     tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)

@@ -32,9 +32,11 @@ class OptimalValues:
         """The value of each task; NaN where all of its episodes failed."""
         new = list({task.id: task for task in tasks if task.id not in self._values}.values())
         if new:
-            played = self._rollouts.play(self._policy, new, label="reference", group_size=self._episodes, record=False)
+            trajectories = self._rollouts.play(
+                self._policy, new, label="reference", group_size=self._episodes, record=False
+            )
             for index, task in enumerate(new):
-                group = played[index * self._episodes : (index + 1) * self._episodes]
+                group = trajectories[index * self._episodes : (index + 1) * self._episodes]
                 returns = np.array([episode.return_from() for episode in group if episode.valid])
                 self._values[task.id] = soft_maximum(returns, self._temperature)
             partial = self._file.with_suffix(".partial")

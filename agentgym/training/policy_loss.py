@@ -196,9 +196,12 @@ class PolicyLossTrainer(GRPOTrainer):
         return loss
 
     def _parts_of_others(self) -> list[LossPart]:
-        """Parts of the episodes that are not the policy's; none in evaluation."""
+        """Parts of the episodes that are not the policy's and that a loss is computed on; none in evaluation."""
         parts: list[LossPart] = []
-        for kind, others in self._other_rows.items() if self.model.training else ():
+        read = {kind for needs in self._needs_by_name().values() for kind in needs.rows if self.model.training}
+        for kind, others in self._other_rows.items():
+            if kind not in read:
+                continue
             for rows in parts_of(lengths_of(others.batch), self._microbatch_tokens):
                 share = len(rows) / others.count
                 parts.append(LossPart(trimmed(others.batch, rows), 0.0, share, kind, others.mean_length))

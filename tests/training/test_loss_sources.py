@@ -192,9 +192,9 @@ def test_a_reference_follows_validation_only_where_it_is_the_best_so_far(tmp_pat
 
 def test_a_reference_that_follows_validation_is_in_its_checkpoints(tmp_path):
     execute(small(kl=0.05, steps=2, reference={"kind": "best"}, validate_every=1), tmp_path / "run")
-    kept = tmp_path / "run" / "checkpoints" / "checkpoint-2" / "reference"
-    assert (kept / "model.safetensors").is_file()
-    assert json.loads((kept / "best.json").read_text()) == {"success": 0.0}
+    saved = tmp_path / "run" / "checkpoints" / "checkpoint-2" / "reference"
+    assert (saved / "model.safetensors").is_file()
+    assert json.loads((saved / "best.json").read_text()) == {"success": 0.0}
 
 
 def turns_with_thoughts() -> Trajectory:
@@ -230,14 +230,14 @@ def test_a_corrected_thought_is_learnt_after_what_the_agent_was_shown():
 
 
 def test_a_corrector_is_asked_about_first_turns_first_and_may_fail():
-    asked = []
+    questions = []
 
     def fail(messages):
-        asked.append(messages[-1].text)
+        questions.append(messages[-1].text)
         raise PolicyError("The server is gone.")
 
     with Rollouts() as rollouts:
         corrector = ThoughtCorrector(ScriptedPolicy(fail), rollouts, ByteRenderer(), turns_per_step=2)
         assert corrector.of([turns_with_thoughts(), turns_with_thoughts()]) == []
-    assert len(asked) == 2
-    assert all("I look into b." in question for question in asked)
+    assert len(questions) == 2
+    assert all("I look into b." in question for question in questions)

@@ -86,6 +86,15 @@ def test_topr_tapers_only_what_is_discouraged(logits):
     torch.testing.assert_close(make_objective("topr")(tokens)[0], -expected.sum(1)[0] / math.e)
 
 
+def test_topr_of_successes_alone_is_imitation_however_old_they_are(logits):
+    tokens = batch_of(logits, behaviour=logits.log_softmax(-1)[..., 0].detach() + 1.0)
+    tokens.advantages.abs_()
+    losses = [make_objective(name)(tokens).sum() for name in ("topr", "reinforce")]
+    assert losses[0] == losses[1]
+    gradients = [torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in losses]
+    torch.testing.assert_close(*gradients, rtol=0, atol=0)
+
+
 def test_the_entropy_bonus_raises_the_entropy_of_own_tokens_alone(logits):
     tokens = batch_of(logits)
     (gradient,) = torch.autograd.grad(make_term("entropy_bonus", 1.0, None, {}).row_losses(tokens).sum(), logits)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from agentgym.errors import CreditError
 from agentgym.training.objectives import TokenBatch, make_objective
-from agentgym.training.objectives.grouped import linearised, losses_of_groups
+from agentgym.training.objectives.grouped import linearised, losses_of_groups, rows_of
+from agentgym.training.processes import Processes
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_microbatches import gradients
@@ -25,7 +27,7 @@ NAN = float("nan")
 def group_of(logps: torch.Tensor, successes: list[float], *, behaviour: torch.Tensor | None = None) -> TokenBatch:
     """One group whose episodes have one own token for each column; a success of NaN marks a failed episode."""
     outcome = torch.tensor(successes, dtype=logps.dtype)
-    own = (~outcome.isnan()).long()[:, None].expand(logps.shape)
+    own = (~outcome.isnan()).long()[:, None].repeat(1, logps.shape[1])
     return TokenBatch(
         logps=logps,
         entropies=torch.zeros_like(logps),
@@ -113,6 +115,33 @@ def test_rows_one_by_one_add_up_to_the_gradient_of_whole_groups(parameters, text
     expected, got = (torch.autograd.grad(each.sum(), parameters, retain_graph=True)[0] for each in (at_once, by_row))
     torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-12)
     assert expected.abs().sum() > 0
+
+
+@dataclass(frozen=True)
+class OneOfTwo(Processes):
+    """A process that is given what both have."""
+
+    batches: tuple[TokenBatch, ...] = ()
+
+    def gather(self, value: Any) -> list[Any]:
+        return list(self.batches)
+
+
+def test_a_group_may_be_spread_over_processes_whose_rows_are_padded_to_other_widths(parameters):
+    objective = make_objective("pacs")
+    behaviour = policy(parameters, EPISODES).detach() + 0.1
+    tokens = group_of(policy(parameters, EPISODES).detach(), [1.0, 0.0, 0.5, NAN], behaviour=behaviour)
+    tokens.own[2:, 2] = 0
+    losses, slopes = losses_of_groups(objective, tokens)
+    first, second = rows_of(tokens, slice(0, 2)), rows_of(tokens, slice(2, 4))
+    narrow = ("logps", "entropies", "own", "advantages", "behaviour_logps", "turns")
+    second = replace(second, **{name: getattr(second, name)[:, :2] for name in narrow})
+    for rank, own in enumerate((first, second)):
+        part_losses, part_slopes = losses_of_groups(objective, own, OneOfTwo(rank, 2, (first, second)))
+        rows = slice(2 * rank, 2 * rank + 2)
+        torch.testing.assert_close(part_losses, losses[rows])
+        torch.testing.assert_close(part_slopes, slopes[rows, : part_slopes.shape[1]])
+    assert slopes[2, :2].abs().sum() > 0
 
 
 def test_pacs_by_hand(parameters):

@@ -143,9 +143,9 @@ def test_the_history_of_entropies_counts_each_step_once_and_survives(logits, tmp
     expected = torch.tensor([float(means[:, 0].mean()) * 1.5, float(means[1, 1]) * 1.5])
     torch.testing.assert_close(history.usual(), expected)
     history.save(tmp_path)
-    again = EntropyHistory()
-    again.load(tmp_path)
-    torch.testing.assert_close(again.usual(), history.usual(), rtol=0, atol=0)
+    restored = EntropyHistory()
+    restored.load(tmp_path)
+    torch.testing.assert_close(restored.usual(), history.usual(), rtol=0, atol=0)
 
 
 def test_a_weight_rises_over_its_warm_up_and_leaves_the_objective_the_rest():
@@ -219,6 +219,36 @@ def test_parts_of_experts_add_up_and_grao_reads_both_kinds_of_rows(tokenizer, tm
     in_parts = gradients(trainer, batch)
     for name, value in at_once.items():
         torch.testing.assert_close(in_parts[name], value, rtol=1e-4, atol=1e-7)
+
+
+class Corrected:
+    """Stands where ThoughtCorrector does: one corrected turn, of the fifth episode."""
+
+    def __init__(self, episode: Trajectory) -> None:
+        self._episode = episode
+
+    def of(self, trajectories: list[Trajectory]) -> list[tuple[int, Trajectory]]:
+        return [(4, self._episode)]
+
+
+def test_a_corrected_thought_adds_its_cross_entropy_and_nothing_to_other_tokens(tokenizer, tmp_path):  # noqa: F811
+    trainer = trainer_of(tokenizer, tmp_path)
+    trainer.current_gradient_accumulation_steps = 1
+    trainer.model.train()
+    episode = Given(len(tokenizer))._episode(Task("t1", "test/none-v1", "q"), 0)
+    trainer.loss_inputs = LossInputs(corrector=Corrected(episode))
+    batch = trainer._generate_and_score_completions(rows())
+    assert trainer._other_rows["corrections"].batch["group_of_row"].tolist() == [1]
+    alone = gradients(trainer, batch)
+    trainer._terms = [make_term("thought_sft", 0.5, None, {})]
+    beside = gradients(trainer, batch)
+    ids = torch.tensor([[*episode.prompt_ids, *episode.turns[0].token_ids]])
+    trainer.model.zero_grad()
+    logps = (trainer.model(ids).logits / trainer.temperature).log_softmax(-1)
+    start = len(episode.prompt_ids)
+    (-0.5 * logps[0, start - 1 : -1].gather(-1, ids[0, start:, None]).mean()).backward()
+    for name, parameter in trainer.model.named_parameters():
+        torch.testing.assert_close(beside[name] - alone[name], parameter.grad, rtol=1e-3, atol=1e-6)
 
 
 def test_what_the_trainer_was_not_given_is_named_before_the_first_step(tokenizer, tmp_path):  # noqa: F811

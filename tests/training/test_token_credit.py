@@ -15,6 +15,7 @@ from agentgym.errors import CreditError
 from agentgym.messages import Call, Message
 from agentgym.policy import Hermes, Policy, TemplateRenderer, make_tokenizer
 from agentgym.policy.token_spans import token_ranges
+from agentgym.training.policy_loss import LossPart
 from agentgym.training.signals.named_spans import NamedSpans
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Span, Trajectory
@@ -86,7 +87,7 @@ def test_only_the_tokens_of_a_span_move(tokenizer, tmp_path):
 
     trainer.model.base_model.register_forward_hook(keep)
     trainer.current_gradient_accumulation_steps = 1
-    trainer._part_loss(trainer.model, (1.0, 1.0, batch), []).backward()
+    trainer._part_loss(trainer.model, LossPart(batch, 1.0, 1.0), [], []).backward()
     [state] = states
     assert state.grad is not None
     before = batch["prompt_ids"].shape[1] - 1  # the state from which the first token is predicted

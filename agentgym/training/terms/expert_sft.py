@@ -15,7 +15,8 @@ def expert_sft(tokens: TokenBatch, *, phi: bool = True, cutoff: Share = 1.0) -> 
     """-phi log pi of the tokens of an expert's episodes of the step's tasks, phi = p (1 - p) without gradient.
 
     The weight mu of this term is taken off the objective: (1 - mu) x objective + mu x this, averaged over all expert
-    tokens of the step. With mu = 1 and phi off the loss is that of a warm start. [train.experts] names the expert.
+    tokens of the step. With mu = 1 and phi off the loss is that of a warm start, at a temperature of 1. [train.experts]
+    names the expert.
 
     Args:
         phi: weigh tokens by p (1 - p): those that the policy is sure of, or would never write, count little.
