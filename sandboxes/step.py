@@ -22,7 +22,7 @@ class StepEnvironment(Environment):
         self._ended = False
         if schemas := task.parameters.get("tools"):
             self.remove_tools(*self.tools)
-            self.add_tools(*(_shown(schema["function"]) for schema in schemas))
+            self.add_tools(*(_recorded_tool(schema["function"]) for schema in schemas))
         return task.opening()
 
     @tool(final=True, inline=True)
@@ -36,7 +36,7 @@ class StepEnvironment(Environment):
         return result
 
 
-def _shown(function: dict[str, Any]) -> Tool:
+def _recorded_tool(function: dict[str, Any]) -> Tool:
     """A tool that the agent reads of, and whose calls are only recorded."""
     return Tool.from_schema(
         function["name"], function.get("description", ""), function["parameters"], lambda _: _RECORDED

@@ -58,11 +58,11 @@ def test_a_stage_imitates_what_an_earlier_one_collected_and_keeps_what_it_chose(
     chosen = {"kind": "imitate", "options": {"steps": 2, "episodes": ["collect"], "select": "best_of(n=1)"}}
     output = run(pressing(COLLECT, chosen, start=str(started)), folder)
     assert "collect: success" in output
-    kept = manifest(folder, "warm_start")
-    assert kept["read"] == 32
-    assert len(kept["episodes"]) == len(kept["rows"]) == 8
-    assert {row["episode"] for row in kept["rows"]} == {episode["id"] for episode in kept["episodes"]}
-    assert all(row["episode"].startswith("collect/") for row in kept["rows"])
+    chosen = manifest(folder, "warm_start")
+    assert chosen["read"] == 32
+    assert len(chosen["episodes"]) == len(chosen["rows"]) == 8
+    assert {row["episode"] for row in chosen["rows"]} == {episode["id"] for episode in chosen["episodes"]}
+    assert all(row["episode"].startswith("collect/") for row in chosen["rows"])
     (row,) = RunFolder(folder).metrics("collect")
     assert 0 <= row["success"] <= 1
 
@@ -139,8 +139,8 @@ def test_a_stage_learns_from_which_episode_is_better(started, tmp_path, kind, op
     start = {"kind": "imitate", "name": "start", "options": {"steps": 1, "demonstrations": 8}}
     folder = tmp_path / "run"
     run(pressing(start, learn, start=str(started)), folder)
-    kept = manifest(folder, kind)
-    assert len(kept["rows"]) == rows if rows else 0 < len(kept["rows"]) <= 64
+    chosen = manifest(folder, kind)
+    assert len(chosen["rows"]) == rows if rows else 0 < len(chosen["rows"]) <= 64
     logged = RunFolder(folder).metrics(kind)
     assert [row["step"] for row in logged] == [1, 2]
     if first_loss is not None:

@@ -127,5 +127,5 @@ def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path,
     run(recipe(), folder, resume=True)
     assert_equal_weights(unbroken, folder)
     for name in ("copy", "prefer", "rank", "learn_2"):
-        kept = (folder / "stages" / name / "episodes.json").read_text()
-        assert kept == (unbroken / "stages" / name / "episodes.json").read_text()
+        manifest = (folder / "stages" / name / "episodes.json").read_text()
+        assert manifest == (unbroken / "stages" / name / "episodes.json").read_text()

@@ -29,8 +29,8 @@ from test_stages import run, with_stages
 def experts() -> list:
     """Two demonstrations of two turns with token ids."""
     with Rollouts() as rollouts:
-        played = demonstrations(rollouts, load_task_set(lookup_environment.NAME), 2)
-    return [tokenise(trajectory, RENDERER) for trajectory in played]
+        trajectories = demonstrations(rollouts, load_task_set(lookup_environment.NAME), 2)
+    return [tokenise(trajectory, RENDERER) for trajectory in trajectories]
 
 
 RENDERER = TemplateRenderer(make_tokenizer(["box look answer text"]), Hermes())
@@ -41,12 +41,12 @@ def test_a_step_is_read_as_the_expert_read_it(experts):
     for expert in experts:
         tasks, messages = step_tasks(expert), [turn.message for turn in expert.turns]
 
-        def again(task: Task, messages=messages) -> ScriptedPolicy:
+        def repeat(task: Task, messages=messages) -> ScriptedPolicy:
             return ScriptedPolicy([messages[task.parameters["turn"]]], RENDERER)
 
         assert [task.id for task in tasks] == [f"{expert.task.id}-turn-{index}" for index in (0, 1)]
         with Rollouts() as rollouts:
-            steps = rollouts.play(again, tasks, label="steps")
+            steps = rollouts.play(repeat, tasks, label="steps")
         history = list(expert.prompt_ids)
         for step, turn in zip(steps, expert.turns, strict=True):
             assert step.prompt_ids == history
@@ -77,11 +77,11 @@ def test_reinforcement_trains_on_the_steps_and_is_measured_on_the_tasks(tmp_path
     run(with_stages(*stages), folder)
     assert len(TaskSet.from_jsonl(folder / "stages" / "steps" / "tasks.jsonl")["train"]) == 12
     ledger = Ledger(folder / "ledger.sqlite")
-    played = list(ledger.trajectories("train-"))
+    trajectories = list(ledger.trajectories("train-"))
     ledger.close()
-    assert len(played) == 8
-    assert {trajectory.task.environment for trajectory in played} == {"agentgym/step-v1"}
-    assert all(-1 <= trajectory.outcome["action_similarity"] <= 1 for trajectory in played)
+    assert len(trajectories) == 8
+    assert {trajectory.task.environment for trajectory in trajectories} == {"agentgym/step-v1"}
+    assert all(-1 <= trajectory.outcome["action_similarity"] <= 1 for trajectory in trajectories)
     assert RunFolder(folder).evaluations() == ["end"]
 
 

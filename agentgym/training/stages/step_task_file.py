@@ -10,6 +10,6 @@ STEP_TASKS = "tasks.jsonl"
 
 def with_tasks_of(folder: RunFolder, task_set: TaskSet) -> TaskSet:
     """A task set with the training tasks that a stage left in its folder; it is validated and measured as before."""
-    made = TaskSet.from_jsonl(folder.path / STEP_TASKS)["train"]
-    splits = {"train": made, "validation": task_set["validation"], "held_out": task_set["held_out"]}
+    tasks = TaskSet.from_jsonl(folder.path / STEP_TASKS)["train"]
+    splits = {"train": tasks, "validation": task_set["validation"], "held_out": task_set["held_out"]}
     return TaskSet(task_set.name, splits)

@@ -69,8 +69,8 @@ def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection)
 
     if not context.sources:
         return successful(demonstrate(context))
-    kept = episode_set(context, renderer, choose, earlier_rounds=options.earlier_rounds)
-    return [kept.episodes[row["episode"]] for row in kept.rows]
+    chosen = episode_set(context, renderer, choose, earlier_rounds=options.earlier_rounds)
+    return [chosen.episodes[row["episode"]] for row in chosen.rows]
 
 
 def step_tasks(expert: Trajectory) -> list[Task]:
