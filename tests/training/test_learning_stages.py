@@ -150,13 +150,16 @@ def test_a_stage_learns_from_which_episode_is_better(started, tmp_path, kind, op
     assert not all(torch.equal(value, before[name]) for name, value in weights(folder).items())
 
 
-def test_steps_of_preference_raise_what_won_above_what_lost(started, tmp_path):
-    learn = {"kind": "prefer", "options": LEARN | {"steps": 12, "learning_rate": 3e-3, "beta": 0.5}}
-    learn["options"]["episodes"] = [f"{started}:{player}" for player in BOTH]
+@pytest.mark.parametrize(
+    ("kind", "options", "metric", "value"),
+    [("prefer", {"beta": 0.5}, "accuracy", 1.0), ("rank", {"imitation_weight": 0.0}, "misordered", 0.0)],
+)
+def test_steps_raise_what_won_above_what_lost(started, tmp_path, kind, options, metric, value):
+    learn = {"kind": kind, "options": LEARN | options | {"steps": 12, "learning_rate": 3e-3}}
+    learn["options"]["episodes"] = [f"{started}:{player}" for player in reversed(BOTH)]
     run(pressing(learn, start=str(started)), tmp_path / "run")
-    rows = RunFolder(tmp_path / "run").metrics("prefer")
-    assert rows[-1]["accuracy"] == 1.0
-    assert rows[-1]["margin"] > 1.0
+    rows = RunFolder(tmp_path / "run").metrics(kind)
+    assert rows[-1][metric] == value
 
 
 @pytest.mark.parametrize(
