@@ -161,8 +161,9 @@ format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
-reference: $(STAMP)  ## write the documents that are made from the code: docs/reference and docs/first-mistakes.md
+reference: $(STAMP)  ## write the documents that are made from the code: docs/reference, docs/systems.md and docs/first-mistakes.md
 	"$(VENV)/bin/agentgym" dev reference --out docs/reference
+	"$(VENV)/bin/agentgym" dev systems docs/systems.tsv
 	@"$(PY)" tests/cli/mistakes_page.py
 
 gui-full: $(STAMP)  ## every task of MiniWoB++ in real Chromium: opened, reset, played rightly and wrongly (minutes)

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
-from agentgym.messages import Content, ImagePart, Message, Part, TextPart, images_of
+from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart, images_of
 
 Split = Literal["train", "validation", "held_out"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
@@ -247,7 +247,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 def task_to_json(task: Task) -> dict[str, Any]:
     """A task as JSON-able data; `task_from_json` reads it back equal."""
     row = {f.name: getattr(task, f.name) for f in fields(task)}
-    row["messages"] = [{"role": m.role, "content": _content(m)} for m in task.messages]
+    row["messages"] = [_message_to_json(message) for message in task.messages]
     row["parameters"] = dict(task.parameters)
     row["tags"] = list(task.tags)
     return row
@@ -285,13 +285,10 @@ def task_from_json(row: Any, where: str = "task") -> Task:
         raise TaskError(f"{where}: split {row['split']!r} is none of {', '.join(SPLITS)}.")
     if not (row.get("prompt") or row.get("messages")):
         raise TaskError(f"{where}: a task needs a prompt or messages.")
-    messages = []
-    for index, message in enumerate(row.get("messages", [])):
-        if not isinstance(message, dict) or message.get("role") not in ("system", "user", "assistant"):
-            raise TaskError(f"{where}: messages[{index}] needs a role of system, user or assistant.")
-        messages.append(
-            Message(message["role"], _as_content(message.get("content", ""), f"{where}: messages[{index}]"))
-        )
+    messages = [
+        _message_from_json(message, f"{where}: messages[{index}]")
+        for index, message in enumerate(row.get("messages", []))
+    ]
     return Task(**{**row, "messages": tuple(messages), "tags": tuple(row.get("tags", ()))})
 
 
@@ -308,6 +305,34 @@ def seed_of(*parts: object) -> int:
     """
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
+
+
+def _message_to_json(message: Message) -> dict[str, Any]:
+    """Role and content; the calls of an agent, and which call a tool answers, where there are any."""
+    row: dict[str, Any] = {"role": message.role, "content": _content(message)}
+    if message.calls:
+        row["calls"] = [{"name": c.name, "arguments": c.arguments, "id": c.id} for c in message.calls]
+    if message.role == "tool":
+        row |= {"call_id": message.call_id, "name": message.name}
+    return row
+
+
+def _message_from_json(row: Any, where: str) -> Message:
+    """Raises: TaskError that begins with `where`."""
+    if not isinstance(row, dict) or row.get("role") not in ("system", "user", "assistant", "tool"):
+        raise TaskError(f"{where} needs a role of system, user, assistant or tool.")
+    content, calls = _as_content(row.get("content", ""), where), []
+    if row["role"] == "tool" and not isinstance(row.get("name"), str):
+        raise TaskError(f"{where} has the role tool, and no name of the tool that it comes from.")
+    for call in row.get("calls", ()):
+        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
+            raise TaskError(f"{where} holds the call {str(call)[:60]!r}. A call is {{name: ..., arguments: {{...}}}}.")
+        if not isinstance(call.get("arguments", {}), dict):
+            raise TaskError(
+                f"{where}: the arguments of {call['name']!r} are {call['arguments']!r}, which is no object."
+            )
+        calls.append(Call(call["name"], dict(call.get("arguments", {})), str(call.get("id", "call_0"))))
+    return Message(row["role"], content, tuple(calls), row.get("call_id"), row.get("name"))
 
 
 def _content(message: Message) -> Any:

@@ -57,7 +57,11 @@ def test_a_file_is_read_line_by_line_into_its_splits(tmp_path):
         ({**GOOD, "id": "b", "difficulty": True}, "line 2: the field 'difficulty' is True"),
         ({**GOOD, "id": "b", "parameters": []}, "line 2: the field 'parameters' is []"),
         ({**GOOD, "id": "b", "tags": [1]}, "line 2: the field 'tags' is [1]"),
-        ({**GOOD, "id": "b", "messages": [{"role": "tool"}]}, "line 2: messages[0] needs a role"),
+        ({**GOOD, "id": "b", "messages": [{"role": "tool"}]}, "line 2: messages[0] has the role tool, and no name"),
+        (
+            {**GOOD, "id": "b", "messages": [{"role": "assistant", "calls": [{"name": "look", "arguments": 1}]}]},
+            "line 2: messages[0]: the arguments of 'look' are 1",
+        ),
         ({**GOOD, "id": "b", "messages": ["hi"]}, "line 2: messages[0] needs a role"),
         (GOOD, "line 2: the id 'a' is already used in line 1"),
     ],

@@ -43,6 +43,21 @@ def reference(
     out().print(f"Written: {text}", markup=False, soft_wrap=True)
 
 
+@app.command("systems")
+def systems(
+    source: Annotated[Path, typer.Argument(metavar="TABLE", help="The table of systems.")] = Path("docs/systems.tsv"),
+) -> None:
+    """Write the page of published systems beside its table, once every reference in it leads somewhere.
+
+    Example: [b]agentgym dev systems docs/systems.tsv[/b]
+    """
+    from agentgym.cli.reference.systems_page import systems_page
+
+    page = source.with_suffix(".md")
+    page.write_text(systems_page(source), encoding="utf-8")
+    out().print(f"Written: {page}", markup=False, soft_wrap=True)
+
+
 @app.command("credit-bench")
 def credit_bench(
     estimators: Estimators = None,

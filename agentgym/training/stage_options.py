@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from agentgym.section import Count, Rate, Section
 from agentgym.training.microbatches import DEFAULT_TOKENS
-from agentgym.training.stage_section import ReadsEpisodes
+from agentgym.training.stage_section import ReadsEpisodes, RepeatSection
 
 
 class CollectSection(Section):
@@ -118,3 +118,13 @@ class StepTasksSection(ReadsEpisodes):
     """
 
     max_tasks: Count | None = None
+
+
+STAGE_OPTIONS: dict[str, type[Section]] = {
+    "collect": CollectSection,
+    "prefer": PreferSection,
+    "rank": RankSection,
+    "step_tasks": StepTasksSection,
+    "repeat": RepeatSection,
+}
+"""The options of the stages that come with agentgym and have options of their own, by kind."""

@@ -36,12 +36,10 @@ class ReadsEpisodes(Section):
     `episodes`: whose: names of earlier stages, or `runs/other:label` for those of another run whose label is `label` or
     begins with `label-`. Inside `repeat`, a name means the stage of the same round, or else of the round before.
     `earlier_rounds`: the share of the episodes of earlier rounds that is mixed in, 0 to 1.
-
-    Attributes:
-        reads_last_player: whether, without `episodes`, those of the nearest earlier stage that plays are meant.
     """
 
     reads_last_player: ClassVar[bool] = False
+    """Whether, without `episodes`, those of the nearest earlier stage that plays are meant."""
 
     episodes: list[str] = []
     earlier_rounds: Share = 0.0

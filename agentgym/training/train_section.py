@@ -157,6 +157,7 @@ class TrainSection(Section):
     `sampler`: what chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`; by
     default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
     ["max_variance(factor=2)"], see `agentgym list gatherers`.
+    `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` does.
     `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never).
     `audit_sample`: trajectories of such an audit. `audit_continuations`: episodes continued from each of their turns.
     `failures`: how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the
@@ -192,6 +193,7 @@ class TrainSection(Section):
     until_success: Share | None = None
     sampler: str | None = None
     gather: list[str] = []
+    tasks_of: str | None = None
     audit_every: Annotated[int, Field(ge=0)] = 0
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4

@@ -58,11 +58,11 @@ def test_a_stage_imitates_what_an_earlier_one_collected_and_keeps_what_it_chose(
     chosen = {"kind": "imitate", "options": {"steps": 2, "episodes": ["collect"], "select": "best_of(n=1)"}}
     output = run(pressing(COLLECT, chosen, start=str(started)), folder)
     assert "collect: success" in output
-    kept = manifest(folder, "warm_start")
-    assert kept["read"] == 32
-    assert len(kept["episodes"]) == len(kept["rows"]) == 8
-    assert {row["episode"] for row in kept["rows"]} == {episode["id"] for episode in kept["episodes"]}
-    assert all(row["episode"].startswith("collect/") for row in kept["rows"])
+    chosen = manifest(folder, "warm_start")
+    assert chosen["read"] == 32
+    assert len(chosen["episodes"]) == len(chosen["rows"]) == 8
+    assert {row["episode"] for row in chosen["rows"]} == {episode["id"] for episode in chosen["episodes"]}
+    assert all(row["episode"].startswith("collect/") for row in chosen["rows"])
     (row,) = RunFolder(folder).metrics("collect")
     assert 0 <= row["success"] <= 1
 
@@ -139,8 +139,8 @@ def test_a_stage_learns_from_which_episode_is_better(started, tmp_path, kind, op
     start = {"kind": "imitate", "name": "start", "options": {"steps": 1, "demonstrations": 8}}
     folder = tmp_path / "run"
     run(pressing(start, learn, start=str(started)), folder)
-    kept = manifest(folder, kind)
-    assert len(kept["rows"]) == rows if rows else 0 < len(kept["rows"]) <= 64
+    chosen = manifest(folder, kind)
+    assert len(chosen["rows"]) == rows if rows else 0 < len(chosen["rows"]) <= 64
     logged = RunFolder(folder).metrics(kind)
     assert [row["step"] for row in logged] == [1, 2]
     if first_loss is not None:
@@ -150,13 +150,16 @@ def test_a_stage_learns_from_which_episode_is_better(started, tmp_path, kind, op
     assert not all(torch.equal(value, before[name]) for name, value in weights(folder).items())
 
 
-def test_steps_of_preference_raise_what_won_above_what_lost(started, tmp_path):
-    learn = {"kind": "prefer", "options": LEARN | {"steps": 12, "learning_rate": 3e-3, "beta": 0.5}}
-    learn["options"]["episodes"] = [f"{started}:{player}" for player in BOTH]
+@pytest.mark.parametrize(
+    ("kind", "options", "metric", "value"),
+    [("prefer", {"beta": 0.5}, "accuracy", 1.0), ("rank", {"imitation_weight": 0.0}, "misordered", 0.0)],
+)
+def test_steps_raise_what_won_above_what_lost(started, tmp_path, kind, options, metric, value):
+    learn = {"kind": kind, "options": LEARN | options | {"steps": 12, "learning_rate": 3e-3}}
+    learn["options"]["episodes"] = [f"{started}:{player}" for player in reversed(BOTH)]
     run(pressing(learn, start=str(started)), tmp_path / "run")
-    rows = RunFolder(tmp_path / "run").metrics("prefer")
-    assert rows[-1]["accuracy"] == 1.0
-    assert rows[-1]["margin"] > 1.0
+    rows = RunFolder(tmp_path / "run").metrics(kind)
+    assert rows[-1][metric] == value
 
 
 @pytest.mark.parametrize(

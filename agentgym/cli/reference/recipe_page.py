@@ -9,6 +9,7 @@ from typing import Any, get_args
 from agentgym.cli.reference.entries import entries_of, one_line, table
 from agentgym.section import Section
 from agentgym.training.recipe import Recipe
+from agentgym.training.stage_options import STAGE_OPTIONS
 
 INTRODUCTION = """\
 A recipe is a TOML file; [train](../train.md) explains it. Only `name`, `tasks.set` and `policy` are required.
@@ -19,25 +20,40 @@ with every default."""
 def lines() -> list[str]:
     """The page, without its title."""
     page = [INTRODUCTION]
-    for path, section in _sections(Recipe, ""):
+    for title, section in _titled_sections():
         introduction, texts = _explained(section)
         properties = section.model_json_schema()
         rows = [
             [f"`{key}`", _type_of(schema, properties), _default_of(key, section), texts.get(key, "")]
             for key, schema in properties["properties"].items()
         ]
-        page += ["", f"## `[{path}]`" if path else "## The top", "", one_line(introduction), ""]
+        page += ["", f"## {title}", "", one_line(introduction), ""]
         page += table(["key", "value", "default", "meaning"], rows)
     return page
 
 
 def undescribed() -> list[str]:
-    """The keys that no docstring explains, for example "train.steps"."""
-    keys = []
-    for path, section in _sections(Recipe, ""):
+    """The keys that no docstring explains, each behind the title of its section."""
+    unexplained = []
+    for title, section in _titled_sections():
         _, texts = _explained(section)
-        keys += [f"{path}.{key}" for key in section.model_fields if key not in texts]
-    return keys
+        unexplained += [f"{title}: {key}" for key in section.model_fields if key not in texts]
+    return unexplained
+
+
+def _titled_sections() -> Iterator[tuple[str, type[Section]]]:
+    """Every section of a recipe, and the options of every kind of stage that has its own."""
+    for path, section in _sections(Recipe, ""):
+        yield f"`[{path}]`" if path else "The top", section
+    for kind, section in STAGE_OPTIONS.items():
+        yield f"`options` of the stage `{kind}`", section
+
+
+def keys() -> set[str]:
+    """Every key of a recipe and every section, for example "train.kl" and "train"."""
+    sections = list(_sections(Recipe, ""))
+    named = {f"{path}.{key}".lstrip(".") for path, section in sections for key in section.model_fields}
+    return named | {path for path, _ in sections if path}
 
 
 def _explained(section: type[Section]) -> tuple[str, dict[str, str]]:

@@ -11,6 +11,8 @@ RUN_FOLDER = {
     "ledger.sqlite": "every episode, turn by turn: see [the ledger](#the-ledger)",
     "metrics.jsonl": "one JSON object a line: `time` (Unix seconds), `step`, `phase` and the numbers that were logged",
     "credit.jsonl": "one JSON object an episode: `trajectory` (its id), `step`, and `advantages`, one for each turn",
+    "stages/NAME/episodes.json": "what a stage learnt from: its sources, the episodes with their SHA-256, and its rows",
+    "stages/NAME/tasks.jsonl": "the tasks that a stage `step_tasks` has made",
     "evaluation/LABEL.json": "an [`Evaluation`](#evaluation); a training writes before, after and control",
     "checkpoints/warm_start": "the model after imitation, as `save_pretrained` writes it",
     "checkpoints/checkpoint-STEP": "model, optimiser and random state of a step; the file `complete` is written last",

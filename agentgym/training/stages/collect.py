@@ -85,7 +85,7 @@ def _player(context: RunContext, learner: Learner, policy: str) -> Any:
         script = script_of(context.task_set, policy)
         return lambda task: ScriptedPolicy(script(task), name=policy)
     part = parse_part(policy)
-    made = registry.load("policies", part.name)(**part.options)
-    if not isinstance(made, Policy):
-        raise RecipeError(f"policy = {policy!r} makes {made!r:.80}, which is no Policy.")
-    return made
+    player = registry.load("policies", part.name)(**part.options)
+    if not isinstance(player, Policy):
+        raise RecipeError(f"policy = {policy!r} makes {player!r:.80}, which is no Policy.")
+    return player

@@ -32,8 +32,8 @@ def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None
             f"[[stage]] {stage.name!r} compares the log-probabilities of the whole distribution, which "
             f"policy.logit_hook = {stage.recipe.policy.logit_hook!r} restricts. Leave out one of them."
         )
-    played = {planned.name: planned for planned in earlier}
-    sizes = [getattr(played[source.label].section, "group_size", 1) for source in stage.sources if not source.run]
+    stages = {planned.name: planned for planned in earlier}
+    sizes = [getattr(stages[source.label].section, "group_size", 1) for source in stage.sources if not source.run]
     if len(stage.sources) == 1 and sizes == [1]:
         raise RecipeError(
             f"[[stage]] {stage.name!r} compares episodes of the same task, and {stage.sources[0].label!r} plays one of "
@@ -68,7 +68,7 @@ def learn(
     folder = context.folder.checkpoints / STEPS
     context.processes.share(lambda: context.folder.forget((context.stage,), step_of(latest_checkpoint(folder))))
     bar = context.progress.add_task(context.stage, total=section.steps, line_a_note=True)
-    shown = {"loss": "loss", "accuracy": "accuracy", "misordered": "misordered"}
+    noted = {"loss": "loss", "accuracy": "accuracy", "misordered": "misordered"}
     train_on_groups(
         learner.model,
         groups,
@@ -77,7 +77,7 @@ def learn(
         folder=folder,
         seed=context.recipe.seed,
         callbacks=[
-            LoggingCallback(context.folder, context.stage, context.progress, bar, shown),
+            LoggingCallback(context.folder, context.stage, context.progress, bar, noted),
             DivergenceCallback(context.stage, f"the learning_rate of the stage {context.stage!r}"),
         ],
         use_cpu=context.device == "cpu",

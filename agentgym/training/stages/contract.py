@@ -29,6 +29,7 @@ class Stage:
         options: what the options of a stage without a `section` are made into.
         plays: whether the ledger keeps its episodes under its name, for later stages to learn from.
         has_folder: whether it writes into stages/<name>.
+        makes_tasks: whether it leaves training tasks for a later `reinforce` in its folder.
         check: gets the planned stage and those before it, before anything starts. Raises: RecipeError.
     """
 
@@ -38,6 +39,7 @@ class Stage:
     options: type[Section] | None = None
     plays: bool = False
     has_folder: bool = False
+    makes_tasks: bool = False
     check: CheckStage | None = None
 
     def __post_init__(self) -> None:
@@ -55,6 +57,7 @@ def define_stage(
     options: type[Section] | None = None,
     plays: bool = False,
     has_folder: bool | None = None,
+    makes_tasks: bool = False,
     check: CheckStage | None = None,
 ) -> Callable[[RunStage], Stage]:
     """Decorate the function of a stage, to be registered under the kind `stages`.
@@ -63,8 +66,8 @@ def define_stage(
     with the first stage that has none.
 
     Args:
-        section, checkpoint, options, plays, check: see Stage. `has_folder`: likewise; by default where there is a
-            checkpoint.
+        section, checkpoint, options, plays, makes_tasks, check: see Stage.
+        has_folder: likewise; by default where there is a checkpoint.
     """
     in_folder = checkpoint is not None if has_folder is None else has_folder
-    return lambda run: Stage(run, section, checkpoint, options, plays, in_folder, check)
+    return lambda run: Stage(run, section, checkpoint, options, plays, in_folder, makes_tasks, check)

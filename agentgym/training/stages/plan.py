@@ -19,6 +19,7 @@ from agentgym.training.stage_section import ReadsEpisodes, RepeatSection, StageS
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
+from agentgym.training.stages.step_task_file import with_tasks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class PlannedStage:
         has_folder: whether it keeps its checkpoints in stages/<name> instead of the run folder.
         base_name: the name without the number of the round, which `repeat` adds.
         sources: the episodes that it learns from, if it learns from any.
+        tasks_of: the stage whose tasks it trains on, instead of those of the set.
         earlier: the stages before it.
     """
 
@@ -43,6 +45,7 @@ class PlannedStage:
     has_folder: bool = False
     base_name: str = ""
     sources: Sequence[EpisodeSource] = ()
+    tasks_of: PlannedStage | None = None
     earlier: Sequence[PlannedStage] = field(default=(), repr=False)
 
     def context(self, context: RunContext) -> RunContext:
@@ -66,6 +69,8 @@ class PlannedStage:
 
     def run(self, context: RunContext, learner: Learner) -> Learner:
         """Run it. Returns: the learner for the next stage."""
+        if self.tasks_of is not None:
+            context = replace(context, task_set=with_tasks_of(self.tasks_of.folder(context.folder), context.task_set))
         if isinstance(self.options, Section):
             return self.stage.run(self.context(context), learner, self.options)
         return self.stage.run(self.context(context), learner, **self.options)
@@ -87,6 +92,8 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
         stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
         if isinstance(stage.section, ReadsEpisodes):
             stage = replace(stage, sources=tuple(sources_of(stage.section, stage.name, planned)))
+        if stage.stage.section == "train" and (maker := stage.recipe.train.tasks_of):
+            stage = replace(stage, tasks_of=_maker_of_tasks(maker, stage.name, planned))
         if stage.stage.check is not None:
             stage.stage.check(stage, planned)
         planned.append(stage)
@@ -94,6 +101,19 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
     if repeated := [name for name, count in counts.items() if count > 1]:
         raise RecipeError(f"Two stages are called {repeated[0]!r}: give one of them another `name`.")
     return planned
+
+
+def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> PlannedStage:
+    """The last stage before it that makes tasks and has this name. Raises: RecipeError."""
+    makers = [stage for stage in earlier if stage.stage.makes_tasks]
+    named = [stage for stage in makers if maker in (stage.name, stage.base_name)]
+    if not named:
+        known = ", ".join(stage.name for stage in makers) or "none"
+        raise RecipeError(
+            f"[[stage]] {name!r}: train.tasks_of = {maker!r} is no stage before it that makes tasks, as `step_tasks` "
+            f"does. Such stages: {known}."
+        )
+    return named[-1]
 
 
 def default_stages(recipe: Recipe) -> Sequence[StageSection]:

@@ -21,13 +21,18 @@ from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
 def episode(name: str, *turns: tuple[list[int], list[int]], success: float = 0.0, prompt=(0,)) -> Trajectory:
     """An episode of the same task; each turn is its own tokens and those of what it observed."""
-    made = [
+    turn_records = [
         Turn(index, Message("assistant", name), token_ids=own, observation_ids=observed)
         for index, (own, observed) in enumerate(turns)
     ]
     task = Task("task", "test/none-v1", "go")
     return Trajectory(
-        name, task, prompt_ids=list(prompt), turns=made, outcome={"success": success}, stop_reason=StopReason.ANSWERED
+        name,
+        task,
+        prompt_ids=list(prompt),
+        turns=turn_records,
+        outcome={"success": success},
+        stop_reason=StopReason.ANSWERED,
     )
 
 

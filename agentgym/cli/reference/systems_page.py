@@ -1,0 +1,112 @@
+"""The page of published systems, from a table whose references are all resolved: `agentgym dev systems`.
+
+The table, docs/systems.tsv, has a line for each system: its name, its area, whether its mechanism runs here, references
+to what runs it, and what is missing. A reference is `kind/name`: something registered (`stage/prefer`), a key of a
+recipe (`option/train.kl`), a command, or a file in recipes/, tests/ or docs/.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agentgym import registry
+from agentgym.cli.reference.entries import table
+from agentgym.errors import AgentGymError
+
+NOTICE = "<!-- Made from docs/systems.tsv by `agentgym dev systems`. Edit the table instead. -->"
+STATUSES = ("runs", "in part", "missing")
+REGISTERED: dict[str, registry.Kind] = {
+    "environment": "environments",
+    "task_set": "task_sets",
+    "reward": "rewards",
+    "estimator": "estimators",
+    "wrapper": "credit_wrappers",
+    "objective": "objectives",
+    "term": "loss_terms",
+    "gatherer": "gatherers",
+    "sampler": "samplers",
+    "stage": "stages",
+    "hook": "logit_hooks",
+    "policy": "policies",
+    "importer": "importers",
+}
+FOLDERS = {"recipe": "recipes", "test": "tests", "doc": "docs"}
+INTRODUCTION = """\
+Which published systems and methods agentgym can run: {runs} of {total} run, of {part} some parts do, and {missing} are
+missing. *Runs* means that the mechanism which the paper is about runs here, by the recipe, option or test that is
+named. It does not mean that the paper's figures were reproduced: its models and data are other ones. The last column
+says what is not here."""
+
+
+class SystemsTableError(AgentGymError, ValueError):
+    """A line of the table that says what is not so."""
+
+
+def systems_page(source: Path) -> str:
+    """The text of the page. Raises: SystemsTableError naming the system and what is wrong with its line."""
+    rows = _rows(source)
+    counts = Counter(row["status"] for row in rows)
+    introduction = INTRODUCTION.format(
+        runs=counts["runs"], part=counts["in part"], missing=counts["missing"], total=len(rows)
+    )
+    lines = [NOTICE, "", "# Published systems", "", introduction]
+    for area in dict.fromkeys(row["area"] for row in rows):
+        lines += ["", f"## {area}", ""]
+        cells = [
+            [row["system"], row["status"], ", ".join(_links(row, source.parent)), row["missing"]]
+            for row in rows
+            if row["area"] == area
+        ]
+        lines += table(["system", "status", "what runs it", "what is missing"], cells)
+    return "\n".join([*lines, ""])
+
+
+def _rows(source: Path) -> list[dict[str, str]]:
+    with source.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    for row in rows:
+        system, status = row["system"], row["status"]
+        if status not in STATUSES:
+            raise SystemsTableError(f"{system}: the status {status!r} is none of {', '.join(STATUSES)}.")
+        if (status == "missing") == bool(row["here"]):
+            raise SystemsTableError(f"{system}: what runs or runs in part names by what, and what is missing nothing.")
+        if status != "runs" and not row["missing"]:
+            raise SystemsTableError(f"{system}: say what is missing.")
+    if twice := [name for name, count in Counter(row["system"] for row in rows).items() if count > 1]:
+        raise SystemsTableError(f"{twice[0]} has two lines.")
+    return rows
+
+
+def _links(row: dict[str, str], docs: Path) -> Iterator[str]:
+    """The references of a line as Markdown. Raises: SystemsTableError for one that leads nowhere."""
+    for reference in row["here"].split():
+        kind, _, name = reference.partition("/")
+        if kind in REGISTERED and name in registry.names(REGISTERED[kind]):
+            yield f"{kind.replace('_', ' ')} `{name}`"
+        elif kind in FOLDERS and (docs.parent / FOLDERS[kind] / name).is_file():
+            target = name if kind == "doc" else f"../{FOLDERS[kind]}/{name}"
+            yield f"[{FOLDERS[kind]}/{name}]({target})"
+        elif kind == "option" and name in _recipe_keys():
+            yield f"[`{name}`](reference/recipe.md)"
+        elif kind == "command" and name in _commands():
+            yield f"[`agentgym {name}`](reference/commands.md)"
+        else:
+            raise SystemsTableError(f"{row['system']}: the reference {reference!r} leads nowhere.")
+
+
+def _recipe_keys() -> set[str]:
+    from agentgym.cli.reference.recipe_page import keys
+
+    return keys()
+
+
+def _commands() -> Any:
+    import typer
+
+    from agentgym.cli.app import app
+
+    return typer.main.get_command(app).commands  # type: ignore[attr-defined]

@@ -1,0 +1,15 @@
+"""The tasks that a stage has made, for a later stage to train on."""
+
+from __future__ import annotations
+
+from agentgym.storage.run_folder import RunFolder
+from agentgym.task import TaskSet
+
+STEP_TASKS = "tasks.jsonl"
+
+
+def with_tasks_of(folder: RunFolder, task_set: TaskSet) -> TaskSet:
+    """A task set with the training tasks that a stage left in its folder; it is validated and measured as before."""
+    tasks = TaskSet.from_jsonl(folder.path / STEP_TASKS)["train"]
+    splits = {"train": tasks, "validation": task_set["validation"], "held_out": task_set["held_out"]}
+    return TaskSet(task_set.name, splits)

@@ -1,0 +1,97 @@
+"""Expert steps as tasks: every turn of a successful episode becomes a task of its own, whose next action is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym.errors import RecipeError
+from agentgym.policy.contract import Renderer
+from agentgym.task import Task, TaskSet, seed_of
+from agentgym.training.stage_options import StepTasksSection
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.demonstrate import demonstrate, script_of
+from agentgym.training.stages.episode_manifest import Row, episode_set
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.step_task_file import STEP_TASKS
+from agentgym.training.stages.tokenise import schemas_of
+from agentgym.trajectory import Trajectory
+
+ENVIRONMENT = "agentgym/step-v1"
+
+
+def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+    """Raises: RecipeError if a reward of the recipe would judge the steps; TaskError if nobody demonstrates."""
+    if names := stage.recipe.reward.names:
+        raise RecipeError(
+            f"[[stage]] {stage.name!r}: [reward] names {names[0]!r}, which would judge the expert's steps too. They "
+            "have a reward of their own, action_similarity: leave out [reward]."
+        )
+    if not stage.sources:
+        script_of(stage.recipe.tasks.load(), "oracle")
+
+
+@define_stage(options=StepTasksSection, has_folder=True, makes_tasks=True, check=_check)
+def step_tasks_stage(context: RunContext, learner: Learner, options: StepTasksSection) -> Learner:
+    """Makes a task of every turn of an expert's episodes, for a later `reinforce` with `tasks_of`: SRL."""
+    context.processes.share(lambda: _make(context, learner.renderer, options))
+    return learner
+
+
+def _make(context: RunContext, renderer: Renderer, options: StepTasksSection) -> None:
+    path = context.folder.path / STEP_TASKS
+    if path.is_file():
+        return
+    tasks = [task for expert in _experts(context, renderer, options) for task in step_tasks(expert)]
+    if not tasks:
+        raise RecipeError(
+            f"The stage {context.stage!r} found no successful episode of an expert to make tasks of. Name the episodes "
+            "of a stronger policy, or leave `episodes` out to take the demonstrations."
+        )
+    chosen = sorted(tasks, key=lambda task: seed_of(context.recipe.seed, task.id))[: options.max_tasks]
+    context.folder.create()
+    TaskSet(context.stage, {"train": chosen}).to_jsonl(path)
+
+
+def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection) -> list[Trajectory]:
+    """The first successful episode of each task, of the sources or of the demonstrations."""
+
+    def successful(trajectories: list[Trajectory]) -> list[Trajectory]:
+        by_task: dict[str, Trajectory] = {}
+        for trajectory in trajectories:
+            if trajectory.valid and (trajectory.success or 0.0) >= 1.0:
+                by_task.setdefault(trajectory.task.id, trajectory)
+        return list(by_task.values())
+
+    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+        experts = successful(trajectories)
+        return [{"episode": expert.id} for expert in experts], experts
+
+    if not context.sources:
+        return successful(demonstrate(context))
+    chosen = episode_set(context, renderer, choose, earlier_rounds=options.earlier_rounds)
+    return [chosen.episodes[row["episode"]] for row in chosen.rows]
+
+
+def step_tasks(expert: Trajectory) -> list[Task]:
+    """One task for each turn: the conversation before it, the tools, and the expert's message as the truth.
+
+    Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4.
+    """
+    history, tasks = list(expert.opening), []
+    schemas = [dict(schema) for schema in schemas_of(expert)]
+    for turn in expert.turns:
+        calls = [{"name": call.name, "arguments": call.arguments} for call in turn.message.calls]
+        tasks.append(
+            Task(
+                f"{expert.task.id}-turn-{turn.index}",
+                ENVIRONMENT,
+                messages=tuple(history),
+                parameters={"tools": schemas, "task": expert.task.id, "turn": turn.index},
+                truth={"calls": calls, "text": turn.message.text},
+                tags=expert.task.tags,
+                difficulty=expert.task.difficulty,
+            )
+        )
+        history += [turn.message, *(result.message() for result in turn.results), *turn.replies]
+    return tasks

@@ -1,0 +1,54 @@
+"""`action_similarity`: how much the agent's next action looks like the expert's, whatever it thought before it.
+
+Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4: twice the matching characters over all, by Python's
+sequence matcher, for the action alone; -1 for an answer from which no action can be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from agentgym import Call, JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+from .patch_similarity import alike
+
+
+class ActionSimilarity(Reward):
+    """Outcome components `action_similarity`, -1 to 1, of the first turn; and `success`, 1.0 for the expert's action.
+
+    `truth` is the expert's message: `calls`, each with `name` and `arguments`, and `text`. Where the expert called a
+    tool, only calls are compared, in their order, and the text beside them counts nothing; a message without a call
+    that can be read earns -1. Where the expert only spoke, the texts are compared, and a call earns -1. `success` has
+    weight 0.
+    """
+
+    weights: Mapping[str, float] = {SUCCESS: 0.0, "action_similarity": 1.0}
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the task has no action of an expert."""
+        truth = episode.task.truth
+        if not isinstance(truth, Mapping) or not (truth.get("calls") or truth.get("text")):
+            raise JudgeError(f"{episode.task.id} has no expert's action in its truth: neither calls nor text.")
+        similarity = _similarity(episode, truth)
+        return {SUCCESS: float(similarity == 1.0), "action_similarity": similarity}
+
+
+def _similarity(episode: Trajectory, truth: Mapping[str, Any]) -> float:
+    turn = episode.turns[0]
+    expert_calls = [Call(call["name"], call["arguments"]) for call in truth.get("calls", ())]
+    if any(call.error is not None for call in turn.calls) or bool(turn.calls) != bool(expert_calls):
+        return -1.0
+    if expert_calls:
+        own, expert = _written(turn.calls), _written(expert_calls)
+    else:
+        own, expert = turn.message.text.strip(), str(truth["text"]).strip()
+    return 1.0 if own == expert else alike(own, expert)
+
+
+def _written(calls: Iterable[Call]) -> str:
+    """Calls as text, one a line, in a form that no call format changes."""
+    rows = ([call.name, call.arguments] for call in calls)
+    return "\n".join(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows)

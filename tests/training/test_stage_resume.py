@@ -1,0 +1,131 @@
+"""A run that is killed within a stage goes on and ends bit for bit as one that was not, whatever the kind of stage."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sqlite3
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from agentgym.storage.ledger import Ledger
+from agentgym.training import Recipe
+from agentgym.training.callbacks import latest_checkpoint
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_learning_stages import BOTH, PLAYERS, pressing
+from test_run import assert_equal_weights
+from test_stages import run
+
+BRIEF = {"steps": 3, "save_every": 1}
+STAGES = [
+    {"kind": "imitate", "name": "start", "options": {"steps": 15}},
+    {"kind": "collect", "name": "played", "options": {"tasks": 16, "group_size": 2}},
+    *PLAYERS,
+    {"kind": "imitate", "name": "copy", "options": BRIEF | {"episodes": ["played", "oracle"], "select": "weighted"}},
+    {"kind": "prefer", "options": BRIEF | {"episodes": BOTH, "batch_size": 4}},
+    {"kind": "rank", "options": BRIEF | {"episodes": BOTH, "batch_size": 4}},
+    {"kind": "step_tasks", "name": "steps", "options": {"max_tasks": 8}},
+    {"kind": "reinforce", "name": "practice", "options": BRIEF | {"tasks_of": "steps", "estimator": "grpo"}},
+    {
+        "kind": "repeat",
+        "options": {
+            "times": 2,
+            "stages": [
+                {"kind": "collect", "name": "again", "options": {"tasks": 4, "group_size": 2}},
+                {"kind": "imitate", "name": "learn", "options": BRIEF | {"episodes": ["again"], "select": "weighted"}},
+            ],
+        },
+    },
+]
+ORDER = ["start", "copy", "prefer", "rank", "steps", "practice", "learn_1", "learn_2"]
+"""The stages with a folder."""
+
+
+def recipe() -> Recipe:
+    chosen = pressing(*STAGES)
+    return chosen.model_copy(update={"episode": chosen.episode.model_copy(update={"concurrency": 4})})
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    run(recipe(), folder)
+    return folder
+
+
+def cut_back(folder: Path, first: str, label: str) -> None:
+    """Leave a finished run as it was before a stage with a folder, and before the episodes of a label were played."""
+    for name in ORDER[ORDER.index(first) :]:
+        shutil.rmtree(folder / "stages" / name)
+    shutil.rmtree(folder / "checkpoints")
+    ledger = Ledger(folder / "ledger.sqlite")
+    ledger.relabel(label, f"former-{label}")
+    ledger.close()
+
+
+def finished(folder: Path, label: str) -> int:
+    connection = sqlite3.connect(folder / "ledger.sqlite")
+    query = "SELECT count(*) FROM episode WHERE turns IS NOT NULL AND id LIKE ? || '/%'"
+    count = connection.execute(query, (label,)).fetchone()[0]
+    connection.close()
+    return int(count)
+
+
+def killed_run(folder: Path, is_within: Callable[[], bool]) -> None:
+    """Resume the run in a fork, which spares the imports, and kill it once it is within the stage."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads; the fork uses none of them
+        child = os.fork()
+    if child == 0:
+        try:
+            run(recipe(), folder, resume=True)
+        finally:
+            os._exit(3)
+    deadline = time.monotonic() + 120
+    while not is_within():
+        assert os.waitpid(child, os.WNOHANG) == (0, 0), "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "label", "steps"),
+    [
+        ("collect", "copy", "played", None),
+        ("imitate", "copy", "none", "warm_start_steps"),
+        ("prefer", "prefer", "none", "compared_steps"),
+        ("rank", "rank", "none", "compared_steps"),
+        ("step_tasks", "steps", "none", None),
+        ("repeat", "learn_2", "again_2", None),
+    ],
+)
+def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path, kind, first, label, steps):
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    cut_back(folder, first, label)
+    left = folder / "stages" / first
+
+    def is_within() -> bool:
+        if kind in ("collect", "repeat"):
+            return finished(folder, label) > 0
+        return (
+            (left / "tasks.jsonl").is_file() if steps is None else bool(latest_checkpoint(left / "checkpoints" / steps))
+        )
+
+    killed_run(folder, is_within)
+    checkpoints = {"warm_start", "compared", "final"}
+    assert not checkpoints & {path.name for path in left.glob("checkpoints/*")}, "it was killed within the stage"
+    run(recipe(), folder, resume=True)
+    assert_equal_weights(unbroken, folder)
+    for name in ("copy", "prefer", "rank", "learn_2"):
+        manifest = (folder / "stages" / name / "episodes.json").read_text()
+        assert manifest == (unbroken / "stages" / name / "episodes.json").read_text()
