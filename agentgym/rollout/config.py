@@ -34,6 +34,7 @@ class RolloutConfig:
             where the slash at the end stands for the environment that each task names.
         environment_options: passed to the environment's constructor.
         backend: makes the sandboxes; a registered name or a Backend, by default `namespaces`.
+        engine: where episodes are played: None for this process, or a RayEngine of `agentgym.cluster`.
         state_keys: whether each turn records `Environment.state_key`. Estimators such as GiGPO, the credit audit, and
             the comparison of a replay with its record read it. False helps where a key is slow to make.
     Raises: ValueError naming each option that is wrong, its value and what it may be.
@@ -49,6 +50,7 @@ class RolloutConfig:
     environment: str | Callable[..., Environment] | None = None
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     backend: Annotated[Backend | str | None, SkipValidation] = None
+    engine: Annotated[Any, SkipValidation] = None
     state_keys: bool = True
 
     def at_temperature(self, temperature: float) -> RolloutConfig:

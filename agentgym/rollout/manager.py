@@ -11,6 +11,7 @@ from agentgym.deprecation import renamed_keywords, warn_renamed
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.engine import LocalEngine
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
@@ -185,7 +186,10 @@ class EpisodeManager:
         )
         episodes = EpisodeFactory(self.policy, config, self._provenance(config))
         groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)
-        return WorkerPool(jobs, episodes, groups, concurrency=rollout.concurrency, ledger=ledger, label=label)
+        engine = rollout.engine or LocalEngine()
+        return WorkerPool(
+            jobs, episodes, groups, engine=engine, concurrency=rollout.concurrency, ledger=ledger, label=label
+        )
 
     def _episode_config(self, rollout: RolloutConfig | None = None, **changes: object) -> EpisodeConfig:
         rollout = rollout or self.config
