@@ -37,7 +37,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo real test test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images constraints clean
+.PHONY: help setup setup-cluster demo real test test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -107,6 +107,9 @@ define make_venv
 	fi; \
 	"$$python" -m venv "$(1)"
 endef
+
+setup-cluster: $(STAMP)  ## install Ray too: for `agentgym cluster` and the tests of episodes on several nodes (240 MB)
+	@"$(PY)" -m pip install -qq -c constraints.txt -e ".[cluster]"
 
 demo: $(STAMP)  ## watch a small model learn to use tools: warm start, RL, held-out evaluation, a report page
 	@resume=; if [ -f "$(RUN)/recipe.toml" ]; then resume=--resume; \

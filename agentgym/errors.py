@@ -25,6 +25,7 @@ AgentGymError
 |   |-- AccessRefused       it does not accept the token (PermissionError)
 |   `-- VersionMismatch     it speaks another protocol, or its environment is not the one that the run began with
 |-- RemoteEnvironmentError  the code of an environment on a server raised an error: a bug there (RuntimeError)
+|-- ClusterError            a cluster that cannot be reached or used, or whose last node is gone (RuntimeError)
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
@@ -151,6 +152,10 @@ class VersionMismatch(EnvironmentServerError):
 
 class RemoteEnvironmentError(_QuotingError):
     """The code of an environment on a server raised an error that agentgym does not know; the message says which."""
+
+
+class ClusterError(_QuotingError):
+    """A cluster cannot be reached or used, or its last node is gone; the message says what to do."""
 
 
 class PolicyError(AgentGymError, RuntimeError):

@@ -46,6 +46,7 @@ Kind = Literal[
     "call_formats",
     "logit_hooks",
     "environment_schemes",
+    "engines",
     "assets",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -85,6 +86,17 @@ def register(name: str, registered: Any, *, kind: Kind = "environments") -> None
     holder = _imported(kind, point) if point is not None else _registered[kind].setdefault(name, registered)
     if holder is not registered:
         raise DuplicateNameError(f"{name!r} is already registered in {kind}. Choose another name or version.")
+
+
+def registrations() -> dict[tuple[str, str], Any]:
+    """What was registered in this process, by kind and name: what another process needs to know the same names."""
+    return {(kind, name): registered for kind, by_name in _registered.items() for name, registered in by_name.items()}
+
+
+def adopt(registered: Mapping[tuple[str, str], Any]) -> None:
+    """Register what another process has registered, in place of what has the same names here."""
+    for (kind, name), value in registered.items():
+        _registered[kind][name] = value  # type: ignore[index]
 
 
 def names(kind: Kind) -> list[str]:

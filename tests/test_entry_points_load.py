@@ -14,6 +14,7 @@ from agentgym import registry
 from agentgym.environment import Environment
 from agentgym.errors import UnknownNameError
 from agentgym.reward import Reward
+from agentgym.rollout.engine import Engine
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
 
@@ -48,6 +49,13 @@ def test_an_environment_is_a_class_that_needs_no_arguments(name):
 def test_an_environment_scheme_refuses_what_is_no_address(name):
     with pytest.raises(UnknownNameError):
         load("environment_schemes", name)(f"{name}://")
+
+
+@pytest.mark.parametrize("name", of("engines"))
+def test_an_engine_is_made_without_arguments_and_connects_to_nothing(name):
+    engine = load("engines", name)()
+    assert isinstance(engine, Engine)
+    assert engine.name == name
 
 
 @pytest.mark.parametrize("name", of("task_sets"))

@@ -1,10 +1,14 @@
-"""Environments on other hosts: a server that runs them, and the environment that stands for one of them here.
+"""More than one host: environments that live elsewhere, and episodes that are played on the nodes of a Ray cluster.
 
     environment = RemoteEnvironment("http://10.0.0.7:8650", "agentgym/sql-v1")
+    config = RolloutConfig(engine=RayEngine("10.0.0.7:6379"))
 
-Server side: environment_server.py answers requests, served_episodes.py keeps the open episodes and their leases,
+Environment server: environment_server.py answers requests, served_episodes.py keeps the open episodes and their leases,
 serving.py listens. Client side: remote_environment.py, and server_connection.py, which talks to one server.
 wire.py: what travels between them. tokens.py: the secret that both know.
+
+Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run, relay.py
+what an episode on a node has in place of the policy and the ledger. ray_engine.py and ray_nodes.py: all of this on Ray.
 """
 
 from __future__ import annotations
@@ -14,17 +18,25 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.cluster.ray_engine import RayEngine
     from agentgym.cluster.remote_environment import RemoteEnvironment, environment_at
     from agentgym.cluster.served_episodes import ServerLimits
     from agentgym.cluster.serving import serve_environments
 
 _HOME = {
+    "RayEngine": "ray_engine",
     "RemoteEnvironment": "remote_environment",
     "ServerLimits": "served_episodes",
     "environment_at": "remote_environment",
     "serve_environments": "serving",
 }
-__all__ = ["RemoteEnvironment", "ServerLimits", "environment_at", "serve_environments"]
+__all__ = [
+    "RayEngine",
+    "RemoteEnvironment",
+    "ServerLimits",
+    "environment_at",
+    "serve_environments",
+]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

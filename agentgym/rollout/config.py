@@ -34,6 +34,7 @@ class RolloutConfig:
             where the slash at the end stands for the environment that each task names.
         environment_options: passed to the environment's constructor.
         backend: makes the sandboxes; a registered name or a Backend, by default `namespaces`.
+        engine: where episodes are played: None for this process, or a RayEngine of `agentgym.cluster`.
         state_keys: whether each turn records `Environment.state_key`. Estimators such as GiGPO, the credit audit, and
             the comparison of a replay with its record read it. False helps where a key is slow to make.
         max_failures_in_a_row: so many episodes that the infrastructure failed, one after another, end the run, and are
@@ -53,6 +54,7 @@ class RolloutConfig:
     environment: str | Callable[..., Environment] | None = None
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     backend: Annotated[Backend | str | None, SkipValidation] = None
+    engine: Annotated[Any, SkipValidation] = None
     state_keys: bool = True
     max_failures_in_a_row: Count | None = 100
     stall_warning_s: Annotated[float, Field(gt=0)] | None = 300.0

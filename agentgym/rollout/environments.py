@@ -67,6 +67,10 @@ class EnvironmentFactory:
             if self._policy is not None:
                 config.reward.bind_policy(self._policy)
 
+    @property
+    def config(self) -> RolloutConfig:
+        return self._config
+
     def make(self, task: Task) -> Environment:
         """A fresh environment for a task. Raises: as `agentgym.make`."""
         source = self._source(task)

@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.replay import Fork, RestoredEnvironment
-from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
+from agentgym.trajectory import Trajectory, Turn
 
 Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
 """By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
+
+
+class TurnRecord(Protocol):
+    """Keeps each turn of an episode when it is finished, as `agentgym.storage.Ledger` does."""
+
+    def begin(self, trajectory: Trajectory) -> None:
+        """Told that an episode starts, or starts over."""
+        ...
+
+    async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:
+        """Keep a turn of an episode in progress. Raises: LedgerError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +50,7 @@ class EpisodeConfig:
     seed_parts: tuple[object, ...] = ()
     judged: bool = True
     fork: Fork | None = None
-    ledger: Ledger | None = None
+    ledger: TurnRecord | None = None
     checkpoints: Checkpoints | None = None
     state_keys: bool = True
 

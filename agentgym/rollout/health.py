@@ -9,7 +9,8 @@ from collections import Counter
 
 from agentgym.errors import EpisodesFailed
 from agentgym.rollout.causes import LOGGER
-from agentgym.rollout.episode import Episode
+from agentgym.rollout.engine import EpisodePlayer
+from agentgym.rollout.jobs import Job
 from agentgym.trajectory import Trajectory
 
 _MOST_LISTED = 3
@@ -29,13 +30,13 @@ class RunHealth:
     def __init__(self, max_failures_in_a_row: int | None, stall_warning_s: float | None) -> None:
         self._most_failures, self._stall_s = max_failures_in_a_row, stall_warning_s
         self._failed: list[Trajectory] = []
-        self._playing: dict[str, Episode] = {}
+        self._playing: dict[str, tuple[Job, EpisodePlayer]] = {}
 
-    def begin(self, episode: Episode) -> None:
-        self._playing[episode.trajectory.id] = episode
+    def begin(self, job: Job, player: EpisodePlayer) -> None:
+        self._playing[job.trajectory.id] = job, player
 
-    def end(self, episode: Episode) -> None:
-        self._playing.pop(episode.trajectory.id, None)
+    def end(self, job: Job) -> None:
+        self._playing.pop(job.trajectory.id, None)
 
     def failures_with(self, trajectory: Trajectory) -> list[Trajectory]:
         """Count an episode that has ended. Returns: the failures in a row if they are too many, else nothing."""
@@ -60,8 +61,8 @@ class RunHealth:
                 warn_after_s *= 2
 
     def _state(self) -> dict[str, tuple[int, str]]:
-        """By episode, the turns it has taken and what it is doing."""
-        return {name: (len(e.trajectory.turns), e.activity) for name, e in self._playing.items()}
+        """By episode, how far it is and what it is doing."""
+        return {name: player.progress(job) for name, (job, player) in self._playing.items()}
 
 
 def standstill(state: dict[str, tuple[int, str]], seconds: float) -> str:

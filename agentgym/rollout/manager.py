@@ -11,6 +11,7 @@ from agentgym.deprecation import renamed_keywords, warn_renamed
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.engine import LocalEngine
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
@@ -187,9 +188,17 @@ class EpisodeManager:
         )
         episodes = EpisodeFactory(self.policy, config, self._provenance(config))
         groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)
+        engine = rollout.engine or LocalEngine()
         health = RunHealth(rollout.max_failures_in_a_row, rollout.stall_warning_s)
         return WorkerPool(
-            jobs, episodes, groups, concurrency=rollout.concurrency, ledger=ledger, label=label, health=health
+            jobs,
+            episodes,
+            groups,
+            engine=engine,
+            concurrency=rollout.concurrency,
+            ledger=ledger,
+            label=label,
+            health=health,
         )
 
     def _episode_config(self, rollout: RolloutConfig | None = None, **changes: object) -> EpisodeConfig:

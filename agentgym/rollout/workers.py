@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from agentgym.policy.contract import Policy
-from agentgym.rollout.episode import Episode
+from agentgym.rollout.engine import Engine, EpisodePlayer
 from agentgym.rollout.garbage_collection import relaxed_gc
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
 from agentgym.rollout.health import RunHealth, too_many_failures
@@ -32,6 +33,7 @@ class WorkerPool:
     Where a reward judges groups, an episode is held back until its group is complete and judged; nobody else waits.
 
     Args:
+        engine: where the episodes are played.
         ledger: keeps the ends of episodes; those it holds already are handed over instead of played.
         label: of the run.
         health: ends the run after too many failures, and tells of standstills.
@@ -43,12 +45,13 @@ class WorkerPool:
         episodes: EpisodeFactory,
         groups: GroupRewards,
         *,
+        engine: Engine,
         concurrency: int,
         ledger: Ledger | None,
         label: str,
         health: RunHealth,
     ) -> None:
-        self._jobs, self._episodes, self._groups = jobs, episodes, groups
+        self._jobs, self._episodes, self._groups, self._engine = jobs, episodes, groups, engine
         self._label, self._health = label, health
         self._concurrency, self._ledger = concurrency, ledger
         self._recorded = ledger.finished(label) if ledger is not None else set()
@@ -64,37 +67,47 @@ class WorkerPool:
         watch = asyncio.ensure_future(self._health.watch())
         with relaxed_gc:
             try:
-                # All first episodes are announced before any begins, so that a policy which waits for all live
-                # episodes sees the same batches every time.
-                first = [job for _, job in zip(range(self._concurrency), iter(self._next_job, None), strict=False)]
-                for job in first:
-                    self._start(self._work(job))
-                while True:
-                    while self._finished:
-                        finished = self._finished.popleft()
-                        self._has_room.set()
-                        yield finished.job.position, self._trajectory_of(finished)
-                    self._raise_failures()
-                    if self._finished:
-                        continue
-                    if not self._tasks:
-                        for group in self._groups.release():
-                            self._start(self._judge(group))
-                    if not self._tasks:
-                        return
-                    await self._changed.wait()
+                async with (
+                    self._engine.session(self._episodes) as player,
+                    aclosing(self._results_of(player)) as results,
+                ):
+                    async for result in results:
+                        yield result
             finally:
                 watch.cancel()
-                await self._stop()
                 await asyncio.gather(watch, return_exceptions=True)
 
-    async def _work(self, job: Job | None) -> None:
+    async def _results_of(self, player: EpisodePlayer) -> AsyncGenerator[tuple[int, Trajectory], None]:
+        try:
+            # All first episodes are announced before any begins, so that a policy which waits for all live
+            # episodes sees the same batches every time.
+            first = [job for _, job in zip(range(self._concurrency), iter(self._next_job, None), strict=False)]
+            for job in first:
+                self._start(self._work(job, player))
+            while True:
+                while self._finished:
+                    finished = self._finished.popleft()
+                    self._has_room.set()
+                    yield finished.job.position, self._trajectory_of(finished)
+                self._raise_failures()
+                if self._finished:
+                    continue
+                if not self._tasks:
+                    for group in self._groups.release():
+                        self._start(self._judge(group))
+                if not self._tasks:
+                    return
+                await self._changed.wait()
+        finally:
+            await self._stop()
+
+    async def _work(self, job: Job | None, player: EpisodePlayer) -> None:
         """Play one episode after another until no job is left."""
         while job is not None:
             next_job: Job | None = None
             trajectory, policy = job.trajectory, self._policies[job.trajectory.id]
             try:
-                await self._play(self._episodes.episode(job, policy))
+                await self._play(job, policy, player)
                 if job.fork is not None:
                     job.fork.fail_if_diverged(trajectory)
                 group_reward = self._groups.reward_for(job)
@@ -116,12 +129,12 @@ class WorkerPool:
                 next_job = self._next_job()
             job = next_job
 
-    async def _play(self, episode: Episode) -> None:
-        self._health.begin(episode)
+    async def _play(self, job: Job, policy: Policy, player: EpisodePlayer) -> None:
+        self._health.begin(job, player)
         try:
-            await episode.play()
+            await player.play(job, policy)
         finally:
-            self._health.end(episode)
+            self._health.end(job)
 
     def _stop_after_failures(self, trajectory: Trajectory) -> None:
         """Raises: EpisodesFailed after too many failures in a row, none of which stays in the ledger as an end."""
@@ -177,9 +190,9 @@ class WorkerPool:
         self._changed.clear()
         ended = {task for task in self._tasks if task.done()}
         self._tasks -= ended
-        for task in ended:
-            if (failure := task.exception()) is not None:
-                raise failure
+        failures = [failure for task in ended if (failure := task.exception()) is not None]
+        if failures:  # several may fail of one cause; the first says what it is
+            raise failures[0]
 
     def _announce_end(self, episode_id: str) -> None:
         if (policy := self._policies.pop(episode_id, None)) is not None:

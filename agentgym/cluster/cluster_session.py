@@ -1,0 +1,288 @@
+"""The driver's side of a run on several nodes: hands out episodes, answers for the policy, keeps the ledger.
+
+A worker that does not answer is given up. Its episodes begin anew on others, and nothing that it may still send is
+read: so no episode is lost, and none is counted twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+from agentgym.cluster.relay import Event
+from agentgym.errors import ClusterError, PolicyError
+from agentgym.messages import StopReason
+from agentgym.policy.contract import Policy
+from agentgym.rollout.jobs import EpisodeFactory, Job
+from agentgym.trajectory import Provenance, Trajectory, Turn
+
+MOST_MOVES = 3
+"""How often an episode may lose its worker before it counts as failed."""
+END_S = 30.0
+"""How long workers may take to close what a run left open."""
+
+
+class WorkerLink(Protocol):
+    """The way to the EpisodeWorker of one node.
+
+    Attributes:
+        name: of the node, for messages.
+        cpus: of the node: it gets episodes in proportion.
+    """
+
+    name: str
+    cpus: int
+
+    async def deliver(self, items: list[Event]) -> None: ...
+
+    async def collect(self) -> list[Event]:
+        """Raises: anything, when the worker is gone or has not answered in time."""
+        ...
+
+    async def end(self) -> None: ...
+
+    def give_up(self) -> None:
+        """End the worker if it still runs."""
+        ...
+
+
+class WorkerGone(Exception):
+    """The worker of an episode is gone."""
+
+
+@dataclass(eq=False, slots=True)
+class Placement:
+    """An episode on a worker.
+
+    Attributes:
+        done: its trajectory and checkpoints, or what ended it.
+        writing: its last turn, on its way into the ledger.
+        events: how many the worker has sent of it.
+    """
+
+    job: Job
+    policy: Policy
+    worker: Worker
+    done: asyncio.Future[tuple[Trajectory, dict[Any, Any]]]
+    writing: asyncio.Task[None] | None = None
+    events: int = 0
+
+
+class Worker:
+    """What the driver knows of one worker: its episodes, and what is to be sent with the next delivery."""
+
+    def __init__(self, link: WorkerLink, lose: Callable[[Worker, Exception], None]) -> None:
+        self.link, self._lose = link, lose
+        self.episodes = 0
+        self.is_lost = False
+        self._outbox: list[Event] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    @property
+    def load(self) -> float:
+        return self.episodes / self.link.cpus
+
+    def send(self, item: Event) -> None:
+        """Send with everything else that is to be sent in this pass of the event loop."""
+        self._outbox.append(item)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.ensure_future(self._deliver())
+
+    async def _deliver(self) -> None:
+        while self._outbox and not self.is_lost:
+            items, self._outbox = self._outbox, []
+            try:
+                await self.link.deliver(items)
+            except Exception as error:  # noqa: BLE001  what was sent may have been done, and is not sent again
+                self._lose(self, error)
+
+
+class ClusterSession:
+    """Plays the episodes of one run on workers.
+
+    Args:
+        links: to the workers, one for each node. They have begun the run.
+        on_lost: told of each worker that is given up, with the reason.
+    """
+
+    def __init__(
+        self, episodes: EpisodeFactory, links: Sequence[WorkerLink], on_lost: Callable[[WorkerLink, str], None]
+    ) -> None:
+        self._episodes, self._on_lost = episodes, on_lost
+        self._workers = [Worker(link, self._lose) for link in links]
+        self._placements: dict[int, Placement] = {}
+        self._numbers = itertools.count()
+        self._answering: set[asyncio.Task[None]] = set()
+        self._reasons: list[str] = []
+        self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
+
+    async def play(self, job: Job, policy: Policy) -> None:
+        """As EpisodePlayer. Raises: ClusterError when no worker is left."""
+        notes: list[str] = []
+        while len(notes) <= MOST_MOVES:
+            self._episodes.episode(job, policy)  # notes in the record how it is made
+            placement = self._assign(job, policy)
+            try:
+                trajectory, checkpoints = await placement.done
+            except WorkerGone as gone:
+                notes.append(f"{gone} The episode began anew on another node.")
+                _clear(job.trajectory)
+                continue
+            _copy(trajectory, job.trajectory)
+            job.trajectory.provenance.retries[:0] = notes
+            requested = self._episodes.config.checkpoints
+            if requested is not None:
+                requested.update((key, checkpoint) for key, checkpoint in checkpoints.items() if key in requested)
+            return
+        job.trajectory.stop_reason = StopReason.INFRA_ERROR
+        job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
+
+    def progress(self, job: Job) -> tuple[int, str]:
+        """As EpisodePlayer."""
+        for placement in self._placements.values():
+            if placement.job is job:
+                return placement.events, f"being played on {placement.worker.link.name}"
+        return 0, "waiting for a worker"
+
+    def _assign(self, job: Job, policy: Policy) -> Placement:
+        """Send an episode to the worker with the least to do."""
+        alive = [worker for worker in self._workers if not worker.is_lost]
+        if not alive:
+            raise ClusterError(
+                f"No node is left to play on: {' '.join(self._reasons)} See what is up with: agentgym cluster status"
+            )
+        worker = min(alive, key=lambda worker: worker.load)
+        number = next(self._numbers)
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        placement = self._placements[number] = Placement(job, policy, worker, done)
+        worker.episodes += 1
+
+        def end(done: asyncio.Future[Any]) -> None:
+            worker.episodes -= 1
+            del self._placements[number]
+            if done.cancelled():
+                worker.send(("cancel", number))
+
+        done.add_done_callback(end)
+        worker.send(("start", number, job.trajectory, job.fork))
+        return placement
+
+    async def close(self) -> None:
+        """End what is still played, and wait until the workers have closed it."""
+        for task in (*self._pumps, *self._answering):
+            task.cancel()
+        await asyncio.gather(*self._pumps, *self._answering, return_exceptions=True)
+        endings = [worker.link.end() for worker in self._workers if not worker.is_lost]
+        try:
+            async with asyncio.timeout(END_S):
+                await asyncio.gather(*endings, return_exceptions=True)
+        except TimeoutError:
+            for worker in self._workers:
+                worker.link.give_up()
+
+    async def _pump(self, worker: Worker) -> None:
+        """Take what a worker sends until it is gone."""
+        while True:
+            try:
+                events = await worker.link.collect()
+            except Exception as error:  # noqa: BLE001  whatever it is, this worker cannot be relied on any more
+                self._lose(worker, error)
+                return
+            if worker.is_lost:
+                return
+            for event in events:
+                self._handle(worker, event)
+
+    def _lose(self, worker: Worker, error: Exception) -> None:
+        if worker.is_lost:
+            return
+        worker.is_lost = True
+        detail = str(error).strip().partition("\n")[0][:200]
+        reason = f"The worker on {worker.link.name} is gone ({type(error).__name__}{detail and f': {detail}'})."
+        self._reasons.append(reason)
+        worker.link.give_up()
+        self._on_lost(worker.link, reason)
+        for placement in [*self._placements.values()]:
+            if placement.worker is worker and not placement.done.done():
+                placement.done.set_exception(WorkerGone(reason))
+
+    def _handle(self, worker: Worker, event: Event) -> None:
+        kind, number, *rest = event
+        placement = self._placements.get(number) if number is not None else None
+        if placement is not None:
+            placement.events += 1
+        if kind == "ask":
+            request, method, arguments = rest
+            policy = placement.policy if placement is not None else self._judge_policy(number)
+            if policy is not None:
+                writing = placement.writing if placement is not None else None
+                self._start(self._answer(worker, policy, request, method, arguments, writing))
+        elif placement is None or placement.done.done():
+            return  # cancelled meanwhile
+        elif kind == "end":
+            placement.done.set_result((rest[0], rest[1]))
+        elif kind == "broken":
+            placement.done.set_exception(ClusterError(f"On {worker.link.name} an episode broke off: {rest[0]}"))
+        elif kind in ("begin", "turn"):
+            placement.writing = self._start(self._keep(placement, *rest))  # these start in the order of the events
+
+    def _judge_policy(self, number: int | None) -> Policy | None:
+        """Who answers a judge that asks the player itself; nobody, for an episode that has ended."""
+        policy = self._episodes.policy
+        return policy if number is None and isinstance(policy, Policy) else None
+
+    async def _answer(
+        self,
+        worker: Worker,
+        policy: Policy,
+        request: int,
+        method: str,
+        arguments: Any,
+        writing: asyncio.Task[None] | None,
+    ) -> None:
+        """Ask the policy, once the episode's last turn is in the ledger."""
+        if writing is not None:
+            await asyncio.wait({writing})
+        try:
+            answer = await getattr(policy, method)(*arguments)
+        except Exception as error:  # noqa: BLE001  raised where it was asked, which knows what to do with it
+            answer = error if isinstance(error, PolicyError) else PolicyError(f"{type(error).__name__}: {error}")
+        worker.send(("answer", request, answer))
+
+    async def _keep(self, placement: Placement, turn: Turn | None = None, head: Trajectory | None = None) -> None:
+        """Note in the ledger that an episode starts, or one of its turns; with the first turn comes its head."""
+        ledger, trajectory = self._episodes.config.ledger, placement.job.trajectory
+        if ledger is None or placement.done.done():
+            return
+        if turn is None:
+            ledger.begin(trajectory)
+            return
+        if head is not None:
+            _copy(head, trajectory)
+        try:
+            await ledger.write_turn(trajectory, turn)
+        except Exception as error:  # noqa: BLE001  a turn that cannot be kept ends the run
+            if not placement.done.done():
+                placement.done.set_exception(error)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._answering.add(task)
+        task.add_done_callback(self._answering.discard)
+        return task
+
+
+def _copy(source: Trajectory, target: Trajectory) -> None:
+    """Everything of an episode but what the driver knows better: its id and its task."""
+    for field in fields(Trajectory):
+        if field.name not in ("id", "task"):
+            setattr(target, field.name, getattr(source, field.name))
+
+
+def _clear(trajectory: Trajectory) -> None:
+    """The trajectory as before it was played."""
+    _copy(Trajectory(trajectory.id, trajectory.task, trajectory.sample, trajectory.seed), trajectory)
+    trajectory.provenance = Provenance()

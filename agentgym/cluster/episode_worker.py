@@ -1,0 +1,166 @@
+"""EpisodeWorker: plays whole episodes on a node, beside their sandboxes, for a driver elsewhere.
+
+The driver takes what happens from `collect` (requests to the policy, finished turns, ends of episodes) and sends what
+is to be done by `deliver` (episodes to begin, replies, cancellations). It knows nothing of what carries the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym import __version__, registry
+from agentgym.cluster.relay import Event, Mailbox, RelayedLedger, RelayedPolicy
+from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.environments import EnvironmentFactory
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
+from agentgym.rollout.replay import Fork
+from agentgym.trajectory import Trajectory
+
+COLLECT_S = 1.0
+"""How long `collect` waits before it answers with nothing: so that silence means that the worker is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSpec:
+    """What the episodes of a run have in common, as plain data that travels to each node.
+
+    Attributes:
+        rollout: how they are played; its engine is left out.
+        policy: the name, renderer, version and context of the policy, which stays with the driver.
+        records: whether finished turns are wanted before the end of an episode.
+        checkpoints: keys of the checkpoints that are wanted.
+        registered: what was registered in the driver's process, by kind and name.
+    """
+
+    rollout: RolloutConfig
+    budgets: Budgets
+    temperature: float
+    top_p: float
+    seed_parts: tuple[object, ...]
+    state_keys: bool
+    policy: Mapping[str, Any]
+    records: bool = False
+    checkpoints: tuple[tuple[str, int, int], ...] = ()
+    registered: Mapping[tuple[str, str], Any] = field(default_factory=dict)
+
+
+class EpisodeWorker:
+    """Plays the episodes of any number of runs. One on each node; it keeps their sandboxes' backends."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, _Session] = {}
+
+    async def probe(self, backend: str | None = None) -> dict[str, Any]:
+        """What the driver checks before it uses a node.
+
+        Args:
+            backend: tried by making a sandbox; its `unavailable` is the reason why there is none.
+        """
+        answer: dict[str, Any] = {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "nice": os.nice(0),
+            "cpus": os.cpu_count() or 1,
+            "agentgym": __version__,
+            "python": platform.python_version(),
+            "unavailable": "",
+            "level": "",
+        }
+        if backend is not None:
+            capabilities = await registry.shared_backend(backend).probe()
+            answer |= {"level": capabilities.level, "unavailable": capabilities.reason}
+        return answer
+
+    async def begin(self, session: str, spec: SessionSpec) -> None:
+        """Get ready for the episodes of a run."""
+        registry.adopt(spec.registered)
+        self._sessions[session] = _Session(spec)
+
+    async def deliver(self, session: str, items: list[Event]) -> None:
+        """Do what the driver asks: ("start", number, trajectory, fork), ("answer", request, value or error),
+        ("cancel", number)."""
+        if (running := self._sessions.get(session)) is not None:
+            for item in items:
+                running.do(item)
+
+    async def collect(self, session: str) -> list[Event]:
+        """What has happened since it was last asked; waits a second for something to happen.
+
+        Returns: ("ask", number, request, method, arguments), ("turn", number, turn, head), ("end", number, trajectory,
+            checkpoints), ("broken", number, text).
+        """
+        running = self._sessions.get(session)
+        return [] if running is None else await running.mailbox.take(COLLECT_S)
+
+    async def end(self, session: str) -> None:
+        """Cancel the episodes of a run and close their environments."""
+        if (running := self._sessions.pop(session, None)) is not None:
+            await running.close()
+
+    async def close(self) -> None:
+        """End every run, and close the sandboxes' backends."""
+        await asyncio.gather(*(self.end(session) for session in [*self._sessions]))
+        await registry.close_backends()
+
+
+class _Session:
+    """One run on this node."""
+
+    def __init__(self, spec: SessionSpec) -> None:
+        self._spec, self.mailbox = spec, Mailbox()
+        self._episodes: dict[int, asyncio.Task[None]] = {}
+        judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
+        self._environments = EnvironmentFactory(spec.rollout, judge_policy)
+
+    def do(self, item: Event) -> None:
+        kind, number, *rest = item
+        if kind == "start":
+            self._episodes[number] = asyncio.ensure_future(self._play(number, *rest))
+        elif kind == "answer":
+            self.mailbox.answer(number, rest[0])
+        elif (episode := self._episodes.get(number)) is not None:
+            episode.cancel()
+
+    async def close(self) -> None:
+        episodes = [*self._episodes.values()]
+        for episode in episodes:
+            episode.cancel()
+        await asyncio.gather(*episodes, return_exceptions=True)
+
+    async def _play(self, number: int, trajectory: Trajectory, fork: Fork | None) -> None:
+        try:
+            checkpoints: Checkpoints = dict.fromkeys(self._spec.checkpoints)
+            config = self._config(number, fork, checkpoints)
+            await Episode(config, RelayedPolicy(self.mailbox, number, self._spec.policy), trajectory).play()
+            filled = {key: checkpoint for key, checkpoint in checkpoints.items() if checkpoint is not None}
+            self.mailbox.put(("end", number, trajectory, filled))
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001  an episode keeps its failures: this is a bug of ours
+            self.mailbox.put(("broken", number, f"{type(error).__name__}: {error}"))
+        finally:
+            with suppress(KeyError):
+                del self._episodes[number]
+
+    def _config(self, number: int, fork: Fork | None, checkpoints: Checkpoints) -> EpisodeConfig:
+        spec = self._spec
+        return EpisodeConfig(
+            self._environments,
+            budgets=spec.budgets,
+            temperature=spec.temperature,
+            top_p=spec.top_p,
+            seed_parts=spec.seed_parts,
+            fork=fork,
+            ledger=RelayedLedger(self.mailbox, number) if spec.records else None,
+            checkpoints=checkpoints or None,
+            state_keys=spec.state_keys,
+        )

@@ -1,0 +1,129 @@
+"""Connects to a Ray cluster, and checks that each node can play episodes before any is sent there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from agentgym import __version__
+from agentgym.errors import ClusterError, MissingExtraError
+from agentgym.extras import install_command
+
+PROBE_S = 120.0
+"""How long a node may take to start a worker and try a sandbox."""
+NOTICE_S = 20.0
+"""How long Ray may take to notice that a node is dead."""
+NICE_VARIABLE = "RAY_worker_niceness"
+"""Ray's own variable: the priority of the processes that it starts. Its default, 15, starves sandboxes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RayNode:
+    """A node that is alive.
+
+    Attributes:
+        id: Ray's own. name: its address, for messages.
+    """
+
+    id: str
+    name: str
+    cpus: int
+
+
+def import_ray() -> Any:
+    """The module ray. Raises: MissingExtraError without the extra `cluster`."""
+    if find_spec("ray") is None:
+        raise MissingExtraError(f"A cluster needs ray, which is not installed. Run: {install_command('cluster')}")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    import ray
+
+    return ray
+
+
+def connect(address: str, nodes: int | None = None) -> list[RayNode]:
+    """The nodes of a cluster that are alive; connects this process to it, unless it is.
+
+    Args:
+        nodes: how many there must be at least.
+    Raises: ClusterError if there is no cluster at the address, one of another version, or one with fewer nodes.
+    """
+    ray = import_ray()
+    if not ray.is_initialized():
+        try:
+            ray.init(address=address, log_to_driver=False, configure_logging=False, namespace="agentgym")
+        except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise ClusterError(
+                f"There is no Ray cluster to use at {address!r} ({type(error).__name__}: {reason}). Start one by "
+                "`agentgym cluster up`, and give its address as machine.address or --address."
+            ) from error
+    alive = [
+        RayNode(row["NodeID"], str(row["NodeManagerAddress"]), max(1, int(row["Resources"].get("CPU", 1))))
+        for row in ray.nodes()
+        if row["Alive"]
+    ]
+    if nodes is not None and len(alive) < nodes:
+        raise ClusterError(
+            f"The cluster at {address!r} has {len(alive)} node(s), and {nodes} are wanted (machine.nodes). Join one by "
+            "`agentgym cluster up --join ADDRESS` on its host, or ask for fewer."
+        )
+    return alive
+
+
+async def probe_nodes(nodes: Sequence[RayNode], workers: Mapping[str, Any], backend: str | None) -> list[RayNode]:
+    """Ask the worker of each node what it is, and whether sandboxes can be made there.
+
+    Returns: the nodes that can be used; one that turns out to be dead is left out.
+    Raises: ClusterError naming every node that is alive and cannot be used, and why.
+    """
+    answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
+    faults = {node: fault for node, answer in zip(nodes, answers, strict=True) if (fault := _fault(answer))}
+    broken = {node for node, answer in zip(nodes, answers, strict=True) if "broken" in answer}
+    dead = await _dead_of(broken)
+    if alive := [f"{node.name}: {fault}" for node, fault in faults.items() if node not in dead]:
+        raise ClusterError("These nodes cannot be used. " + " ".join(alive))
+    return [node for node in nodes if node not in dead]
+
+
+async def _dead_of(nodes: set[RayNode]) -> set[RayNode]:
+    """Those nodes that are dead, once Ray knows it."""
+    ray, pause_s = import_ray(), 0.5
+    for _ in range(int(NOTICE_S / pause_s)):
+        alive = {row["NodeID"] for row in ray.nodes() if row["Alive"]}
+        if all(node.id not in alive for node in nodes):
+            return nodes
+        await asyncio.sleep(pause_s)
+    return {node for node in nodes if node.id not in alive}
+
+
+async def _probe(worker: Any, backend: str | None) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(PROBE_S):
+            answer: dict[str, Any] = await worker.probe.remote(backend)
+            return answer
+    except TimeoutError:
+        return {"broken": f"no worker answered within {PROBE_S:g} s"}
+    except Exception as error:  # noqa: BLE001  whatever it is, the node is of no use
+        lines = [line for line in str(error).strip().splitlines() if line.strip()]
+        return {"broken": f"its worker failed: {type(error).__name__}: {lines[-1] if lines else ''}"}
+
+
+def _fault(answer: Mapping[str, Any]) -> str:
+    """Why a node cannot be used; nothing if it can."""
+    if "broken" in answer:
+        return f"{answer['broken']}."
+    if answer["agentgym"] != __version__:
+        return f"it has agentgym {answer['agentgym']}, and this process {__version__}: install the same on all."
+    if answer["nice"] > max(0, os.nice(0)):  # who runs everything at a low priority may
+        return (
+            f"its workers run at nice {answer['nice']}, which starves sandboxes. Start Ray there by `agentgym cluster "
+            f"up`, or with {NICE_VARIABLE}=0 in its environment."
+        )
+    if answer["unavailable"]:
+        return f"sandboxes cannot be made there: {answer['unavailable']}"
+    return ""

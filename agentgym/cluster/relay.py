@@ -1,0 +1,101 @@
+"""What an episode on a worker has in place of the driver's policy and ledger: it writes to the worker's mailbox."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.trajectory import Trajectory, Turn
+
+Event = tuple[Any, ...]
+"""A kind, a number, and what belongs to it."""
+
+
+class Mailbox:
+    """What has happened on a worker and was not collected yet, and who waits for an answer of the driver."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._has_some = asyncio.Event()
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = itertools.count()
+
+    def put(self, event: Event) -> None:
+        self._events.append(event)
+        self._has_some.set()
+
+    async def take(self, wait_s: float) -> list[Event]:
+        """Everything since the last time; waits for something to happen."""
+        if not self._events:
+            try:
+                async with asyncio.timeout(wait_s):
+                    await self._has_some.wait()
+            except TimeoutError:
+                return []
+        events, self._events = self._events, []
+        self._has_some.clear()
+        return events
+
+    async def ask(self, episode: int | None, method: str, *arguments: Any) -> Any:
+        """The driver's answer. Raises: what the method raised there."""
+        number = next(self._numbers)
+        waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
+        self.put(("ask", episode, number, method, arguments))
+        try:
+            return await waiting
+        finally:
+            del self._waiting[number]
+
+    def answer(self, number: int, value: Any) -> None:
+        """The driver's answer to what was asked under a number; an exception is raised where it was asked."""
+        waiting = self._waiting.get(number)
+        if waiting is None or waiting.done():
+            return  # its episode was cancelled
+        if isinstance(value, BaseException):
+            waiting.set_exception(value)
+        else:
+            waiting.set_result(value)
+
+
+class RelayedPolicy(Policy):
+    """The policy of the driver, as an episode on a worker sees it.
+
+    Args:
+        episode: its number; None for a judge that asks the player itself.
+        facts: name, renderer, version and context_tokens of the policy.
+    """
+
+    def __init__(self, mailbox: Mailbox, episode: int | None, facts: Mapping[str, Any]) -> None:
+        self._mailbox, self._episode = mailbox, episode
+        self.name, self.renderer = facts["name"], facts["renderer"]
+        self.version, self.context_tokens = facts["version"], facts["context_tokens"]
+
+    async def generate(self, request: Request) -> Reply:
+        """As Policy, by the driver's."""
+        reply: Reply = await self._mailbox.ask(self._episode, "generate", request)
+        return reply
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        """As Policy, by the driver's."""
+        scores: list[float] = await self._mailbox.ask(self._episode, "score", prefix_ids, continuation_ids)
+        return scores
+
+
+class RelayedLedger:
+    """Sends each finished turn to the driver, whose ledger has one writer."""
+
+    def __init__(self, mailbox: Mailbox, episode: int) -> None:
+        self._mailbox, self._episode = mailbox, episode
+
+    def begin(self, trajectory: Trajectory) -> None:
+        """The episode starts, or starts over."""
+        self._mailbox.put(("begin", self._episode))
+
+    async def write_turn(self, trajectory: Trajectory, turn: Turn) -> None:
+        """Send a turn; with the first one, what is known of the episode."""
+        head = replace(trajectory, turns=[]) if turn.index == 0 else None
+        self._mailbox.put(("turn", self._episode, turn, head))

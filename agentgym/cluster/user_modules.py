@@ -1,0 +1,41 @@
+"""The user's own modules, which other nodes do not have: what is defined in them travels by value."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_OWN = Path(__file__).parents[1]
+_INSTALLED = tuple(Path(sysconfig.get_path(scheme)) for scheme in ("stdlib", "platstdlib", "purelib", "platlib"))
+
+
+@contextmanager
+def user_code_by_value(cloudpickle: Any) -> Iterator[None]:
+    """While open, functions and classes of the user's modules are pickled whole, not by their name.
+
+    Args:
+        cloudpickle: the module that pickles.
+    """
+    modules = [module for module in [*sys.modules.values()] if _is_users(module)]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)
+
+
+def _is_users(module: ModuleType) -> bool:
+    """Whether a module is neither Python's, nor agentgym's, nor of an installed package."""
+    file = getattr(module, "__file__", None)
+    if file is None or module.__name__ == "__main__":  # of which everything travels by value
+        return False
+    path = Path(file).resolve()
+    content = any(module.__name__.startswith(f"agentgym.{room}") for room in ("sandboxes", "tasks", "rewards"))
+    return not (content or path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _INSTALLED))

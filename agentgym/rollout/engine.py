@@ -1,0 +1,78 @@
+"""Where episodes are played: in this process, or by workers on the nodes of a cluster, behind the same two methods."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+from agentgym.policy.contract import Policy
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.jobs import EpisodeFactory, Job
+
+
+class EpisodePlayer(Protocol):
+    """Plays the episodes of one run."""
+
+    async def play(self, job: Job, policy: Policy) -> None:
+        """Play an episode into the trajectory of its job, to its stop reason.
+
+        A cancelled episode has closed its environment before the session is left.
+        Raises: LedgerError when a turn cannot be kept.
+        """
+        ...
+
+    def progress(self, job: Job) -> tuple[int, str]:
+        """A number that rises as an episode goes on, and what it is doing now: "running the tool 'add' in turn 2"."""
+        ...
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Plays episodes somewhere. One instance serves any number of runs.
+
+    Attributes:
+        name: as it is registered, for example `local`.
+    """
+
+    name: str
+
+    def session(self, episodes: EpisodeFactory) -> AbstractAsyncContextManager[EpisodePlayer]:
+        """The player of one run. Leaving the block ends what it still plays.
+
+        Raises, when it is entered: AgentGymError saying what is missing.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPlayer:
+    """Plays episodes on this event loop."""
+
+    episodes: EpisodeFactory
+    _playing: dict[str, Episode] = field(default_factory=dict)
+
+    async def play(self, job: Job, policy: Policy) -> None:
+        """As EpisodePlayer."""
+        episode = self._playing[job.trajectory.id] = self.episodes.episode(job, policy)
+        try:
+            await episode.play()
+        finally:
+            del self._playing[job.trajectory.id]
+
+    def progress(self, job: Job) -> tuple[int, str]:
+        """As EpisodePlayer."""
+        episode = self._playing.get(job.trajectory.id)
+        return len(job.trajectory.turns), "starting" if episode is None else episode.activity
+
+
+class LocalEngine:
+    """Plays episodes in this process."""
+
+    name = "local"
+
+    @asynccontextmanager
+    async def session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
+        """As Engine."""
+        yield LocalPlayer(episodes)

@@ -1,0 +1,222 @@
+"""Episodes on several workers come out as in one process, and a worker that is lost loses none of them."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from agentgym import Budgets, Call, EpisodeManager, Message, PolicyError, RolloutConfig, ScriptedPolicy, Task
+from agentgym.cluster.cluster_session import ClusterSession
+from agentgym.cluster.episode_worker import EpisodeWorker
+from agentgym.cluster.ray_engine import _spec_of
+from agentgym.errors import ClusterError, LedgerError
+from agentgym.policy import Reply
+from agentgym.storage import Ledger
+from agentgym.testing import ByteRenderer, CounterWithState, FakeClock, TargetReached
+
+ADD, SUBMIT = Call("add", {"amount": 1}), Call("submit", {})
+SCRIPT = [Message("assistant", "", (call,)) for call in (ADD, ADD, SUBMIT)]
+TASKS = [Task(f"t{n}", "x/counter-v1", "Count.", truth="2") for n in range(8)]
+
+
+class Link:
+    """The way to a worker in this process. What passes is pickled, as between processes."""
+
+    def __init__(self, name: str, worker: EpisodeWorker) -> None:
+        self.name, self.cpus, self.worker = name, 1, worker
+        self.dies_after: int | None = None
+        self.began = 0
+        self.given_up = False
+
+    def _check(self) -> None:
+        if self.given_up or (self.dies_after is not None and self.began >= self.dies_after):
+            raise ConnectionError("the node is gone")
+
+    async def deliver(self, items):
+        self._check()
+        self.began += sum(item[0] == "start" for item in items)
+        await self.worker.deliver("s", pickle.loads(pickle.dumps(items)))
+
+    async def collect(self):
+        events = await self.worker.collect("s")
+        self._check()  # what it has sent meanwhile is lost, as on a network
+        return pickle.loads(pickle.dumps(events))
+
+    async def end(self):
+        await self.worker.end("s")
+
+    def give_up(self):
+        self.given_up = True
+
+
+class TwoWorkers:
+    """An engine whose nodes are in this process."""
+
+    name = "two workers"
+
+    def __init__(self) -> None:
+        self.links = [Link("a", EpisodeWorker()), Link("b", EpisodeWorker())]
+        self.lost: list[str] = []
+
+    @asynccontextmanager
+    async def session(self, episodes) -> AsyncIterator[ClusterSession]:
+        for link in self.links:
+            await link.worker.begin("s", replace(_spec_of(episodes), registered={}))
+        player = ClusterSession(episodes, self.links, lambda link, reason: self.lost.append(reason))
+        try:
+            yield player
+        finally:
+            await player.close()
+            for link in self.links:
+                await link.worker.end("s")
+
+
+def manager(engine=None, policy=None, ledger=None, **options) -> EpisodeManager:
+    config = RolloutConfig(
+        environment=CounterWithState, reward=TargetReached(), engine=engine, concurrency=4, **options
+    )
+    return EpisodeManager(policy or (lambda task: ScriptedPolicy(SCRIPT)), config, ledger=ledger, label="run")
+
+
+def plain(trajectory):
+    """What must not depend on where an episode was played."""
+    turns = [
+        (t.message, [(r.content, r.status) for r in t.results], t.rewards, t.state_key, t.token_ids, t.observation_ids)
+        for t in trajectory.turns
+    ]
+    return trajectory.id, trajectory.prompt_ids, turns, trajectory.outcome, trajectory.stop_reason, trajectory.error
+
+
+def test_episodes_on_two_workers_are_those_of_one_process():
+    async def scenario() -> None:
+        policy = ScriptedPolicy(SCRIPT, renderer=ByteRenderer())
+        here = await manager(policy=policy).collect(TASKS, 2)
+        engine = TwoWorkers()
+        there = await manager(engine, policy=policy).collect(TASKS, 2)
+        assert [plain(trajectory) for trajectory in there] == [plain(trajectory) for trajectory in here]
+        assert {trajectory.success for trajectory in there} == {1.0}
+        assert [link.began for link in engine.links] == [8, 8]
+        assert there[0].turns[0].token_ids != []
+
+    FakeClock().run(scenario())
+
+
+def test_a_worker_that_is_lost_loses_no_episode_and_doubles_none(tmp_path):
+    async def scenario() -> None:
+        ledger, engine = Ledger(tmp_path / "ledger.sqlite"), TwoWorkers()
+        engine.links[1].dies_after = 3
+        trajectories = await manager(engine, ledger=ledger).collect(TASKS, 2)
+        assert [(t.error, t.success) for t in trajectories] == [(None, 1.0)] * 16
+        [reason] = engine.lost
+        assert "The worker on b is gone (ConnectionError: the node is gone)" in reason
+        moved = [t for t in trajectories if t.provenance.retries]
+        assert 1 <= len(moved) <= 4
+        assert moved[0].provenance.retries == [f"{reason} The episode began anew on another node."]
+        recorded = list(ledger.trajectories())
+        assert sorted(t.id for t in recorded) == sorted(t.id for t in trajectories)
+        assert {t.id: plain(t) for t in recorded} == {t.id: plain(t) for t in trajectories}
+        ledger.close()
+
+    asyncio.run(scenario())
+
+
+def test_without_a_worker_the_run_stops_with_the_cause():
+    async def scenario() -> None:
+        engine = TwoWorkers()
+        for link in engine.links:
+            link.dies_after = 1
+        with pytest.raises(
+            ClusterError, match=r"No node is left to play on: The worker on \w is gone.*worker on \w is gone"
+        ):
+            await manager(engine).collect(TASKS)
+
+    FakeClock().run(scenario())
+
+
+def test_finished_turns_are_kept_before_an_episode_ends_and_a_retried_episode_begins_anew(tmp_path):
+    class FailsOnce(ScriptedPolicy):
+        failures = 0
+
+        async def generate(self, request) -> Reply:
+            if request.turn == 2:
+                recorded.append(ledger.load("run/t0#0"))
+                if self.failures == 0:
+                    self.failures += 1
+                    raise PolicyError("its server went away")
+            return await super().generate(request)
+
+    async def scenario() -> None:
+        [trajectory] = await manager(TwoWorkers(), FailsOnce(SCRIPT), ledger, budgets=Budgets(infra_retries=1)).collect(
+            TASKS[:1]
+        )
+        assert trajectory.error is None
+        assert "PolicyError: its server went away" in trajectory.provenance.retries[0]
+
+    ledger, recorded = Ledger(tmp_path / "ledger.sqlite"), []
+    asyncio.run(scenario())
+    assert [(len(record.turns), record.stop_reason) for record in recorded] == [(2, None), (2, None)]
+    assert len(ledger.load("run/t0#0").turns) == 3
+    ledger.close()
+
+
+def test_a_turn_that_cannot_be_kept_stops_the_run(tmp_path):
+    class Full(Ledger):
+        async def write_turn(self, trajectory, turn):
+            raise LedgerError("the disk is full")
+
+    async def scenario() -> None:
+        ledger = Full(tmp_path / "ledger.sqlite")
+        with pytest.raises(LedgerError, match="the disk is full"):
+            await manager(TwoWorkers(), ledger=ledger).collect(TASKS)
+        ledger.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_run_that_is_left_early_closes_every_environment():
+    closed = []
+
+    class Counted(CounterWithState):
+        async def close(self) -> None:
+            closed.append(self)
+            await super().close()
+
+    async def scenario() -> None:
+        engine = TwoWorkers()
+        config = RolloutConfig(environment=Counted, reward=TargetReached(), engine=engine, concurrency=4)
+        thinking = asyncio.Event()
+
+        class Thinking(ScriptedPolicy):
+            async def generate(self, request) -> Reply:
+                if request.turn == 1:
+                    thinking.set()
+                    await asyncio.Event().wait()
+                return await super().generate(request)
+
+        running = asyncio.ensure_future(EpisodeManager(Thinking(SCRIPT), config).collect(TASKS))
+        await thinking.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert len(closed) == 4
+        assert not any(link.worker._sessions for link in engine.links)
+
+    asyncio.run(scenario())
+
+
+def test_a_branch_and_its_checkpoint_are_played_on_workers_too():
+    from agentgym.rollout import Fork
+
+    async def scenario() -> None:
+        engine, requested = TwoWorkers(), {("t0", 0, 1): None}
+        [record] = await manager(engine).collect(TASKS[:1], checkpoints=requested)
+        assert requested[("t0", 0, 1)].data == {"value": 1}
+        fork = Fork(record, 1, requested[("t0", 0, 1)])
+        branches = [branch async for branch in manager(engine).branch([fork], 2)]
+        assert [(b.error, b.success, b.provenance.branch.turn) for b in branches] == [(None, 1.0, 1)] * 2
+
+    FakeClock().run(scenario())

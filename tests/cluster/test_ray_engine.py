@@ -1,0 +1,142 @@
+"""Episodes on the nodes of a real Ray cluster: two nodes on this host, as Ray simulates them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+from served_environments import Workshop
+
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
+from agentgym.cluster import RayEngine
+from agentgym.cluster.ray_nodes import _fault, connect
+from agentgym.errors import ClusterError, MissingExtraError
+from agentgym.policy import Reply
+from agentgym.storage import Ledger
+from agentgym.testing import CounterWithState, TargetReached
+
+HAS_RAY = find_spec("ray") is not None
+needs_ray = pytest.mark.skipif(
+    not HAS_RAY and not os.environ.get("AGENTGYM_CI_RAY"), reason="Ray is not installed: make setup-cluster"
+)
+RUN = Call("run", {"command": "echo $PPID; cat /work/*; sleep 0.1"})
+WRITE = Call("write", {"name": "a", "text": "kept"})
+SCRIPT = [Message("assistant", "", (call,)) for call in (WRITE, RUN, RUN)] + [Message("assistant", "done")]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[object]:
+    """Two nodes of Ray on this host, and no connection of this process to them."""
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    try:
+        cluster.add_node(num_cpus=2)
+        yield cluster
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def tasks(count: int) -> list[Task]:
+    return [Task(f"t{n}", "test/workshop-v1", "Work.", truth="x") for n in range(count)]
+
+
+@needs_ray
+@pytest.mark.needs_namespaces
+async def test_episodes_with_sandboxes_are_played_on_both_nodes_and_come_out_as_here(cluster):
+    """The environment is registered in this process alone: it travels to the nodes."""
+    register("test/workshop-v1", Workshop)
+    engine = RayEngine(cluster.address, nodes=2, backend="namespaces")
+    config = {"concurrency": 8}
+    try:
+        there = await EpisodeManager(ScriptedPolicy(SCRIPT), RolloutConfig(engine=engine, **config)).collect(tasks(8))
+        here = await EpisodeManager(ScriptedPolicy(SCRIPT), RolloutConfig(**config)).collect(tasks(8))
+        assert [t.error for t in there] == [None] * 8
+        assert [[turn.state_key for turn in t.turns] for t in there] == [
+            [turn.state_key for turn in t.turns] for t in here
+        ]
+        assert all("kept" in t.turns[2].results[0].content for t in there)
+    finally:
+        await engine.close()
+
+
+@needs_ray
+async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none(cluster, tmp_path):
+    import ray
+
+    extra = cluster.add_node(num_cpus=2)
+    engine = RayEngine(cluster.address, nodes=3)
+    killed = []
+
+    class Killing(ScriptedPolicy):
+        """Kills a worker when the first episodes are under way, and a node some later."""
+
+        requests = 0
+
+        async def generate(self, request) -> Reply:
+            type(self).requests += 1
+            if type(self).requests == 10:
+                node, worker = next((n, w) for n, w in engine._workers.items() if n != extra.node_id)
+                os.kill((await worker.probe.remote())["pid"], signal.SIGKILL)
+                killed.append(node)
+            if type(self).requests == 40:
+                await asyncio.to_thread(cluster.remove_node, extra, False)
+                killed.append(extra.node_id)
+            return await super().generate(request)
+
+    add, submit = Call("add", {"amount": 1}), Call("submit", {})
+    script = [Message("assistant", "", (call,)) for call in (add, add, submit)]
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    config = RolloutConfig(environment=CounterWithState, reward=TargetReached(), engine=engine, concurrency=9)
+    many = [Task(f"t{n}", "x/counter-v1", "Count.", truth="2") for n in range(30)]
+    try:
+        trajectories = await EpisodeManager(Killing(script), config, ledger=ledger).collect(many, 2)
+        assert [(t.error, t.success) for t in trajectories] == [(None, 1.0)] * 60
+        assert len(killed) == len(engine.lost) == 2
+        assert sorted(t.id for t in ledger.trajectories()) == sorted(t.id for t in trajectories)
+        # the node whose worker was killed is used again by the next run, with a new worker
+        later = await EpisodeManager(ScriptedPolicy(script), config).collect(many[:4])
+        assert [t.success for t in later] == [1.0] * 4
+        assert len(engine._workers) == sum(node["Alive"] for node in ray.nodes()) == 2
+    finally:
+        await engine.close()
+        ledger.close()
+
+
+@needs_ray
+def test_a_cluster_with_fewer_nodes_than_wanted_is_named(cluster):
+    with pytest.raises(ClusterError, match=r"has 2 node\(s\), and 9 are wanted .*cluster up --join"):
+        connect(cluster.address, 9)
+
+
+@pytest.mark.skipif(HAS_RAY, reason="Ray is installed")
+def test_without_ray_the_extra_is_named():
+    with pytest.raises(MissingExtraError, match=r"A cluster needs ray.*\[cluster\]"):
+        connect("auto")
+
+
+GOOD = {"host": "h", "pid": 1, "nice": 0, "cpus": 2, "python": "3.11", "unavailable": "", "level": "ns"}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"nice": 19}, "run at nice 19, which starves sandboxes. Start Ray there by `agentgym cluster up`"),
+        ({"agentgym": "0.0.1"}, "it has agentgym 0.0.1, and this process"),
+        ({"unavailable": "no user namespaces"}, "sandboxes cannot be made there: no user namespaces"),
+        ({"broken": "no worker answered"}, "no worker answered"),
+        ({}, ""),
+    ],
+)
+def test_a_node_that_cannot_be_used_says_why(change, fault):
+    from agentgym import __version__
+
+    assert fault in _fault(GOOD | {"agentgym": __version__} | change)
+    assert bool(fault) == bool(_fault(GOOD | {"agentgym": __version__} | change))
