@@ -25,6 +25,7 @@ from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, training_only
+from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
 from agentgym.training.gatherers import GatheredGroup, Gatherer, play_groups
@@ -175,7 +176,7 @@ class TurnGRPOTrainer(GRPOTrainer):
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
         self._log(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
-        self._log(_credit_statistics(trajectories, credit))
+        self._log(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
         if self.model.training:
             self._update_learners()
         if self._credit_callback is not None:
