@@ -84,6 +84,7 @@ def token_batch(batch: Mapping[str, Any], logps: torch.Tensor, entropies: torch.
         turns=batch["turn_of_token"],
         returns=batch["episode_returns"],
         max_length=max_length,
+        proximal_logps=batch.get("proximal_logps"),
     )
 
 

@@ -199,6 +199,8 @@ class TurnGRPOTrainer(GRPOTrainer):
     def _set_behaviour_policy(self, batch: dict[str, Any], second_pass: PolicyPass | None) -> None:
         """Set the log-probabilities that TRL's importance ratio starts from."""
         if "sampling_per_token_logps" in batch and "importance_sampling_ratio" not in batch:
+            if "old_per_token_logps" in batch:  # computed where several iterations follow
+                batch["proximal_logps"] = batch["old_per_token_logps"]
             # The episodes were sampled from these, so the ratio is against them, not against another forward pass.
             batch["old_per_token_logps"] = torch.nan_to_num(batch["sampling_per_token_logps"])
         if second_pass is not None and "log_ratios" in self._requires:

@@ -51,6 +51,7 @@ HEAVY_MODULES = {
     "agentgym.training.labelled_head": "train",
     "agentgym.training.objectives": "train",
     "agentgym.training.objectives.contract": "train",
+    "agentgym.training.objectives.decoupled_ppo": "train",
     "agentgym.training.objectives.reinforce": "train",
     "agentgym.training.objectives.topr": "train",
     "agentgym.training.objectives.trl_losses": "train",

@@ -29,6 +29,8 @@ class TokenBatch:
         turns: (B, T) the index of each token's turn; -1 where the token is not the agent's.
         returns: (B,) outcome and turn rewards of each episode together; NaN for a failed one.
         max_length: tokens that an episode may have after its prompt.
+        proximal_logps: (B, T) under the model when the update on this batch began, without gradient; None where that is
+            `logps`, as with one iteration on each batch.
     """
 
     logps: torch.Tensor
@@ -40,6 +42,7 @@ class TokenBatch:
     turns: torch.Tensor
     returns: torch.Tensor
     max_length: int
+    proximal_logps: torch.Tensor | None = None
 
     def per_row(self, values: torch.Tensor) -> torch.Tensor:
         """(B,) the sum of (B, T) values over each episode's own tokens, divided by `max_length`.
