@@ -151,12 +151,13 @@ class TransformersPolicy(Policy):
         both share are left out.
 
         Args:
-            source: whose weights nobody changes meanwhile.
+            source: has every parameter of the model by the same name. Nobody changes them meanwhile.
         """
         with self._swap_lock.replacing(), torch.no_grad():
-            for own, new in zip(self.model.parameters(), source.parameters(), strict=True):
-                if own is not new:
-                    own.copy_(new)
+            weights = dict(source.named_parameters())
+            for name, own in self.model.named_parameters():
+                if own is not weights[name]:
+                    own.copy_(weights[name])
             self.version = version
 
     async def close(self) -> None:

@@ -2,7 +2,7 @@
 
 config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
-workers.py jobs.py    the episodes of a run, played at once; group_rewards.py judges whole groups
+workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
 episode.py            one episode: the play loop
 conversation.py live_environment.py budgets.py judging.py   what the loop works with
 replay.py             branches of saved trajectories, and replays
@@ -13,6 +13,7 @@ from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.episode_config import Checkpoints
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
+from agentgym.rollout.slots import Slots
 
 __all__ = [
     "Budgets",
@@ -22,5 +23,6 @@ __all__ = [
     "ExhaustedPolicy",
     "Fork",
     "RolloutConfig",
+    "Slots",
     "tree_labels",
 ]

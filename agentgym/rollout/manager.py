@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -27,6 +27,7 @@ from agentgym.rollout.replay import (
     ending_divergence,
     trajectory_divergence,
 )
+from agentgym.rollout.slots import Slots
 from agentgym.rollout.workers import WorkerPool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
@@ -114,6 +115,21 @@ class EpisodeManager:
             async for _, trajectory in results:
                 yield trajectory
 
+    async def stream(
+        self, tasks: Iterable[Task], group_size: int, *, label: str, slots: Slots, skip: Container[int] = ()
+    ) -> AsyncIterator[tuple[int, Trajectory]]:
+        """As `run`, with the position of each trajectory: the episodes of a group have positions that follow another.
+
+        Args:
+            slots: shared with other runs on this event loop, instead of the config's concurrency.
+            skip: groups, counted from 0, that are not played.
+        """
+        jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
+        jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
+        async with aclosing(self._pool(jobs_to_play, group_size, label, slots=slots).results()) as results:
+            async for result in results:
+                yield result
+
     @renamed_keywords(samples="group_size")
     async def branch(
         self,
@@ -176,6 +192,7 @@ class EpisodeManager:
         temperature: float | None = None,
         record: bool = True,
         checkpoints: Checkpoints | None = None,
+        slots: Slots | None = None,
     ) -> WorkerPool:
         """The workers of one run."""
         label, ledger = label or self.label, self.ledger if record else None
@@ -199,6 +216,7 @@ class EpisodeManager:
             ledger=ledger,
             label=label,
             health=health,
+            slots=slots,
         )
 
     def _episode_config(self, rollout: RolloutConfig | None = None, **changes: object) -> EpisodeConfig:

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.policy.contract import Policy
-from agentgym.rollout.engine import Engine, EpisodePlayer
+from agentgym.rollout.engine import Engine, EpisodePlayer, LocalPlayer
 from agentgym.rollout.garbage_collection import relaxed_gc
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
 from agentgym.rollout.health import RunHealth, too_many_failures
 from agentgym.rollout.jobs import EpisodeFactory, Job
+from agentgym.rollout.slots import Slots
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -37,6 +38,7 @@ class WorkerPool:
         ledger: keeps the ends of episodes; those it holds already are handed over instead of played.
         label: of the run.
         health: ends the run after too many failures, and tells of standstills.
+        slots: shared with other runs on the same event loop; by default the run has `concurrency` of its own.
     """
 
     def __init__(
@@ -50,10 +52,13 @@ class WorkerPool:
         ledger: Ledger | None,
         label: str,
         health: RunHealth,
+        slots: Slots | None = None,
     ) -> None:
         self._jobs, self._episodes, self._groups, self._engine = jobs, episodes, groups, engine
         self._label, self._health = label, health
-        self._concurrency, self._ledger = concurrency, ledger
+        self._ledger, self._slots = ledger, slots or Slots(concurrency)
+        self._player: EpisodePlayer = LocalPlayer(episodes)  # until the engine has given another
+        self._is_exhausted = False  # no job is left to begin
         self._recorded = ledger.finished(label) if ledger is not None else set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._policies: dict[str, Policy] = {}  # of the episodes that have begun and not ended, by episode id
@@ -79,11 +84,8 @@ class WorkerPool:
 
     async def _results_of(self, player: EpisodePlayer) -> AsyncGenerator[tuple[int, Trajectory], None]:
         try:
-            # All first episodes are announced before any begins, so that a policy which waits for all live
-            # episodes sees the same batches every time.
-            first = [job for _, job in zip(range(self._concurrency), iter(self._next_job, None), strict=False)]
-            for job in first:
-                self._start(self._work(job, player))
+            self._player = player
+            self._begin()
             while True:
                 while self._finished:
                     finished = self._finished.popleft()
@@ -92,22 +94,41 @@ class WorkerPool:
                 self._raise_failures()
                 if self._finished:
                     continue
-                if not self._tasks:
+                if not self._tasks and self._is_exhausted:
                     for group in self._groups.release():
                         self._start(self._judge(group))
-                if not self._tasks:
-                    return
+                    if not self._tasks:
+                        return
                 await self._changed.wait()
         finally:
             await self._stop()
 
-    async def _work(self, job: Job | None, player: EpisodePlayer) -> None:
+    def _begin(self) -> None:
+        """Let as many workers begin as there are free slots and jobs.
+
+        All their episodes are announced before any begins, so that a policy which waits for all live episodes sees the
+        same batches every time.
+        """
+        first: list[Job] = []
+        while self._slots.take():
+            job = self._next_job()
+            if job is None:
+                self._slots.release()
+                break
+            first.append(job)
+        if not self._is_exhausted:
+            self._slots.wait(self._begin)
+        for job in first:
+            self._start(self._work(job)).add_done_callback(lambda _: self._slots.release())
+        self._changed.set()
+
+    async def _work(self, job: Job | None) -> None:
         """Play one episode after another until no job is left."""
         while job is not None:
             next_job: Job | None = None
             trajectory, policy = job.trajectory, self._policies[job.trajectory.id]
             try:
-                await self._play(job, policy, player)
+                await self._play(job, policy)
                 if job.fork is not None:
                     job.fork.fail_if_diverged(trajectory)
                 group_reward = self._groups.reward_for(job)
@@ -129,10 +150,10 @@ class WorkerPool:
                 next_job = self._next_job()
             job = next_job
 
-    async def _play(self, job: Job, policy: Policy, player: EpisodePlayer) -> None:
-        self._health.begin(job, player)
+    async def _play(self, job: Job, policy: Policy) -> None:
+        self._health.begin(job, self._player)
         try:
-            await player.play(job, policy)
+            await self._player.play(job, policy)
         finally:
             self._health.end(job)
 
@@ -156,6 +177,8 @@ class WorkerPool:
             policy = self._policies[job.trajectory.id] = self._episodes.policy_for(job)
             policy.episode_started(job.trajectory.id)
             return job
+        self._is_exhausted = True
+        self._slots.leave(self._begin)
         return None
 
     def _skip(self, job: Job) -> None:
@@ -169,10 +192,11 @@ class WorkerPool:
         if (group := self._groups.hold(loaded_job, group_reward)) is not None:
             self._start(self._judge(group))
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         task.add_done_callback(lambda _: self._changed.set())
         self._tasks.add(task)
+        return task
 
     def _hand_over(self, finished: Finished) -> None:
         self._finished.append(finished)
@@ -199,6 +223,7 @@ class WorkerPool:
             policy.episode_ended(episode_id)
 
     async def _stop(self) -> None:
+        self._slots.leave(self._begin)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -170,6 +170,7 @@ def token_batch(
         optimal_values=batch.get("optimal_values"),
         usual_entropies=usual_entropies,
         rows=rows,
+        proximal_logps=batch.get("proximal_logps"),
     )
 
 

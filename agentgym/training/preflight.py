@@ -14,6 +14,7 @@ from agentgym.errors import CreditError, MissingExtraError, PolicyError, RecipeE
 from agentgym.policy.checkpoint import check_checkpoint
 from agentgym.policy.device import device_of
 from agentgym.policy.quantization import quantization_config
+from agentgym.reward import Reward
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.gatherers import make_gatherer, play_groups
@@ -86,6 +87,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
     recipe.make_reward(task_set)
     check_losses(recipe, task_set, processes)
     _check_supply(recipe, task_set)
+    _check_streaming(recipe, task_set)
     with silence_libraries():
         _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device), processes))
     _check_processes(recipe, processes)
@@ -105,6 +107,28 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
             f"train.gather = {section.gather}: {section.estimator} compares the branches of whole trees, of which a "
             "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
         )
+
+
+def _check_streaming(recipe: Recipe, task_set: TaskSet) -> None:
+    """What playing in the background cannot do, or not yet."""
+    section = recipe.train
+    if not section.is_streamed:
+        return
+    key = f"train.staleness = {section.staleness}" if section.staleness else f"group_quorum = {section.group_quorum}"
+    reward = recipe.make_reward(task_set)
+    reasons = {
+        "a vLLM server's weights are replaced only while it plays nothing. Leave [vllm] out.": recipe.vllm is not None,
+        "it needs train.generation = 'transformers'.": section.generation != "transformers",
+        f"train.gather = {section.gather} chooses among the episodes of a step at once. Leave it out.": section.gather,
+        f"{section.estimator} compares branches, which are grown a step at once. Choose another estimator.": "branches"
+        in section.make_estimator().requires,
+        "the reward judges whole groups, and a group_quorum does not wait for them. Leave one of them out.": (
+            section.group_quorum is not None and isinstance(reward, Reward) and reward.has_stage("group")
+        ),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise RecipeError(f"{key} plays episodes in the background: {reason}")
 
 
 def _check_trainer(recipe: Recipe, config: GRPOConfig) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,7 @@ from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork,
 from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
+from agentgym.training.episode_loop import EpisodeLoop
 from agentgym.trajectory import Trajectory
 
 _SILENT = ExhaustedPolicy()
@@ -26,7 +28,7 @@ _SILENT = ExhaustedPolicy()
 class Rollouts:
     """The episode manager for callers that are not async, as trainers are.
 
-    Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one.
+    Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one, `loop`.
 
     Args:
         config: how episodes are played; a reward given by name is loaded once for the whole run.
@@ -53,7 +55,7 @@ class Rollouts:
             config = replace(config, backend=self._pool)
         self.config, self.ledger, self._on_failures = config, ledger, on_failures
         self._manager: EpisodeManager | None = None
-        self._runner = asyncio.Runner()
+        self.loop = EpisodeLoop()
         self._backends = registry.BackendUser()
 
     @property
@@ -103,18 +105,24 @@ class Rollouts:
                 on_trajectory=on_trajectory,
             )
 
-        trajectories = self._runner.run(collect())
-        self._report_failures(label, trajectories, record)
+        trajectories = self.loop.run(collect())
+        self.report_failures(label, trajectories, recorded_as=[label] if record else [])
         return trajectories
 
-    def _report_failures(self, label: str, trajectories: Sequence[Trajectory], record: bool) -> None:
+    def report_failures(self, label: str, trajectories: Sequence[Trajectory], *, recorded_as: Collection[str]) -> None:
+        """Say how many episodes of a batch failed, and of what.
+
+        Args:
+            label: of the batch. `recorded_as`: the labels that its episodes have in the ledger.
+        Raises: EpisodesFailed if all of them did; the ledger then keeps what has these labels under others.
+        """
         causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in trajectories if not t.valid)
         if not causes:
             return
         lines = format_causes(causes)
         if causes.total() == len(trajectories):
-            if record and self.ledger is not None:  # or else a resumed run would read these failures back
-                self.ledger.set_aside(label)
+            if self.ledger is not None:  # or else a resumed run would read these failures back
+                self.loop.call(partial(_set_aside, self.ledger, recorded_as))
             raise EpisodesFailed(f"Every one of the {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
         if self._on_failures is not None:
             self._on_failures(f"{label}: {causes.total()} of {len(trajectories)} episodes failed")
@@ -131,7 +139,7 @@ class Rollouts:
             await policy.refresh()
             return [trajectory async for trajectory in manager.branch(forks, group_size, label=label, record=record)]
 
-        return self._runner.run(collected())
+        return self.loop.run(collected())
 
     def replay_turns(self, selections: Sequence[tuple[Trajectory, Collection[int]]]) -> list[Trajectory]:
         """Repeat only some turns of saved trajectories, each in a fresh environment, and judge the results."""
@@ -145,7 +153,7 @@ class Rollouts:
         async def replay_all() -> list[Trajectory]:
             return await asyncio.gather(*(replay(record, turns) for record, turns in selections))
 
-        return self._runner.run(replay_all())
+        return self.loop.run(replay_all())
 
     def score(self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
         """Return the log-probabilities of each continuation's tokens after its prefix; all are requested at once."""
@@ -154,7 +162,7 @@ class Rollouts:
             await policy.refresh()
             return await asyncio.gather(*(policy.score(prefix, continuation) for prefix, continuation in pairs))
 
-        return self._runner.run(score_all())
+        return self.loop.run(score_all())
 
     def _manager_of(self, policy: Policy | Callable[[Task], Policy]) -> EpisodeManager:
         """One manager for all that a policy plays in a row: it keeps the rewards that environments declare."""
@@ -164,14 +172,14 @@ class Rollouts:
 
     def finish(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something to its end on the event loop of the episodes."""
-        self._runner.run(work)
+        self.loop.run(work)
 
     def close(self) -> None:
         """Close the sandboxes, the event loop and the ledger."""
         if self._pool is not None:
-            self._runner.run(self._pool.close())
-        self._runner.run(self._backends.close())
-        self._runner.close()
+            self.loop.run(self._pool.close())
+        self.loop.run(self._backends.close())
+        self.loop.close()
         if self.ledger is not None:
             self.ledger.close()
 
@@ -182,3 +190,9 @@ class Rollouts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _set_aside(ledger: Ledger, labels: Collection[str]) -> None:
+    """Let the episodes of these labels have others."""
+    for label in labels:
+        ledger.set_aside(label)

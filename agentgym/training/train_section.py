@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from agentgym.credit import Estimator, estimator
+from agentgym.credit.composition import parse_composition
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.microbatches import DEFAULT_TOKENS
+from agentgym.training.named_parts import parse_part
 from agentgym.training.reward_section import ScheduleSection
 
 if TYPE_CHECKING:
@@ -158,6 +160,10 @@ class TrainSection(Section):
     default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
     ["max_variance(factor=2)"], see `agentgym list gatherers`.
     `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` does.
+    `staleness`: how many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by
+    the weights that it trains; otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named.
+    `group_quorum`: a group is trained once so many of its episodes have ended, and later ones join nothing; by default
+    all of them.
     `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never).
     `audit_sample`: trajectories of such an audit. `audit_continuations`: episodes continued from each of their turns.
     `failures`: how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the
@@ -194,6 +200,8 @@ class TrainSection(Section):
     sampler: str | None = None
     gather: list[str] = []
     tasks_of: str | None = None
+    staleness: Annotated[int, Field(ge=0)] = 0
+    group_quorum: Annotated[int, Field(ge=2)] | None = None
     audit_every: Annotated[int, Field(ge=0)] = 0
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4
@@ -228,6 +236,17 @@ class TrainSection(Section):
         """Whether there is a reference model."""
         return bool(self.reference_weight) or self.reference.kind is not None
 
+    @model_validator(mode="after")
+    def _quorum_of_a_group(self) -> TrainSection:
+        if self.group_quorum is not None and self.group_quorum > self.group_size:
+            raise ValueError(f"group_quorum = {self.group_quorum} is more than the group_size = {self.group_size}")
+        return self
+
+    @property
+    def is_streamed(self) -> bool:
+        """Episodes are played in the background, and groups are trained on as they finish."""
+        return self.staleness > 0 or self.group_quorum is not None
+
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
         """The dtype that training computes in, and so sampling and measuring too; None for that of the weights."""
         if self.trl.get("fp16"):
@@ -257,4 +276,8 @@ class TrainSection(Section):
 
     def make_estimator(self) -> Estimator:
         """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
-        return estimator(" | ".join([self.estimator, *self.estimator_wrappers]), **self.estimator_options)
+        composed = " | ".join([self.estimator, *self.estimator_wrappers])
+        if self.staleness and "off_policy" not in [part.name for part in parse_composition(composed)]:
+            mode = "none" if parse_part(self.objective).name == "decoupled_ppo" else "tis"
+            composed += f" | off_policy(mode={mode!r}, max_lag={self.staleness * self.iterations})"
+        return estimator(composed, **self.estimator_options)

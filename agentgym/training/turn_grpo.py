@@ -24,6 +24,7 @@ from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, training_only
+from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.diagnostics import diagnose, summarise
 from agentgym.training.failure_masks import apply_failure_masks
 from agentgym.training.gatherers import GatheredGroup, Gatherer, play_groups
@@ -174,7 +175,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
         self.log_metrics(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
-        self.log_metrics(_credit_statistics(trajectories, credit))
+        self.log_metrics(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
         if self.model.training:
             self._update_learners()
         if self._credit_callback is not None:
@@ -197,6 +198,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _set_behaviour_policy(self, batch: dict[str, Any], second_pass: PolicyPass | None) -> None:
         """Set the log-probabilities that TRL's importance ratio starts from."""
         if "sampling_per_token_logps" in batch and "importance_sampling_ratio" not in batch:
+            if "old_per_token_logps" in batch:  # computed where several iterations follow
+                batch["proximal_logps"] = batch["old_per_token_logps"]
             # The episodes were sampled from these, so the ratio is against them, not against another forward pass.
             batch["old_per_token_logps"] = torch.nan_to_num(batch["sampling_per_token_logps"])
         if second_pass is not None and "log_ratios" in self._requires:

@@ -21,14 +21,15 @@ GROUP = Group.from_arrays(outcomes=[1, 0], log_ratios=[[[LN2 / 2, LN2 / 2], [2 *
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ("mode='tis'", [[2, 2], [-0.25]]),
-        ("mode='mis'", [[2, 0], [-0.25]]),
-        ("mode='icepop'", [[2, 0], [0]]),
-        ("mode='icepop', low=0.25, high=4.0", [[2, 4], [-0.25]]),
-        ("mode='tis', level='sequence', high=9.0", [[8, 8], [-0.25]]),
-        ("mode='mis', level='sequence'", [[0, 0], [-0.25]]),
+        ("mode='tis', over='sum'", [[2, 2], [-0.25]]),
+        ("mode='mis', over='sum'", [[2, 0], [-0.25]]),
+        ("mode='icepop', over='sum'", [[2, 0], [0]]),
+        ("mode='icepop', low=0.25, high=4.0, over='sum'", [[2, 4], [-0.25]]),
+        ("mode='tis', level='sequence', high=9.0, over='sum'", [[8, 8], [-0.25]]),
+        ("mode='mis', level='sequence', over='sum'", [[0, 0], [-0.25]]),
         ("mode='tis', level='sequence', over='mean'", [[2, 2], [-0.25]]),
-        ("mode='tis', over='mean'", [[math.sqrt(2), 2], [-0.25]]),
+        ("mode='tis'", [[math.sqrt(2), 2], [-0.25]]),
+        ("mode='none'", [[1, 1], [-1]]),
         ("mode='tis', level='token'", [[math.sqrt(2), 2], [-0.25]]),
         ("mode='mis', level='token', high=1.5", [[math.sqrt(2), 0], [-0.25]]),
     ],
@@ -36,6 +37,23 @@ GROUP = Group.from_arrays(outcomes=[1, 0], log_ratios=[[[LN2 / 2, LN2 / 2], [2 *
 def test_a_turn_counts_by_its_ratio(options, expected):
     """2 * 1, 4 cut to 2 or dropped; the mean of 3 tokens of a sequence is 2."""
     expect(estimator(f"rloo | off_policy({options})")(GROUP), expected)
+
+
+def test_by_default_a_long_turn_of_nearly_equal_policies_keeps_its_weight():
+    """200 tokens, on each of which two engines disagree by 0.014 nats: e^-2.8 = 0.06 as a product, 0.99 as a mean."""
+    group = Group.from_arrays(outcomes=[1, 0], log_ratios=[[[-0.014] * 200], [[-0.014] * 200]])
+    expect(estimator("rloo | off_policy(over='sum')")(group), [[math.exp(-2.8)], [-math.exp(-2.8)]])
+    expect(estimator("rloo | off_policy")(group), [[math.exp(-0.014)], [-math.exp(-0.014)]])
+    assert math.exp(-2.8) == pytest.approx(0.06, abs=0.001)
+    assert estimator("rloo").bias == "unbiased"
+    assert estimator("rloo | off_policy").bias == "biased"
+
+
+def test_turns_are_cut_by_age_without_a_second_pass_of_the_policy():
+    chosen = estimator("rloo | off_policy(mode='none', max_lag=1)")
+    assert "log_ratios" not in chosen.requires
+    group = Group.from_arrays(outcomes=[1, 0], turns=[2, 1], versions=[[4, 6], [7]], train_version=7)
+    expect(chosen(group), [[0, 1], [-1]])
 
 
 def test_turns_that_are_too_old_are_cut_one_by_one():

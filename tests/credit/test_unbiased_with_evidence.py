@@ -211,7 +211,7 @@ def sampled_by_an_older_policy(go=(0.7, 0.4, 0.6), older=(0.5, 0.5, 0.3)) -> tup
 @pytest.mark.parametrize("size", SIZES)
 def test_the_ratio_of_the_whole_sequence_corrects_exactly(size: int):
     sampled, expected = sampled_by_an_older_policy()
-    chosen = estimator("rloo | off_policy(level='sequence', high=1e300)")
+    chosen = estimator("rloo | off_policy(level='sequence', over='sum', high=1e300)")
     np.testing.assert_allclose(sampled.estimated_gradient(chosen, size), expected.true_gradient(), rtol=0, atol=1e-9)
 
 
@@ -222,6 +222,10 @@ def test_the_ratio_of_the_whole_sequence_corrects_exactly(size: int):
 def test_a_ratio_per_turn_leaves_a_bias_of_its_own(older, plain, turn, capped_sequence):
     """Pins at N = 4. It leaves out which states the old policy met and what it did later: it may help or not."""
     sampled, expected = sampled_by_an_older_policy(older=older)
-    texts = ("return_to_go", "return_to_go | off_policy", "return_to_go | off_policy(level='sequence')")
+    texts = (
+        "return_to_go",
+        "return_to_go | off_policy(over='sum')",
+        "return_to_go | off_policy(level='sequence', over='sum')",
+    )
     errors = [error_of(sampled.estimated_gradient(estimator(text), 4), expected.true_gradient()) for text in texts]
     assert errors == pytest.approx([plain, turn, capped_sequence], abs=1e-4)

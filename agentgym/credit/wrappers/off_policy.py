@@ -14,14 +14,15 @@ from agentgym.credit.options import PositiveWeight, Weight, WholeNumber
 from agentgym.credit.signals import Array
 from agentgym.credit.wrappers.contract import Estimate, Options, define_wrapper
 
-Mode = Literal["tis", "mis", "icepop"]
+Mode = Literal["tis", "mis", "icepop", "none"]
 Level = Literal["turn", "token", "sequence"]
 Over = Literal["sum", "mean"]
 MAX_LOG_RATIO = 700.0  # exp of more overflows; every such ratio is above every cap
 
 
 def _requires(options: Options) -> tuple[str, ...]:
-    return ("log_ratios",) if options["max_lag"] is None else ("log_ratios", "versions")
+    weighed = () if options["mode"] == "none" else ("log_ratios",)
+    return weighed if options["max_lag"] is None else (*weighed, "versions")
 
 
 def _bias(base: BiasClass, options: Options) -> BiasClass:
@@ -40,7 +41,7 @@ def off_policy(
     *,
     mode: Mode = "tis",
     level: Level = "turn",
-    over: Over = "sum",
+    over: Over = "mean",
     high: PositiveWeight = 2.0,
     low: Weight = 0.5,
     max_lag: WholeNumber | None = None,
@@ -51,9 +52,14 @@ def off_policy(
     sequence corrects exactly, but its noise grows with length. One ratio per turn is far less noisy, but ignores
     which states the old policy visited and what it did later. Caps add bias too, hence the bias class.
 
+    By default the ratio of a turn is the geometric mean of its tokens' ratios. Engines that compute the same weights
+    differently disagree a little about every token, mostly to one side; over hundreds of tokens the product of these
+    ratios vanishes, although the policies are equal. The mean is biased further: it takes the root of the ratio.
+
     Args:
         mode, level, over, high, low: see `ratio_weights`. At level "token" a turn gets the mean of its tokens'
-            weights; a trainer that weighs each token calls `ratio_weights` itself.
+            weights; a trainer that weighs each token calls `ratio_weights` itself. With mode "none" nothing is
+            weighed: for an objective that corrects by itself, such as `decoupled_ppo`.
         max_lag: turns sampled by weights more than this many versions older than the trained ones get 0,
             and only those turns. The trained version is the group's `train_version`, or else the newest
             that sampled any of its turns.
@@ -61,8 +67,9 @@ def off_policy(
     """
     weighted = []
     for group, advantages in zip(groups, estimate(groups), strict=True):
-        weights = ratio_weights(group.signal("log_ratios"), mode=mode, level=level, over=over, high=high, low=low)
-        advantages = advantages * mean_turn_weights(weights, group.signal("log_ratios"))
+        if mode != "none":
+            weights = ratio_weights(group.signal("log_ratios"), mode=mode, level=level, over=over, high=high, low=low)
+            advantages = advantages * mean_turn_weights(weights, group.signal("log_ratios"))
         if max_lag is not None:
             versions = np.where(group.turn_mask, group.signal("versions"), 0.0)
             trained = versions.max(initial=0.0) if group.train_version is None else group.train_version

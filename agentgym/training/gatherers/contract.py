@@ -18,7 +18,8 @@ class GatheredGroup:
     """The episodes of one task in a step.
 
     Attributes:
-        trained: those that are compared with each other and trained on.
+        trained: those that are compared with each other and trained on. Rows of episodes that have not ended yet are
+            not valid (see `train.group_quorum`).
         left_out: others that were played. They count in the metrics, and for the sampler.
     """
 
@@ -27,8 +28,8 @@ class GatheredGroup:
 
     @property
     def episodes(self) -> list[Trajectory]:
-        """All that were played."""
-        return [*self.trained, *self.left_out]
+        """All that were played to their ends."""
+        return [t for t in (*self.trained, *self.left_out) if t.stop_reason is not None]
 
 
 class Gatherer(Protocol):

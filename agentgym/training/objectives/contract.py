@@ -45,6 +45,8 @@ class TokenBatch:
         usual_entropies: (K,) mean entropy of a turn by its index in earlier steps, in nats, NaN where unknown; None
             in the first step.
         rows: whose episodes these are.
+        proximal_logps: (B, T) under the model when the update on this batch began, without gradient; None where that is
+            `logps`, as with one iteration on each batch.
     """
 
     logps: torch.Tensor
@@ -90,6 +92,8 @@ class TokenBatch:
     def success_rates(self) -> torch.Tensor:
         """(B,) mean success of the judged episodes of each episode's group; NaN where none was judged."""
         return self.group_successes.nanmean(1)
+
+    proximal_logps: torch.Tensor | None = None
 
     def per_row(self, values: torch.Tensor) -> torch.Tensor:
         """(B,) the sum of (B, T) values over each episode's own tokens, divided by `max_length`.

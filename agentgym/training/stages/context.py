@@ -132,8 +132,12 @@ class RunContext:
         section = self.recipe.policy
         return call_format_for(tokenizer, section.call_format, section.template_options)
 
-    def learner(self, model: Any, processing_class: Any) -> Learner:
-        """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it."""
+    def learner(self, model: Any, processing_class: Any, *, lockstep: bool = True) -> Learner:
+        """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it.
+
+        Args:
+            lockstep: False where it may not wait for all live episodes, whatever the recipe says.
+        """
         hardware, section = self.recipe.machine, self.recipe.policy
         named = own_model(model)
         name = f"{type(named).__name__} of {named.num_parameters() / 1e6:.1f} M parameters"
@@ -149,7 +153,7 @@ class RunContext:
             logit_hook_options=section.logit_hook_options,
             max_batch=hardware.max_batch,
             max_batch_tokens=hardware.max_batch_tokens,
-            lockstep=hardware.lockstep,
+            lockstep=hardware.lockstep and lockstep,
             autocast=getattr(torch, precision) if (precision := self.recipe.train.autocast(self.device)) else None,
         )
         policy.name = name

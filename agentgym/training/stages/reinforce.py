@@ -49,6 +49,7 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
+from agentgym.training.stages.streaming import Streaming, streaming
 from agentgym.training.train_section import TrainSection
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
@@ -66,8 +67,10 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
-    trainer = _make_trainer(context, learner, _sampler(context, checkpoint), guard, checkpoint)
-    with out_of_memory_named("reinforcement", "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."):
+    sampler = _sampler(context, checkpoint)
+    remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
+    with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
+        trainer = _make_trainer(context, learner, sampler, guard, checkpoint, stream)
         train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         restore(learner.model, healthy)
@@ -81,6 +84,7 @@ def _make_trainer(
     sampler: Sampler | None,
     guard: CollapseGuardCallback,
     checkpoint: Path | None,
+    stream: Streaming | None,
 ) -> TurnGRPOTrainer:
     recipe, section = context.recipe, context.recipe.train
     estimator, objective = section.make_estimator(), section.make_objective()
@@ -92,6 +96,8 @@ def _make_trainer(
     title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
     bar = context.progress.add_task(title, total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
+    if stream is not None:
+        shown_metrics |= {"async/age_mean": "age", "async/masked": "masked"}
     logging = LoggingCallback(context.folder, "train", context.progress, bar, shown_metrics)
     make_trainer = partial(
         TurnGRPOTrainer,
@@ -113,9 +119,9 @@ def _make_trainer(
             seed=recipe.seed,
         ),
         failures=section.failures,
-        gather=_gatherer(section, estimator, recipe.seed),
+        gather=_gatherer(section, estimator, recipe.seed) if stream is None else stream.gather,
         credit_callback=_credit_callback(context, learner.policy),
-        sampler=sampler,
+        sampler=sampler if stream is None else stream.sampler,
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=section.make_terms(),
         kl=section.reference_weight,
@@ -123,6 +129,7 @@ def _make_trainer(
         microbatch_tokens=section.microbatch_tokens,
         processing_class=learner.tokenizer,
         callbacks=[
+            *([] if stream is None else [stream.callback]),
             logging,
             ValidationCallback(
                 lambda step: reference.note(validate(context, learner, step, section.validate_tasks, "validation")),
@@ -257,6 +264,8 @@ def _credit_callback(context: RunContext, policy: Policy) -> CreditCallback:
     def on_credit(step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> Mapping[str, float]:
         with (context.folder.path / "credit.jsonl").open("a", encoding="utf-8") as file:
             for trajectory, advantages in zip(trajectories, credit, strict=True):
+                if trajectory.stop_reason is None:
+                    continue  # its group did not wait for it
                 row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
                 file.write(json.dumps(row) + "\n")
         return audit(step, trajectories, credit) if audit else {}

@@ -1,0 +1,48 @@
+"""How old the tokens of a batch are, and how far their policy is from the one that is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym.trajectory import Trajectory
+
+
+def age_metrics(trajectories: Sequence[Trajectory], *, version: int, bound: int) -> dict[str, float]:
+    """Ages of a batch in optimiser steps, and what share of it is too old.
+
+    A turn is as old as its first token, which the oldest weights sampled. In a resumed run an episode may have been
+    sampled by weights that were lost with the process: it has age 0.
+
+    Args:
+        version: of the weights that are trained. `bound`: turns of a greater age are masked.
+    Returns: `async/age_mean` and `async/age_max` over the agent's own tokens, `async/masked` the share of turns.
+    """
+    turns = [turn for trajectory in trajectories if trajectory.valid for turn in trajectory.turns]
+    if not turns:
+        return {}
+    versions = np.concatenate([turn.token_versions() for turn in turns])
+    ages = np.maximum(version - versions, 0)
+    metrics = {"async/masked": float(np.mean([version - turn.policy_version > bound for turn in turns]))}
+    if len(ages):
+        metrics |= {"async/age_mean": float(ages.mean()), "async/age_max": float(ages.max())}
+    return metrics
+
+
+def correction_metrics(signals: Mapping[str, Any]) -> dict[str, float]:
+    """The effective sample size of the turns, where a second pass gave their `log_ratios`; see `effective_share`."""
+    rows = [turn for trajectory in signals.get("log_ratios", ()) for turn in trajectory if len(turn)]
+    if not rows:
+        return {}
+    return {"off_policy/effective_sample_size": effective_share(np.array([float(np.mean(turn)) for turn in rows]))}
+
+
+def effective_share(log_weights: np.ndarray) -> float:
+    """(sum w)^2 / (n sum w^2), between 1/n and 1: which share of n samples as good, on policy, would say as much.
+
+    Source: Kong 1992, A note on importance sampling using standardized weights.
+    """
+    weights = np.exp(log_weights - log_weights.max())
+    return float(weights.sum() ** 2 / (len(weights) * (weights**2).sum()))

@@ -1,0 +1,253 @@
+"""Plays groups ahead of the trainer, and hands over those that are finished."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from threading import Condition
+from typing import Any
+
+from agentgym.errors import AgentGymError, RecipeError
+from agentgym.policy.contract import Policy
+from agentgym.policy.transformers import TransformersPolicy
+from agentgym.rollout import EpisodeManager, Slots
+from agentgym.task import Task
+from agentgym.training.asynchronous.ages import age_metrics
+from agentgym.training.asynchronous.capacity import Capacity
+from agentgym.training.asynchronous.step_groups import StepGroups
+from agentgym.training.asynchronous.task_order import Draw
+from agentgym.training.gatherers import GatheredGroup
+from agentgym.training.rollouts import Rollouts
+
+
+class GroupStream:
+    """A player in the background, and the queue of its finished groups. `gather` is a Gatherer.
+
+    Groups begin a batch at a time, when the gate lets them (see Capacity). The trainer takes the first ones that are
+    ready, the oldest before others, so one slow group does not hold it up. All methods are called by the trainer's
+    thread; episodes are played on the loop of the rollouts, in a thread of its own (see `EpisodeLoop.in_thread`).
+
+    Args:
+        rollouts: plays the episodes.
+        sampler: the policy that plays. `model`: whose weights it takes over when they are published.
+        draw: gives the tasks of a step. With fewer than asked for the source is exhausted, and nothing more begins.
+        label: begins the labels of the episodes; their number is that of the step that they were begun for.
+        capacity: how far playing may be ahead.
+        group_size: episodes of a group. `quorum`: valid ones that are enough to train it.
+        iterations: optimiser steps on each batch.
+    """
+
+    def __init__(
+        self,
+        rollouts: Rollouts,
+        sampler: TransformersPolicy,
+        model: Any,
+        *,
+        draw: Draw,
+        label: str,
+        capacity: Capacity,
+        group_size: int,
+        quorum: int | None = None,
+        iterations: int = 1,
+    ) -> None:
+        self._rollouts, self._sampler, self._model = rollouts, sampler, model
+        self._draw, self._label, self._capacity = draw, label, capacity
+        self._group_size, self._quorum, self._iterations = group_size, quorum or group_size, iterations
+        self._manager = EpisodeManager(sampler, rollouts.config, ledger=rollouts.ledger)
+        self._slots = Slots(rollouts.config.concurrency)
+        self._changed = Condition()  # guards what both threads use: the steps and the error
+        self._steps: list[StepGroups] = []  # with groups that the trainer has not got yet, and late ones
+        self._error: BaseException | None = None
+        self._playing: set[asyncio.Task[None]] = set()  # used on the loop alone
+        self._begun = 0  # batches
+        self._consumed = 0  # groups
+        self._trained = 0  # batches
+        self._since_gathered = 0  # optimiser steps on the batch that the trainer has
+        self._late = 0  # episodes of steps that are forgotten
+        self.is_exhausted = False
+        self.metrics: dict[str, float] = {}
+
+    def limit(self, batches: int) -> None:
+        """Play for so many more batches, and for no more."""
+        total = self._consumed + batches * self._capacity.groups_per_step
+        self._capacity = replace(self._capacity, total=total)
+
+    def publish(self, version: int, *, progress: float | None = None) -> None:
+        """Let the sampler go on with the weights that the model has now, and begin the groups that they make room for.
+
+        Args:
+            version: optimiser steps that these weights have behind them.
+            progress: as for `Rollouts.play`. Schedules of a reward follow it for all episodes under way.
+        Raises: what stopped the player.
+        """
+        self.raise_error()
+        started = time.perf_counter()
+        self._sampler.update_weights(self._model, version=version)
+        self.metrics["async/publish_s"] = time.perf_counter() - started
+        if progress is not None and self._rollouts.reward is not None:
+            self._rollouts.reward.set_progress(progress)
+        self._open_gate()
+
+    def step_ended(self) -> None:
+        """Told after each optimiser step, before `publish`."""
+        self._since_gathered += 1
+        if self._since_gathered == self._iterations:
+            self._trained += 1
+
+    def gather(
+        self,
+        rollouts: Rollouts,
+        policy: Policy,
+        tasks: Sequence[Task],
+        *,
+        label: str,
+        group_size: int,
+        progress: float | None = None,
+    ) -> list[GatheredGroup]:
+        """Wait for as many groups as there are tasks. Which ones they are, what was begun before decides.
+
+        Raises: EpisodesFailed if no episode of them was played to its end; AgentGymError if so many will not come; what
+            stopped the player.
+        """
+        count, started = len(tasks), time.perf_counter()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._error is not None or self._ready_count() >= count or self.outstanding < count
+            )
+            self.raise_error()
+            if self._ready_count() < count:
+                raise AgentGymError(
+                    f"The source of tasks is exhausted: a step trains on {count} groups, {self.outstanding} are left."
+                )
+            ready = [(step, group) for step in self._steps for group in step.ready][:count]
+            groups = [step.take(group) for step, group in ready]
+            self._consumed += count
+        self._since_gathered = 0
+        self._note(groups, time.perf_counter() - started)
+        labels = {step.label for step, _ in ready}
+        episodes = [trajectory for group in groups for trajectory in group.episodes]
+        rollouts.report_failures(label, episodes, recorded_as=labels)
+        return groups
+
+    @property
+    def outstanding(self) -> int:
+        """Groups in flight and queued."""
+        return sum(step.outstanding for step in self._steps)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps, as plain data: which groups were begun and which of them the trainer has got."""
+        with self._changed:
+            steps = [
+                {"number": s.number, "tasks": [task.id for task in s.tasks], "consumed": sorted(s.consumed)}
+                for s in self._steps
+                if s.outstanding
+            ]
+            late = self._late + sum(step.late for step in self._steps)
+        return {"begun": self._begun, "consumed": self._consumed, "late": late, "steps": steps}
+
+    def resume(self, state: Mapping[str, Any], tasks: Collection[Task]) -> None:
+        """Go on from a `state`: groups that the trainer had not got are begun again, under their labels.
+
+        Their finished episodes are read back from the ledger, whichever weights sampled them; the others are played
+        from their beginning. What the trainer had got is neither read nor played.
+
+        Raises: RecipeError if the state names a task that there is not.
+        """
+        by_id = {task.id: task for task in tasks}
+        self._begun, self._consumed, self._late = state["begun"], state["consumed"], state["late"]
+        self._trained = self._consumed // self._capacity.groups_per_step  # a batch in hand is not trained on again
+        for step in state["steps"]:
+            if missing := [name for name in step["tasks"] if name not in by_id]:
+                raise RecipeError(
+                    f"The checkpoint has groups of the task {missing[0]!r} in flight, which the task set lacks. Resume "
+                    "with the task set that the run was begun with."
+                )
+            self._play([by_id[name] for name in step["tasks"]], step["number"], set(step["consumed"]))
+
+    def raise_error(self) -> None:
+        """Raise what stopped the player, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def close(self) -> None:
+        """Stop playing: episodes in flight are cancelled, their environments closed, and nothing of them is kept."""
+
+        async def stop() -> None:
+            playing = list(self._playing)
+            for task in playing:
+                task.cancel()
+            await asyncio.gather(*playing, return_exceptions=True)
+
+        self._rollouts.loop.run(stop())
+
+    def _open_gate(self) -> None:
+        """Begin as many whole steps as there is room for."""
+        size = self._capacity.groups_per_step
+        while not self.is_exhausted:
+            with self._changed:
+                outstanding = self.outstanding
+            room = self._capacity.room(version=self._trained, consumed=self._consumed, outstanding=outstanding)
+            if room < size:
+                return
+            number = self._begun * self._iterations
+            tasks = list(self._draw(size, number))
+            self.is_exhausted = len(tasks) < size
+            self._begun += 1
+            if tasks:
+                self._play(tasks, number, set())
+
+    def _play(self, tasks: Sequence[Task], number: int, consumed: set[int]) -> None:
+        step = StepGroups(
+            number, f"{self._label}-{number:06d}", tasks, self._group_size, self._quorum, consumed=consumed
+        )
+        with self._changed:
+            self._steps.append(step)
+        skip = frozenset(consumed)
+
+        async def play() -> None:
+            """Play the episodes of a step; on the event loop."""
+            task = asyncio.current_task()
+            assert task is not None
+            self._playing.add(task)
+            error: BaseException | None = None
+            stream = self._manager.stream(tasks, self._group_size, label=step.label, slots=self._slots, skip=skip)
+            try:
+                async with aclosing(stream) as results:  # type: ignore[type-var]
+                    async for position, trajectory in results:
+                        with self._changed:
+                            if step.add(position, trajectory):
+                                self._changed.notify_all()
+            except Exception as stopped_by:  # noqa: BLE001  whatever stops the player is raised in the trainer
+                error = stopped_by
+            finally:
+                self._playing.discard(task)
+                with self._changed:
+                    step.is_played = True
+                    self._error = self._error or error
+                    self._changed.notify_all()
+
+        self._rollouts.loop.submit(play())
+
+    def _ready_count(self) -> int:
+        return sum(len(step.ready) for step in self._steps)
+
+    def _note(self, groups: Sequence[GatheredGroup], waited_s: float) -> None:
+        """Set the metrics of the batch that is handed over, and forget the steps that are over."""
+        bound = self._capacity.staleness * self._iterations
+        trajectories = [trajectory for group in groups for trajectory in group.trained]
+        with self._changed:
+            queued = self._ready_count()
+            self._late += sum(step.late for step in self._steps if step.is_over)
+            self._steps = [step for step in self._steps if not step.is_over]
+            late = self._late + sum(step.late for step in self._steps)
+            in_flight = self.outstanding - queued
+        self.metrics |= age_metrics(trajectories, version=self._sampler.version, bound=bound)
+        self.metrics |= {
+            "async/queued": float(queued),
+            "async/in_flight": float(in_flight),
+            "async/late": float(late),
+            "async/waited_s": waited_s,
+        }

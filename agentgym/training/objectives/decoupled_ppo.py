@@ -1,0 +1,43 @@
+"""Decoupled PPO: the step is bounded from where the update began, whichever older policy sampled the tokens."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from agentgym.credit.options import PositiveWeight, Share
+from agentgym.training.objectives.contract import TokenBatch
+
+
+def decoupled_ppo(
+    tokens: TokenBatch,
+    *,
+    clip: Share = 0.2,
+    max_weight: PositiveWeight = 5.0,
+    proximal: Literal["start", "interpolated"] = "start",
+    share: Share = 0.5,
+) -> torch.Tensor:
+    """-w min(u A, clip(u, 1 - clip, 1 + clip) A), w = proximal / behaviour, u = policy / proximal, of each token.
+
+    Plain PPO clips against the policy that sampled: the older that is, the more tokens are clipped before they have
+    taught anything. Here w corrects for what sampled, and the clip bounds what this update does. On policy it is PPO.
+
+    Args:
+        clip: how far u may go. `max_weight`: w is no greater.
+        proximal: the policy at the "start" of the update on this batch; or one "interpolated" between behaviour and
+            policy, which needs no pass of its own with several iterations, and pulls the clip towards the behaviour.
+        share: of the way from behaviour to policy, in logs, at which the interpolated one lies.
+    Source: Hilton et al. 2022, arXiv:2110.00641, eq. 5; for language models AReaL, arXiv:2505.24298; interpolated:
+        A-3PO, arXiv:2512.06547, which takes the share from the age of each token. A constant one: our own.
+    """
+    now, behaviour = tokens.logps.detach(), tokens.behaviour_logps
+    if proximal == "interpolated":
+        start = behaviour + share * (now - behaviour)
+    else:
+        start = now if tokens.proximal_logps is None else tokens.proximal_logps
+    own = tokens.own.bool()  # what padding holds is not finite after exp
+    weights = torch.where(own, start - behaviour, 0.0).exp().clamp(max=max_weight)
+    ratio = torch.where(own, tokens.logps - start, 0.0).exp()
+    gain = torch.minimum(ratio * tokens.advantages, ratio.clamp(1 - clip, 1 + clip) * tokens.advantages)
+    return tokens.per_row(-weights * gain)

@@ -1,0 +1,135 @@
+"""Whole recipes whose episodes are played in the background: equal at staleness 0, resumable, nothing trained twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import RecipeError
+from agentgym.registry import load_task_set
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+from agentgym.training.callbacks import latest_checkpoint
+from agentgym.training.preflight import check_before_start
+from agentgym.training.train_section import TrainSection
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_run import assert_equal_weights, execute, recipe
+
+
+def streamed(**changes) -> Recipe:
+    """A run in which every episode has some reward, without the stages before."""
+    train = {"train__steps": 5, "train__sampler": "learnable", "train__validate_every": 5, **changes}
+    data = recipe(**train).model_dump(exclude_none=True)
+    del data["warm_start"]
+    data["reward"] = {"name": "test_vowels"}
+    return Recipe.parse(data)
+
+
+def trained_episodes(folder: Path) -> list[tuple[int, str]]:
+    """Step and id of every episode that was trained on; what a later attempt at a step repeats stands last."""
+    rows = [json.loads(line) for line in (folder / "credit.jsonl").read_text().splitlines()]
+    return [(row["step"], row["trajectory"]) for row in rows]
+
+
+def test_playing_in_the_background_at_staleness_0_is_bit_equal_to_playing_each_step_in_turn(tmp_path, monkeypatch):
+    """The same episodes in the same order, so the same weights; at staleness 1 they are others."""
+    execute(streamed(), tmp_path / "sync")
+    monkeypatch.setattr(TrainSection, "is_streamed", True)
+    execute(streamed(), tmp_path / "streamed")
+    assert_equal_weights(tmp_path / "sync", tmp_path / "streamed")
+    assert trained_episodes(tmp_path / "sync") == trained_episodes(tmp_path / "streamed")
+    ledgers = [Ledger(tmp_path / name / "ledger.sqlite") for name in ("sync", "streamed")]
+    for sync, other in zip(*(sorted(x.trajectories("train"), key=lambda t: t.id) for x in ledgers), strict=True):
+        assert (sync.id, sync.arrays().ids.tolist()) == (other.id, other.arrays().ids.tolist())
+        assert sync.arrays().logprobs.tolist() == other.arrays().logprobs.tolist()
+        assert sync.arrays().versions.tolist() == other.arrays().versions.tolist()
+    for ledger in ledgers:
+        ledger.close()
+    ages = [row["async/age_max"] for row in RunFolder(tmp_path / "streamed").metrics("train")]
+    assert ages == [0.0] * 5
+    execute(streamed(train__staleness=1), tmp_path / "ahead")
+    with pytest.raises(AssertionError):
+        assert_equal_weights(tmp_path / "sync", tmp_path / "ahead")
+    rows = RunFolder(tmp_path / "ahead").metrics("train")
+    assert max(row["async/age_max"] for row in rows) == 1.0
+    assert all(0 < row["off_policy/effective_sample_size"] <= 1 for row in rows)
+    ids = [trajectory for _, trajectory in trained_episodes(tmp_path / "ahead")]
+    assert len(ids) == len(set(ids)) == 5 * 8
+
+
+def test_a_killed_run_goes_on_and_trains_on_no_episode_twice(tmp_path):
+    folder = tmp_path / "run"
+    code = (
+        f"import sys; sys.path[:0] = [{str(Path(__file__).parent)!r}]\n"
+        "import test_streamed_runs as runs\n"
+        "from pathlib import Path\n"
+        f"runs.execute(runs.streamed(train__staleness=2, train__steps=8), Path({str(folder)!r}), resume=True)\n"
+    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"OMP_NUM_THREADS": "1"}, **quiet)
+    deadline = time.monotonic() + 240
+    while not latest_checkpoint(folder / "checkpoints"):
+        assert process.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait(60)
+    checkpoint = latest_checkpoint(folder / "checkpoints")
+    step = int(checkpoint.name.rpartition("-")[2])
+    state = json.loads((checkpoint / "stream.json").read_text())
+    assert state["consumed"] == 2 * step
+    in_flight = sum(len(entry["tasks"]) - len(entry["consumed"]) for entry in state["steps"])
+    assert in_flight == 2 * min(3, 8 - step)  # the batch that comes next, and two ahead of it
+    before = trained_episodes(folder)
+    execute(streamed(train__staleness=2, train__steps=8), folder, resume=True)
+    assert [row["step"] for row in RunFolder(folder).metrics("train")] == list(range(1, 9))
+    surviving = [row for row in before if row[0] < step] + trained_episodes(folder)[len(before) :]
+    assert [number for number, _ in surviving] == [number for number in range(8) for _ in range(8)]
+    assert len({trajectory for _, trajectory in surviving}) == 8 * 8
+
+
+def test_a_quorum_is_trained_on_and_late_episodes_are_counted(tmp_path):
+    execute(streamed(train__group_quorum=2, train__steps=3), tmp_path)
+    rows = RunFolder(tmp_path).metrics("train")
+    assert all("async/late" in row for row in rows)
+    assert all(row["failed"] == 0 for row in rows)  # one that is missing has not failed
+    ids = [trajectory for _, trajectory in trained_episodes(tmp_path)]
+    assert 3 * 2 * 2 <= len(ids) == len(set(ids)) <= 3 * 8
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"staleness": 2, "gather": ["max_variance(factor=2)"]}, r"staleness = 2 .*train.gather .* Leave it out"),
+        ({"staleness": 2, "generation": "trl"}, r"needs train.generation = 'transformers'"),
+        ({"group_quorum": 3, "estimator": "sibling"}, r"group_quorum = 3 .*sibling compares branches"),
+    ],
+)
+def test_what_playing_in_the_background_cannot_do_is_refused_before_the_start(changes, message):
+    chosen = streamed(**{f"train__{name}": value for name, value in changes.items()})
+    with pytest.raises(RecipeError, match=message):
+        check_before_start(chosen, load_task_set(chosen.tasks.set))
+
+
+def test_a_quorum_is_no_larger_than_its_group():
+    with pytest.raises(RecipeError, match="group_quorum = 5 is more than the group_size = 4"):
+        streamed(train__group_quorum=5)
+
+
+def test_an_estimator_gets_the_off_policy_wrapper_unless_one_is_named():
+    def chosen(**options) -> TrainSection:
+        return TrainSection(estimator="rloo", staleness=2, **options)
+
+    assert chosen().make_estimator().name == "rloo | off_policy"
+    assert {"log_ratios", "versions"} <= set(chosen().make_estimator().requires)
+    assert chosen(estimator_wrappers=["off_policy(mode='mis')"]).make_estimator().requires.count("versions") == 0
+    assert TrainSection(estimator="rloo").make_estimator().name == "rloo"
