@@ -22,7 +22,7 @@ from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.samplers import make_sampler
-from agentgym.training.signals.selection import check_signals_available
+from agentgym.training.signals.selection import check_critic_options, check_signals_available
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
@@ -61,6 +61,8 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
     stages = planned_stages(recipe)
     recipes: list[Recipe] = []
     for stage in stages:
+        if stage.stage.check is not None:
+            stage.stage.check(f"[[stage]] {stage.name!r}", stage.options)
         if stage.recipe not in recipes:
             recipes.append(stage.recipe)
             _check_sections(stage.recipe, task_set, processes)
@@ -84,6 +86,8 @@ def _check_logit_hook(recipe: Recipe) -> None:
         raise RecipeError(f"{where}: a vLLM server knows no logit hooks of agentgym. Leave out the hook, or [vllm].")
     if recipe.train.generation != "transformers":
         raise RecipeError(f"{where} needs train.generation = 'transformers', not {recipe.train.generation!r}.")
+    if recipe.train.signals.replay is not None:
+        raise RecipeError(f"{where}: train.signals.replay scores stored turns without masks. Leave out one of the two.")
     if "score_norms" in (estimator := recipe.train.make_estimator()).requires:
         raise RecipeError(f"{where}: {estimator.name} requires score_norms, which are of unrestricted distributions.")
 
@@ -98,6 +102,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
         script_of(task_set, "imperfect_oracle")
     if recipe.train.steps:
         check_signals_available(recipe.train.make_estimator(), task_set)
+        check_critic_options(recipe.train.make_estimator(), recipe.train.signals)
     recipe.make_reward(task_set)
     _check_loss(recipe)
     _check_supply(recipe, task_set)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from agentgym.training.stages.context import Learner, RunContext
 
 RunStage = Callable[..., Learner]
+StageCheck = Callable[[str, Mapping[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -19,11 +21,14 @@ class Stage:
             that of the checkpoint which it saved. The options of a stage without a `section` are its keyword arguments.
         section: of the recipe, whose keys the stage's options replace; None if the stage has options of its own.
         checkpoint: the name of the checkpoint that it leaves once it is done; None if it trains nothing.
+        check: gets how the stage is called in messages and its options, before anything is trained. It raises
+            RecipeError for what cannot work. None if nothing can be checked so early.
     """
 
     run: RunStage
     section: str | None = None
     checkpoint: str | None = None
+    check: StageCheck | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.run.__doc__)  # what `agentgym list` shows
@@ -33,13 +38,15 @@ class Stage:
         return self.checkpoint is not None and (context.folder.checkpoints / self.checkpoint).is_dir()
 
 
-def define_stage(*, section: str | None = None, checkpoint: str | None = None) -> Callable[[RunStage], Stage]:
+def define_stage(
+    *, section: str | None = None, checkpoint: str | None = None, check: StageCheck | None = None
+) -> Callable[[RunStage], Stage]:
     """Decorate the function of a stage, to be registered under the kind `stages`.
 
     A stage leaves its result in `context.folder`, complete or not at all, so that a run that was interrupted goes on
     with the first stage that has none.
 
     Args:
-        section, checkpoint: see Stage.
+        section, checkpoint, check: see Stage.
     """
-    return lambda run: Stage(run, section, checkpoint)
+    return lambda run: Stage(run, section, checkpoint, check)

@@ -42,6 +42,7 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
+from agentgym.training.signals.provider import CheckpointedProvider, SignalProvider
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -82,6 +83,7 @@ def _make_trainer(
     recipe, section = context.recipe, context.recipe.train
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
+    signal_providers = _signal_providers(context, learner, estimator, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
     moved_reference = MovedReferenceCallback()
@@ -98,16 +100,7 @@ def _make_trainer(
         rollouts=context.rollouts,
         label=phase,
         estimator=estimator,
-        signal_providers=providers_for(
-            estimator,
-            section.signals,
-            model=learner.model,
-            policy=learner.policy,
-            rollouts=context.rollouts,
-            task_set=context.task_set,
-            encode=learner.tokenizer.encode,
-            seed=recipe.seed,
-        ),
+        signal_providers=signal_providers,
         failures=section.failures,
         gather=_gatherer(section, estimator, recipe.seed),
         credit_callback=_credit_callback(context, learner.policy),
@@ -124,7 +117,7 @@ def _make_trainer(
                 until=section.until_success,
             ),
             moved_reference,
-            CheckpointCompleteCallback(sampler),
+            CheckpointCompleteCallback(sampler, signal_providers),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -210,6 +203,26 @@ def _gatherer(section: TrainSection, estimator: Estimator, seed: int) -> Gathere
     if "branches" in estimator.requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
     return make_gatherer(base, section.gather)
+
+
+def _signal_providers(
+    context: RunContext, learner: Learner, estimator: Estimator, checkpoint: Path | None
+) -> list[SignalProvider]:
+    """What the estimator requires, as it was at a checkpoint."""
+    providers = providers_for(
+        estimator,
+        context.recipe.train.signals,
+        model=learner.model,
+        policy=learner.policy,
+        rollouts=context.rollouts,
+        task_set=context.task_set,
+        encode=learner.tokenizer.encode,
+        seed=context.recipe.seed,
+    )
+    for provider in providers:
+        if checkpoint is not None and isinstance(provider, CheckpointedProvider):
+            provider.restore(checkpoint)
+    return providers
 
 
 def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:
