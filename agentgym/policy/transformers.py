@@ -15,6 +15,7 @@ from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, score
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker, make_hook
+from agentgym.policy.logit_hooks.tilts import LogitTilt
 from agentgym.policy.rendering import TemplateRenderer
 
 if TYPE_CHECKING:
@@ -96,13 +97,15 @@ class TransformersPolicy(Policy):
         """
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = self._room(len(prefix))
+        hook = self._make_hook(request) if self._make_hook is not None else None
         row = DecodeRequest(
             prefix,
             request.sampling,
             limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
             keep=self.reuse_mib > 0 and request.episode in self._live,
             ended=self._stop_text(),
-            hook=self._make_hook(request) if self._make_hook is not None else None,
+            hook=hook,
+            tilt=hook.tilt if isinstance(hook, LogitTilt) else None,
         )
         past = self._pasts.pop(request.episode, None)
         if past is not None and past.covers(prefix):

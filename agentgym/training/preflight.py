@@ -14,6 +14,7 @@ from agentgym.errors import CreditError, MissingExtraError, PolicyError, RecipeE
 from agentgym.policy.checkpoint import check_checkpoint
 from agentgym.policy.device import device_of
 from agentgym.policy.quantization import quantization_config
+from agentgym.registry import load
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.gatherers import make_gatherer, play_groups
@@ -86,6 +87,11 @@ def _check_logit_hook(recipe: Recipe) -> None:
         raise RecipeError(f"{where}: a vLLM server knows no logit hooks of agentgym. Leave out the hook, or [vllm].")
     if recipe.train.generation != "transformers":
         raise RecipeError(f"{where} needs train.generation = 'transformers', not {recipe.train.generation!r}.")
+    if getattr(load("logit_hooks", recipe.policy.logit_hook), "tilts", False) and recipe.train.steps:
+        raise RecipeError(
+            f"{where} changes the logits, which no record keeps, so nothing can be trained under it. Evaluate with it, "
+            "in a stage `evaluate_guided` or by `agentgym eval`, and train without."
+        )
     if recipe.train.signals.replay is not None:
         raise RecipeError(f"{where}: train.signals.replay scores stored turns without masks. Leave out one of the two.")
     if "score_norms" in (estimator := recipe.train.make_estimator()).requires:

@@ -5,6 +5,7 @@ store.py         a bounded store of transitions that a seeded generator draws fr
 archive.py       episodes of this run and of others by id, and whether they hold the tokens of a model
 turn_logprobs.py log-probabilities of stored turns under a model as it is now
 step_critic.py   the probability of success before each turn
+token_values.py  values of tokens, to decode by them
 actor.py         a policy trained on stored turns with known advantages
 """
 
