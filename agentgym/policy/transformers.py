@@ -71,9 +71,9 @@ class TransformersPolicy(Policy):
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
-        self._make_hook: HookMaker | None = None
+        self.hook_maker: HookMaker | None = None
         if logit_hook is not None:
-            self._make_hook = make_hook(logit_hook, renderer, self.eos_token_ids, logit_hook_options)
+            self.hook_maker = make_hook(logit_hook, renderer, self.eos_token_ids, logit_hook_options, policy=self)
         elif logit_hook_options:
             raise PolicyError(
                 f"logit_hook_options = {logit_hook_options}: name the hook in logit_hook, or leave it out."
@@ -97,7 +97,7 @@ class TransformersPolicy(Policy):
         """
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = self._room(len(prefix))
-        hook = self._make_hook(request) if self._make_hook is not None else None
+        hook = self.hook_maker(request) if self.hook_maker is not None else None
         row = DecodeRequest(
             prefix,
             request.sampling,

@@ -19,7 +19,7 @@ from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.samplers import Sampler, save_sampler
-from agentgym.training.signals.provider import CheckpointedProvider, SignalProvider
+from agentgym.training.signals.provider import Checkpointed
 
 COMPLETE = "complete"
 """Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
@@ -84,8 +84,8 @@ def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
 class CheckpointCompleteCallback(TrainerCallback):
     """Marks a checkpoint as complete once all is written, the state of the sampler and of the signals included."""
 
-    def __init__(self, sampler: Sampler | None = None, signal_providers: Sequence[SignalProvider] = ()) -> None:
-        self._sampler, self._signal_providers = sampler, signal_providers
+    def __init__(self, sampler: Sampler | None = None, learning: Sequence[Checkpointed] = ()) -> None:
+        self._sampler, self._learning = sampler, learning
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if not state.is_world_process_zero:
@@ -93,9 +93,8 @@ class CheckpointCompleteCallback(TrainerCallback):
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._sampler is not None:
             save_sampler(self._sampler, folder)
-        for provider in self._signal_providers:
-            if isinstance(provider, CheckpointedProvider):
-                provider.save(folder)
+        for part in self._learning:
+            part.save(folder)
         (folder / COMPLETE).touch()
 
 

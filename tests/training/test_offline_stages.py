@@ -89,7 +89,7 @@ def test_direct_advantage_learns_from_stored_episodes_and_plays_none(finished):
     assert len(rows) == 1 + 12 * 4
 
 
-@pytest.mark.parametrize("name", ["by_q", "by_outcomes"])
+@pytest.mark.parametrize("name", ["by_q", "by_end"])
 def test_a_policy_is_guided_by_values_of_stored_episodes_without_being_trained(finished, name):
     assert success(finished, name) > success(finished, "before") + 0.2
     before, after = (finished / "stages" / stage / "checkpoints" for stage in ("collect", "outcomes"))

@@ -8,6 +8,7 @@ token_automaton.py masks from a grammar of characters
 hermes_turns.py    the grammar of a turn in the call format `hermes`
 known_tools.py     calls name tools that exist
 protocol.py        calls and answers in an order that a formula allows
+nlpo.py            tokens that a slow copy of the policy holds likely
 tilts.py           hooks that change logits instead of refusing tokens
 value_networks.py  networks that say what the next token is worth
 value_guided.py    the logits plus what such a network says

@@ -31,8 +31,8 @@ class SignalProvider(Protocol):
 
 
 @runtime_checkable
-class CheckpointedProvider(Protocol):
-    """A provider that learns, and whose state a checkpoint keeps."""
+class Checkpointed(Protocol):
+    """What learns beside the policy, and whose state a checkpoint keeps."""
 
     def save(self, folder: Path) -> None:
         """Write the state into the folder of a checkpoint."""

@@ -20,6 +20,7 @@ from agentgym.credit import Estimator
 from agentgym.errors import RecipeError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
+from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.training.callbacks import (
     HEALTHY,
@@ -42,7 +43,7 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.reference import MovedReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
-from agentgym.training.signals.provider import CheckpointedProvider, SignalProvider
+from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -84,6 +85,7 @@ def _make_trainer(
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
+    hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
     moved_reference = MovedReferenceCallback()
@@ -117,7 +119,7 @@ def _make_trainer(
                 until=section.until_success,
             ),
             moved_reference,
-            CheckpointCompleteCallback(sampler, signal_providers),
+            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker])),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -219,10 +221,26 @@ def _signal_providers(
         encode=learner.tokenizer.encode,
         seed=context.recipe.seed,
     )
-    for provider in providers:
-        if checkpoint is not None and isinstance(provider, CheckpointedProvider):
+    for provider in _learning(providers):
+        if checkpoint is not None:
             provider.restore(checkpoint)
     return providers
+
+
+def _learning(parts: Sequence[Any]) -> list[Checkpointed]:
+    """Those of some parts whose state a checkpoint keeps."""
+    return [part for part in parts if isinstance(part, Checkpointed)]
+
+
+def _begin_hook(learner: Learner, checkpoint: Path | None) -> Any:
+    """The maker of the policy's logit hooks, if it has one; one that follows the training as it was at a checkpoint."""
+    hook_maker = getattr(learner.policy, "hook_maker", None)
+    if isinstance(hook_maker, TrainedHookMaker):
+        if checkpoint is None:
+            hook_maker.begin()
+        else:
+            hook_maker.restore(checkpoint)
+    return hook_maker
 
 
 def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:
