@@ -41,6 +41,7 @@ class DecodeRequest:
         keep: leave a Past behind for the next turn.
         ended: given the tokens so far, whether a text that ends a turn has been written (see CallFormat.stop).
         hook: which tokens may follow (see LogitHook). `masks`: what it said, as in agentgym.Turn.
+        tilt: changes the logits of the next token, given the tokens so far (see LogitTilt).
         tokens, logprobs, finish_reason, left: the outcome; `left` is the new Past.
         version: of the weights that sampled the first token. `version_changes`: as in agentgym.Turn.
     """
@@ -52,6 +53,7 @@ class DecodeRequest:
     keep: bool = False
     ended: Callable[[list[int]], bool] | None = None
     hook: Callable[[list[int]], TokenMask | None] | None = None
+    tilt: Callable[[list[int], torch.Tensor], torch.Tensor] | None = None
     masks: list[tuple[int, int, TokenMask]] = field(default_factory=list)
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -249,11 +251,13 @@ class _Batch:
             self._advance(tokens)
 
     def _mask_logits(self) -> None:
-        """Take the probability from tokens that a row's hook does not let follow."""
+        """Change logits as a row's hook says, and take the probability from tokens that it does not let follow."""
         self.logits = self.logits.clone()
         for row, logits in zip(self.rows, self.logits, strict=True):
             if row.hook is None or row.finish_reason == "stop" or len(row.tokens) >= row.limit:
                 continue
+            if row.tilt is not None:
+                logits.copy_(row.tilt(row.tokens, logits))
             if (mask := row.hook(row.tokens)) is None:
                 continue
             if id(mask) not in self.mask_ids:

@@ -15,6 +15,7 @@ from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, score
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker, make_hook
+from agentgym.policy.logit_hooks.tilts import LogitTilt
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.swap_lock import SwapLock
 
@@ -71,9 +72,9 @@ class TransformersPolicy(Policy):
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
         self.autocast = autocast
         self.eos_token_ids = tuple(eos_token_ids) if eos_token_ids else _ends(model, renderer)
-        self._make_hook: HookMaker | None = None
+        self.hook_maker: HookMaker | None = None
         if logit_hook is not None:
-            self._make_hook = make_hook(logit_hook, renderer, self.eos_token_ids, logit_hook_options)
+            self.hook_maker = make_hook(logit_hook, renderer, self.eos_token_ids, logit_hook_options, policy=self)
         elif logit_hook_options:
             raise PolicyError(
                 f"logit_hook_options = {logit_hook_options}: name the hook in logit_hook, or leave it out."
@@ -98,13 +99,15 @@ class TransformersPolicy(Policy):
         """
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = self._room(len(prefix))
+        hook = self.hook_maker(request) if self.hook_maker is not None else None
         row = DecodeRequest(
             prefix,
             request.sampling,
             limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
             keep=self.reuse_mib > 0 and request.episode in self._live,
             ended=self._stop_text(),
-            hook=self._make_hook(request) if self._make_hook is not None else None,
+            hook=hook,
+            tilt=hook.tilt if isinstance(hook, LogitTilt) else None,
         )
         past = self._pasts.pop(request.episode, None)
         if past is not None and past.covers(prefix):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from agentgym.training.collapse_guard import CollapseGuard
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.samplers import Sampler, save_sampler
+from agentgym.training.signals.provider import Checkpointed
 
 COMPLETE = "complete"
 """Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
@@ -81,10 +82,10 @@ def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
 
 
 class CheckpointCompleteCallback(TrainerCallback):
-    """Marks a checkpoint as complete once everything in it is written, including the sampler's state."""
+    """Marks a checkpoint as complete once all is written, the state of the sampler and of the signals included."""
 
-    def __init__(self, sampler: Sampler | None = None) -> None:
-        self._sampler = sampler
+    def __init__(self, sampler: Sampler | None = None, learning: Sequence[Checkpointed] = ()) -> None:
+        self._sampler, self._learning = sampler, learning
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if not state.is_world_process_zero:
@@ -92,6 +93,8 @@ class CheckpointCompleteCallback(TrainerCallback):
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         if self._sampler is not None:
             save_sampler(self._sampler, folder)
+        for part in self._learning:
+            part.save(folder)
         (folder / COMPLETE).touch()
 
 

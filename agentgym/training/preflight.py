@@ -14,6 +14,7 @@ from agentgym.errors import CreditError, MissingExtraError, PolicyError, RecipeE
 from agentgym.policy.checkpoint import check_checkpoint
 from agentgym.policy.device import device_of
 from agentgym.policy.quantization import quantization_config
+from agentgym.registry import load
 from agentgym.reward import Reward
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
@@ -23,7 +24,7 @@ from agentgym.training.models import FINAL
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.samplers import make_sampler
-from agentgym.training.signals.selection import check_signals_available
+from agentgym.training.signals.selection import check_critic_options, check_signals_available
 from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
@@ -70,6 +71,13 @@ def _check_logit_hook(recipe: Recipe) -> None:
         raise RecipeError(f"{where}: a vLLM server knows no logit hooks of agentgym. Leave out the hook, or [vllm].")
     if recipe.train.generation != "transformers":
         raise RecipeError(f"{where} needs train.generation = 'transformers', not {recipe.train.generation!r}.")
+    if getattr(load("logit_hooks", recipe.policy.logit_hook), "tilts", False) and recipe.train.steps:
+        raise RecipeError(
+            f"{where} changes the logits, which no record keeps, so nothing can be trained under it. Evaluate with it, "
+            "in a stage `evaluate_guided` or by `agentgym eval`, and train without."
+        )
+    if recipe.train.signals.replay is not None:
+        raise RecipeError(f"{where}: train.signals.replay scores stored turns without masks. Leave out one of the two.")
     if "score_norms" in (estimator := recipe.train.make_estimator()).requires:
         raise RecipeError(f"{where}: {estimator.name} requires score_norms, which are of unrestricted distributions.")
 
@@ -84,6 +92,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
         script_of(task_set, "imperfect_oracle")
     if recipe.train.steps:
         check_signals_available(recipe.train.make_estimator(), task_set)
+        check_critic_options(recipe.train.make_estimator(), recipe.train.signals)
     recipe.make_reward(task_set)
     check_losses(recipe, task_set, processes)
     _check_supply(recipe, task_set)

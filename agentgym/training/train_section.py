@@ -18,6 +18,28 @@ if TYPE_CHECKING:
     from agentgym.training.objectives import RowLosses, TrlLoss, WeightedTerm
 
 
+class ReplaySection(Section):
+    """Lets the critic of an estimator learn from turns of earlier steps too (see ReplayedCritic).
+
+    `updates`: optimiser steps of the critic after each step. `batch_size`: turns of each. `capacity`: turns that are
+    kept, the last ones. `half_life`: turns are drawn half as often for so many optimiser steps of the policy that they
+    are old; without it all alike. `follow`: how far the slow copy moves towards the critic after each of its steps.
+    `weighted`: turns count by their probability now over that when they were sampled. `max_ratio`: at most so much.
+    `runs`: folders of other runs whose episodes are stored from the start. `label`: of these, only the episodes whose
+    id begins with it.
+    """
+
+    updates: Count = 20
+    batch_size: Count = 64
+    capacity: Count = 10_000
+    half_life: Rate | None = None
+    follow: Share = 0.1
+    weighted: bool = True
+    max_ratio: Rate = 10.0
+    runs: list[str] = []
+    label: str = "train-"
+
+
 class SignalsSection(Section):
     """How signals are computed that the estimator requires and no record holds (see agentgym.training.signals).
 
@@ -27,7 +49,7 @@ class SignalsSection(Section):
     `hindsight`: estimated by a network that is `learnt` during training, or by the `prompted` policy itself.
     `learning_rate`, `epochs`: of these networks.
     `double`: the critic has two heads and a slowly updated copy. `privileged`: the critic reads the task's truth, which
-    the policy never does.
+    the policy never does. `replay`: the critic also learns from earlier steps; it is `double` then.
     """
 
     continuations: Count = 4
@@ -39,6 +61,7 @@ class SignalsSection(Section):
     epochs: Count = 2
     double: bool = False
     privileged: bool = False
+    replay: ReplaySection | None = None
 
 
 class ReferenceSection(Section):

@@ -1,13 +1,17 @@
 """Logit hooks: which tokens may be sampled next, decided for every request.
 
 The log-probabilities that are recorded are those of the masked distribution. The masks are recorded with the turn, and
-a trainer computes the same.
+a trainer computes the same. A hook that changes logits leaves no such record, so nothing is trained under it.
 
 contract.py        what a hook is, and how one is made by its registered name
 token_automaton.py masks from a grammar of characters
 hermes_turns.py    the grammar of a turn in the call format `hermes`
 known_tools.py     calls name tools that exist
 protocol.py        calls and answers in an order that a formula allows
+nlpo.py            tokens that a slow copy of the policy holds likely
+tilts.py           hooks that change logits instead of refusing tokens
+value_networks.py  networks that say what the next token is worth
+value_guided.py    the logits plus what such a network says
 """
 
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook, make_hook

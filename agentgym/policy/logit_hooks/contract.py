@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from agentgym.errors import PolicyError
-from agentgym.policy.contract import Request
+from agentgym.policy.contract import Policy, Request
 from agentgym.registry import load
 from agentgym.trajectory import TokenMask
 
@@ -27,7 +28,7 @@ class HookMaker(Protocol):
     """What is registered in the kind `logit_hooks` returns one: it makes the hooks of a policy.
 
     It is registered as `f(renderer, end_ids, *, option=default, ...) -> HookMaker`: `renderer` of the policy, and the
-    tokens that end a turn.
+    tokens that end a turn. With a keyword-only parameter `policy` it is given the policy itself.
     """
 
     def __call__(self, request: Request) -> LogitHook | None:
@@ -35,18 +36,43 @@ class HookMaker(Protocol):
         ...
 
 
+@runtime_checkable
+class TrainedHookMaker(Protocol):
+    """A maker of hooks that follows a training, and whose state a checkpoint keeps."""
+
+    def begin(self) -> None:
+        """Called when a training starts with the policy as it is now."""
+        ...
+
+    def save(self, folder: Path) -> None:
+        """Write the state into the folder of a checkpoint."""
+        ...
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint, instead of `begin`."""
+        ...
+
+
 def make_hook(
-    name: str, renderer: TemplateRenderer, end_ids: Sequence[int], options: Mapping[str, Any] | None = None
+    name: str,
+    renderer: TemplateRenderer,
+    end_ids: Sequence[int],
+    options: Mapping[str, Any] | None = None,
+    policy: Policy | None = None,
 ) -> HookMaker:
-    """Make the hooks of a policy. Raises: UnknownNameError; PolicyError for options that it refuses."""
+    """Make the hooks of a policy; one with a parameter `policy` is given it.
+
+    Raises: UnknownNameError; PolicyError for options that it refuses.
+    """
     factory = load("logit_hooks", name)
+    own: dict[str, Any] = {"policy": policy} if "policy" in inspect.signature(factory).parameters else {}
     try:
-        inspect.signature(factory).bind(renderer, end_ids, **(options or {}))
+        inspect.signature(factory).bind(renderer, end_ids, **own, **(options or {}))
     except TypeError as error:
-        known = list(inspect.signature(factory).parameters)[2:]
+        known = [name for name in list(inspect.signature(factory).parameters)[2:] if name != "policy"]
         raise PolicyError(
             f"The logit hook {name!r} refuses {dict(options or {})}: {error}. Its options are "
             f"{', '.join(known) or 'none'}."
         ) from error
-    maker: HookMaker = factory(renderer, end_ids, **(options or {}))
+    maker: HookMaker = factory(renderer, end_ids, **own, **(options or {}))
     return maker

@@ -9,6 +9,7 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
                       counterfactuals: turns left out               replays, without a policy
                       branches: labels of groups grown as trees     nothing beside ../gatherers/branching.py
     critic.py         values, action_values                         a network of its own (turn_scorer.py)
+    replayed_critic.py   the same, learnt from earlier steps too    the same, and the policy scores stored turns
     token_critic.py   token_values                                  the same
     contributions.py  contributions                                 the same
     hindsight.py      hindsight: likelier given the outcome?        two scoring passes per turn, or a network

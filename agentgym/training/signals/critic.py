@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from agentgym.training.signals.provider import Rows
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
 from agentgym.trajectory import Trajectory
+
+FILE = "critic.pt"
 
 
 class Critic:
@@ -74,6 +77,7 @@ class Critic:
             self._targets(t, returns_of_turns, None if slow_values is None else slow_values[row])
             for row, (t, returns_of_turns) in enumerate(zip(valid, returns, strict=True))
         ]
+        mean_turns = float(np.mean([len(t.turns) for t in valid]))  # one divisor for all: every turn counts alike
         device = self.scorer.head.weight.device
         target_tensors = [torch.tensor(target, dtype=torch.float32, device=device) for target in targets]
 
@@ -82,21 +86,44 @@ class Critic:
             half = numbers.shape[1] // 2
             state, action = numbers[:count, :half], numbers[count + 1 :, half:]
             target = target_tensors[row]
-            return ((state - target[0][:, None]) ** 2).mean() + ((action - target[1][:, None]) ** 2).mean()
+            errors = (state - target[0][:, None]) ** 2 + (action - target[1][:, None]) ** 2
+            return errors.mean(1).sum() / mean_turns
 
         metrics["critic/loss"] = self.scorer.fit(inputs, loss_of)
-        if self._copy is not None:
-            with torch.no_grad():
-                for slow, fast in zip(self._copy.parameters(), self.scorer.parameters(), strict=True):
-                    slow.lerp_(fast, self.follow)
+        self._follow()
         return {name: value for name, value in metrics.items() if np.isfinite(value)}
+
+    def save(self, folder: Path) -> None:
+        """Write what a resumed run needs into the folder of a checkpoint."""
+        copied = None if self._copy is None else self._copy.state_dict()
+        torch.save({"network": self.scorer.training_state(), "copy": copied}, folder / FILE)
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint; one of an earlier agentgym holds no critic, which then begins anew."""
+        if not (folder / FILE).is_file():
+            return
+        state = torch.load(folder / FILE, weights_only=True, map_location=self.scorer.head.weight.device)
+        self.scorer.load_training_state(state["network"])
+        if self._copy is not None:
+            self._copy.load_state_dict(state["copy"])
+
+    def _follow(self) -> None:
+        """Move the slow copy, if there is one, towards the network."""
+        if self._copy is None:
+            return
+        with torch.no_grad():
+            for slow, fast in zip(self._copy.parameters(), self.scorer.parameters(), strict=True):
+                slow.lerp_(fast, self.follow)
+
+    def _privileged_ids(self, task: Task) -> list[int]:
+        """Tokens that the critic may read and the policy may not."""
+        if self._privileged is None or self._encode is None:
+            return []
+        return self._encode(self._privileged(task))
 
     def _token_positions(self, trajectory: Trajectory) -> TokenPositions:
         """Positions: the last token before each turn, the very last token, then the last token of each turn."""
-        privileged_ids: list[int] = []
-        if self._privileged is not None and self._encode is not None:
-            privileged_ids = self._encode(self._privileged(trajectory.task))
-        ids, states, actions = [*privileged_ids, *trajectory.prompt_ids], [], []
+        ids, states, actions = [*self._privileged_ids(trajectory.task), *trajectory.prompt_ids], [], []
         for turn in trajectory.turns:
             states.append(len(ids) - 1)
             ids += turn.token_ids

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from agentgym.trajectory import Trajectory
 
@@ -26,4 +27,17 @@ class SignalProvider(Protocol):
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Learn from the batch after its credit was estimated. Returns: metrics."""
+        ...
+
+
+@runtime_checkable
+class Checkpointed(Protocol):
+    """What learns beside the policy, and whose state a checkpoint keeps."""
+
+    def save(self, folder: Path) -> None:
+        """Write the state into the folder of a checkpoint."""
+        ...
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint."""
         ...

@@ -9,9 +9,10 @@ from agentgym import registry
 from agentgym.credit import Estimator
 from agentgym.credit.group import SIGNALS
 from agentgym.environment import Environment
-from agentgym.errors import CreditError
+from agentgym.errors import CreditError, RecipeError
 from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
+from agentgym.training.offline.archive import check_runs
 from agentgym.training.rollouts import Rollouts
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
@@ -19,6 +20,7 @@ from agentgym.training.signals.gold_answer import NO_ANSWER, GoldAnswer
 from agentgym.training.signals.hindsight import LearnedHindsight, PromptedHindsight
 from agentgym.training.signals.named_spans import NamedSpans
 from agentgym.training.signals.provider import SignalProvider
+from agentgym.training.signals.replayed_critic import replayed_critic
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.token_critic import TokenCritic
@@ -28,6 +30,22 @@ ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Enviro
 """Signals that only an environment can provide, and the method that it overrides to do so."""
 TEXT_ONLY = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
 """Signals from a model that is given the tokens of a record and none of its images."""
+_OF_A_CRITIC = ("values", "action_values")
+
+
+def check_critic_options(estimator: Estimator, section: SignalsSection) -> None:
+    """Check that options of a critic are given only where the estimator has one, and that replayed runs hold episodes.
+
+    Raises: RecipeError naming the option.
+    """
+    given = [name for name in ("double", "privileged", "replay") if getattr(section, name)]
+    if given and not set(_OF_A_CRITIC) & set(estimator.requires):
+        raise RecipeError(
+            f"train.signals.{given[0]} is an option of a critic, and train.estimator = {estimator.name!r} has none. "
+            "Leave it out, or choose an estimator with a critic of turns, such as archer, turn_gae or sweet_rl."
+        )
+    if section.replay is not None:
+        check_runs("train.signals.replay.runs", section.replay.runs, section.replay.label)
 
 
 def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:
@@ -81,6 +99,9 @@ def providers_for(
 
     def critic() -> SignalProvider:
         privileged = (lambda task: f"{task.truth}\n") if section.privileged else None
+        if section.replay is not None:
+            own_options = {"privileged": privileged, "encode": encode, "learning_rate": section.learning_rate}
+            return replayed_critic(model, policy, section.replay, return_spec, rollouts, seed=seed, **own_options)
         return Critic(model, return_spec, double=section.double, privileged=privileged, encode=encode, **network)
 
     def hindsight() -> SignalProvider:

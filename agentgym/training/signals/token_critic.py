@@ -50,11 +50,12 @@ class TokenCritic:
         ]
         predictions = np.concatenate([numbers[:, 0] for numbers in self.scorer.read(inputs)])
         metrics = {"critic/explained_variance": explained_variance(predictions, np.concatenate(returns))}
+        mean_tokens = float(np.mean([len(target) for target in returns]))  # one divisor: every token counts alike
         device = self.scorer.head.weight.device
         targets = [torch.tensor(target, dtype=torch.float32, device=device) for target in returns]
 
         def loss_of(row: int, numbers: torch.Tensor) -> torch.Tensor:
-            return ((numbers[:, 0] - targets[row]) ** 2).mean()
+            return ((numbers[:, 0] - targets[row]) ** 2).sum() / mean_tokens
 
         metrics["critic/loss"] = self.scorer.fit(inputs, loss_of)
         return {name: value for name, value in metrics.items() if np.isfinite(value)}

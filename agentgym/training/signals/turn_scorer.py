@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,13 +58,17 @@ class TurnScorer(torch.nn.Module):
     def forward(self, inputs: Sequence[TokenPositions]) -> list[torch.Tensor]:
         """Return one [positions, heads] float32 tensor per input."""
         device, longest = self.head.weight.device, max(len(row_input.ids) for row_input in inputs)
-        ids = torch.zeros((len(inputs), longest), dtype=torch.long)
-        mask = torch.zeros_like(ids)
+        ids, mask = np.zeros((2, len(inputs), longest), np.int64)
         for row, row_input in enumerate(inputs):
-            ids[row, : len(row_input.ids)] = torch.tensor(row_input.ids)
+            ids[row, : len(row_input.ids)] = row_input.ids
             mask[row, : len(row_input.ids)] = 1
-        hidden = self.body(input_ids=ids.to(device), attention_mask=mask.to(device)).last_hidden_state
-        return [self.head(hidden[row, list(row_input.positions)].float()) for row, row_input in enumerate(inputs)]
+        tokens, attended = torch.from_numpy(ids).to(device), torch.from_numpy(mask).to(device)
+        hidden = self.body(input_ids=tokens, attention_mask=attended).last_hidden_state
+        counts = [len(row_input.positions) for row_input in inputs]
+        rows = torch.repeat_interleave(torch.arange(len(inputs)), torch.tensor(counts))
+        columns = torch.tensor([position for row_input in inputs for position in row_input.positions])
+        numbers = self.head(hidden[rows.to(device), columns.to(device)].float())
+        return list(numbers.split(counts))
 
     @torch.no_grad()
     def read(self, inputs: Sequence[TokenPositions]) -> list[Array]:
@@ -92,14 +97,42 @@ class TurnScorer(torch.nn.Module):
                 loss = torch.stack(
                     [loss_of(row, row_numbers) for row, row_numbers in zip(rows, numbers, strict=True)]
                 ).mean()
-                self._optimiser.zero_grad()
-                loss.backward()
-                torch.nn.utils.clip_grad_norm_(self.parameters(), 1.0)
-                self._optimiser.step()
+                self._descend(loss)
                 if epoch == 0:
                     first_pass_losses.append(float(loss.detach()))
         self.eval()
         return float(np.mean(first_pass_losses)) if first_pass_losses else float("nan")
+
+    def step(self, inputs: Sequence[TokenPositions], loss_of: Callable[[torch.Tensor], torch.Tensor]) -> float:
+        """One optimiser step on one batch.
+
+        Args:
+            inputs: each with the same number of positions.
+            loss_of: from the [B, positions, heads] tensor to a scalar tensor.
+        Returns: the loss before the step.
+        """
+        self.train()
+        loss = loss_of(torch.stack(self(inputs)))
+        self._descend(loss)
+        self.eval()
+        return float(loss.detach())
+
+    def _descend(self, loss: torch.Tensor) -> None:
+        self._optimiser.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.parameters(), 1.0)
+        self._optimiser.step()
+
+    def training_state(self) -> dict[str, Any]:
+        """Weights, optimiser and the order of batches, for torch.save."""
+        order = json.dumps(self._order.bit_generator.state)
+        return {"weights": self.state_dict(), "optimiser": self._optimiser.state_dict(), "order": order}
+
+    def load_training_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `training_state`."""
+        self.load_state_dict(state["weights"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._order.bit_generator.state = json.loads(state["order"])
 
 
 def explained_variance(predicted: Array, actual: Array) -> float:

@@ -20,6 +20,7 @@ from agentgym.credit import Estimator
 from agentgym.errors import RecipeError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
+from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.training.callbacks import (
     HEALTHY,
@@ -44,6 +45,7 @@ from agentgym.training.recipe import Recipe
 from agentgym.training.reference import ReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
 from agentgym.training.signal_to_noise import GroupGradients, SignalToNoiseCallback
+from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -89,6 +91,8 @@ def _make_trainer(
     recipe, section = context.recipe, context.recipe.train
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
+    signal_providers = _signal_providers(context, learner, estimator, checkpoint)
+    hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
     reference = ReferenceCallback(section.reference)
@@ -108,16 +112,7 @@ def _make_trainer(
         rollouts=context.rollouts,
         label=phase,
         estimator=estimator,
-        signal_providers=providers_for(
-            estimator,
-            section.signals,
-            model=learner.model,
-            policy=learner.policy,
-            rollouts=context.rollouts,
-            task_set=context.task_set,
-            encode=learner.tokenizer.encode,
-            seed=recipe.seed,
-        ),
+        signal_providers=signal_providers,
         failures=section.failures,
         gather=_gatherer(section, estimator, recipe.seed) if stream is None else stream.gather,
         credit_callback=_credit_callback(context, learner.policy),
@@ -139,7 +134,7 @@ def _make_trainer(
             reference,
             entropies,
             *([signal_to_noise] if section.snr_learning_rate else []),
-            CheckpointCompleteCallback(sampler),
+            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker])),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -232,6 +227,42 @@ def _gatherer(section: TrainSection, estimator: Estimator, seed: int) -> Gathere
     if "branches" in estimator.requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
     return make_gatherer(base, section.gather)
+
+
+def _signal_providers(
+    context: RunContext, learner: Learner, estimator: Estimator, checkpoint: Path | None
+) -> list[SignalProvider]:
+    """What the estimator requires, as it was at a checkpoint."""
+    providers = providers_for(
+        estimator,
+        context.recipe.train.signals,
+        model=learner.model,
+        policy=learner.policy,
+        rollouts=context.rollouts,
+        task_set=context.task_set,
+        encode=learner.tokenizer.encode,
+        seed=context.recipe.seed,
+    )
+    for provider in _learning(providers):
+        if checkpoint is not None:
+            provider.restore(checkpoint)
+    return providers
+
+
+def _learning(parts: Sequence[Any]) -> list[Checkpointed]:
+    """Those of some parts whose state a checkpoint keeps."""
+    return [part for part in parts if isinstance(part, Checkpointed)]
+
+
+def _begin_hook(learner: Learner, checkpoint: Path | None) -> Any:
+    """The maker of the policy's logit hooks, if it has one; one that follows the training as it was at a checkpoint."""
+    hook_maker = getattr(learner.policy, "hook_maker", None)
+    if isinstance(hook_maker, TrainedHookMaker):
+        if checkpoint is None:
+            hook_maker.begin()
+        else:
+            hook_maker.restore(checkpoint)
+    return hook_maker
 
 
 def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:

@@ -1,0 +1,128 @@
+"""`nlpo`: in reinforcement, only tokens are sampled that a slow copy of the policy holds likely."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers.cache_utils import DynamicCache
+
+from agentgym.errors import PolicyError
+from agentgym.policy.adapters import has_adapter, own_model
+from agentgym.policy.contract import Policy, Request
+from agentgym.policy.logit_hooks.contract import LogitHook
+from agentgym.trajectory import TokenMask
+
+if TYPE_CHECKING:  # rendering needs tokenizers
+    from agentgym.policy.rendering import TemplateRenderer
+
+FILE = "nlpo.pt"
+
+
+class Nlpo:
+    """The smallest set of tokens that the slow copy gives `top_p` of the probability, at temperature 1.
+
+    The copy is the policy that reinforcement starts from, and becomes the current one every `refresh_every` steps.
+    Outside of reinforcement nothing is restricted. It costs a forward pass of the copy for each token, row by row.
+
+    Args:
+        top_p: 0 to 1. at_least: tokens that stay in any case, the likeliest ones.
+        policy: whose model is copied.
+    Raises: PolicyError for options out of range, and for a model with an adapter.
+    Source: NLPO, Ramamurthy et al. 2023, arXiv:2210.01241. Constants: the authors' RL4LMs has, in the recipe of its
+        README, top-p 0.9 and 20 updates between copies, and keeps at least 100 tokens; here the last is 1 by default.
+    """
+
+    def __init__(
+        self,
+        renderer: TemplateRenderer,
+        end_ids: Sequence[int],
+        *,
+        policy: Policy,
+        top_p: float = 0.9,
+        refresh_every: int = 20,
+        at_least: int = 1,
+    ) -> None:
+        if not 0 < top_p < 1 or refresh_every < 1 or at_least < 1:
+            raise PolicyError(
+                f"The logit hook 'nlpo': top_p = {top_p}, refresh_every = {refresh_every}, at_least = {at_least}. "
+                "Give a top_p between 0 and 1, and counts of 1 or more."
+            )
+        self._policy, self._renderer = policy, renderer
+        self._top_p, self._refresh_every, self._at_least = top_p, refresh_every, at_least
+        self._slow: Any = None
+        self._period = 0
+
+    def __call__(self, request: Request) -> LogitHook | None:
+        if self._slow is None:
+            return None
+        if (period := self._policy.version // self._refresh_every) != self._period:
+            self._copy_weights()
+            self._period = period
+        prefix = request.prefix_ids or self._renderer.prompt(request.messages, request.tools)
+        return _NucleusOfCopy(self._slow, prefix, self._top_p, self._at_least)
+
+    def begin(self) -> None:
+        """Copy the policy, from which reinforcement starts."""
+        model = own_model(self._model)
+        if has_adapter(self._model):
+            raise PolicyError("The logit hook 'nlpo' copies the whole model, and this one is trained by an adapter.")
+        self._slow = copy.deepcopy(model).eval().requires_grad_(False)
+        vars(self._slow).pop("forward", None)  # a trainer puts its own there, which computes with the original
+        self._period = self._policy.version // self._refresh_every
+
+    def save(self, folder: Path) -> None:
+        """Write the copy into the folder of a checkpoint."""
+        if self._slow is not None:
+            torch.save({"period": self._period, "weights": self._slow.state_dict()}, folder / FILE)
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint. Raises: PolicyError if it holds no copy."""
+        if not (folder / FILE).is_file():
+            raise PolicyError(f"{folder} holds no slow copy of the logit hook 'nlpo': begin the run anew.")
+        self.begin()
+        state = torch.load(folder / FILE, weights_only=True, map_location=self._model.device)
+        self._slow.load_state_dict(state["weights"])
+        self._period = state["period"]
+
+    @property
+    def _model(self) -> Any:
+        return self._policy.model  # type: ignore[attr-defined]  # a policy with logit hooks has one
+
+    @torch.no_grad()
+    def _copy_weights(self) -> None:
+        for slow, current in zip(self._slow.parameters(), own_model(self._model).parameters(), strict=True):
+            slow.copy_(current)
+
+
+class _NucleusOfCopy:
+    """The hook of one request."""
+
+    def __init__(self, model: Any, prefix: Sequence[int], top_p: float, at_least: int) -> None:
+        self._model, self._top_p, self._at_least = model, top_p, at_least
+        self._unread, self._sampled = list(prefix), 0
+        self._cache = DynamicCache(config=model.config)
+
+    def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
+        row = [*self._unread, *tokens[self._sampled :]]
+        self._unread, self._sampled = [], len(tokens)
+        with torch.no_grad():
+            ids = torch.tensor([row], device=self._model.device)
+            logits = self._model(input_ids=ids, past_key_values=self._cache, use_cache=True, logits_to_keep=1).logits
+        return nucleus(logits[0, -1], self._top_p, self._at_least)
+
+
+def nucleus(logits: torch.Tensor, top_p: float, at_least: int = 1) -> TokenMask | None:
+    """The smallest set of likeliest tokens with `top_p` of the probability, as a mask; None if it is all of them."""
+    ordered, order = logits.double().softmax(-1).sort(descending=True, stable=True)
+    inside = ordered.cumsum(-1) - ordered < top_p
+    inside[:at_least] = True
+    count = int(inside.sum())
+    if count == len(order):
+        return None
+    if count <= len(order) // 2:
+        return TokenMask(tuple(sorted(order[:count].tolist())), allowed=True)
+    return TokenMask(tuple(sorted(order[count:].tolist())), allowed=False)

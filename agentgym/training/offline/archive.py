@@ -1,0 +1,96 @@
+"""Recorded episodes by id: those of this run, and those of other runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from agentgym import registry
+from agentgym.errors import LedgerError, RecipeError
+from agentgym.policy.contract import Renderer
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.trajectory import Trajectory
+
+CHECKED = 8
+"""Episodes of each run whose tokens are compared with those of the model."""
+
+
+class EpisodeArchive:
+    """Finished episodes. Those of another run have its folder before their id: `runs/first:train-000000/box-1#0`.
+
+    Args:
+        own: the ledger of this run; None if it keeps none.
+        runs: folders of other runs.
+        label: of other runs, only the episodes whose id begins with it, such as "train-".
+    """
+
+    def __init__(self, own: Ledger | None, runs: Sequence[str] = (), label: str = "") -> None:
+        self._own, self._runs, self._label = own, runs, label
+
+    def load(self, episode: str) -> Trajectory:
+        """The record of an episode. Raises: LedgerError if there is none."""
+        for run in self._runs:
+            if episode.startswith(f"{run}:"):
+                ledger = _open(run)
+                try:
+                    return _renamed(ledger.load(episode.removeprefix(f"{run}:")), run)
+                finally:
+                    ledger.close()
+        if self._own is None:
+            raise LedgerError(f"The episode {episode!r} is in no ledger: this run keeps none.")
+        return self._own.load(episode)
+
+    def of_other_runs(self) -> Iterator[Trajectory]:
+        """The valid episodes of the other runs, in their order."""
+        for run in self._runs:
+            ledger = _open(run)
+            try:
+                for trajectory in ledger.trajectories(self._label):
+                    if trajectory.valid:
+                        yield _renamed(trajectory, run)
+            finally:
+                ledger.close()
+
+    def of_this_run(self, label: str) -> Iterator[Trajectory]:
+        """The valid episodes of this run whose id begins with a label, in their order."""
+        if self._own is not None:
+            yield from (trajectory for trajectory in self._own.trajectories(label) if trajectory.valid)
+
+
+def check_runs(key: str, runs: Sequence[str], label: str) -> None:
+    """Check that each run holds a valid episode. Raises: RecipeError naming the key of the recipe and the run."""
+    for run in runs:
+        if not RunFolder(run).ledger.is_file():
+            raise RecipeError(f"{key}: {run!r} is no run folder: it has no {RunFolder(run).ledger.name}.")
+        if next(EpisodeArchive(None, [run], label).of_other_runs(), None) is None:
+            begins = f" whose id begins with {label!r}" if label else ""
+            raise RecipeError(f"{key}: the ledger of {run!r} holds no valid episode{begins}. Name a run that has some.")
+
+
+def check_tokens(trajectories: Sequence[Trajectory], renderer: Renderer) -> None:
+    """Check that the first episodes hold the tokens of a model, by writing their prompts anew.
+
+    Raises: RecipeError naming the first episode whose prompt the renderer writes in other tokens.
+    """
+    for trajectory in trajectories[:CHECKED]:
+        if renderer.prompt(trajectory.opening, trajectory.tools or _schemas(trajectory)) != trajectory.prompt_ids:
+            player = f" by {trajectory.provenance.policy}" if trajectory.provenance.policy else ""
+            raise RecipeError(
+                f"The stored episode {trajectory.id!r} was played{player} with other tokens than those of the model "
+                "that is trained: its tokenizer or chat template differs. Choose episodes of this model, or of one "
+                "that was trained from it."
+            )
+
+
+def _schemas(trajectory: Trajectory) -> list[dict[str, object]]:
+    return [tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()]
+
+
+def _open(run: str) -> Ledger:
+    return Ledger(Path(RunFolder(run).ledger))
+
+
+def _renamed(trajectory: Trajectory, run: str) -> Trajectory:
+    trajectory.id = f"{run}:{trajectory.id}"
+    return trajectory

@@ -1,0 +1,147 @@
+"""Values of tokens from stored episodes, for decoding by them: action values as in ILQL, distributions as in Q#."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import torch
+
+from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
+from agentgym.training.offline.transitions import StoredEpisode
+
+OnStep = Callable[[int, float], None]
+
+
+def fit_implicit_q(
+    network: AdvantageHead,
+    episodes: Sequence[StoredEpisode],
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    expectile: float,
+    gamma: float,
+    conservative: float,
+    follow: float,
+    seed: int = 0,
+    on_step: OnStep | None = None,
+) -> None:
+    """Fit Q(s, token) to r + gamma V(next s), and V(s) to an expectile of the slow copy's Q(s, token).
+
+    Every token of the agent is a step, and the tokens of results are passed over. A turn's reward falls on its last
+    token. No token is valued that the episodes do not hold, so nothing has to be sampled: with `expectile` 0.5 V is
+    that of the policy which sampled, and towards 1 that of the best tokens it sampled.
+
+    Args:
+        steps: of the optimiser. batch_size: episodes of each.
+        expectile: 0 to 1. gamma: discount a token.
+        conservative: weight of the cross-entropy of Q as logits, which keeps tokens low that no episode holds.
+        follow: how far the slow copy moves in each step.
+    Source: ILQL, Snell et al. 2022, arXiv:2206.11871, with one Q head instead of two; its constants were not checked.
+    """
+    slow = copy.deepcopy(network)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
+    for step, batch in enumerate(_batches(episodes, steps, batch_size, seed), start=1):
+        ids, mask, rows, before, after, ends = _tokens_of(batch, network.value.weight.device)
+        rewards = torch.tensor(np.concatenate([_token_rewards(e) for e in batch]), device=ids.device).float()
+        chosen = ids[rows, before + 1]
+        actions, values = network(ids, mask)
+        action, value = actions[rows, before, chosen], values[rows, before]
+        with torch.no_grad():
+            slow_action = slow(ids, mask)[0][rows, before, chosen]
+            target = rewards + gamma * torch.where(ends, 0.0, values[rows, after])
+        error = slow_action - value
+        value_loss = (torch.where(error < 0, 1 - expectile, expectile) * error**2).mean()
+        loss = value_loss + ((action - target) ** 2).mean()
+        if conservative:
+            loss = loss + conservative * torch.nn.functional.cross_entropy(actions[rows, before], chosen)
+        _descend(optimiser, network, loss)
+        with torch.no_grad():
+            for old, new in zip(slow.parameters(), network.parameters(), strict=True):
+                old.lerp_(new, follow)
+        if on_step is not None:
+            on_step(step, float(loss.detach()))
+
+
+def fit_outcomes(
+    network: OutcomeHead,
+    episodes: Sequence[StoredEpisode],
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    seed: int = 0,
+    on_step: OnStep | None = None,
+) -> None:
+    """Fit after every token of the agent the distribution of the return that was still to come from its turn on.
+
+    It is the distribution under the policy that played the episodes, which has to be the one that is guided. A return
+    between two numbers of the head counts for both by its distance; one beyond them counts for the last.
+
+    Source: Q#, Zhou et al. 2025, arXiv:2502.20548, learnt from whole episodes of the reference policy alone. The paper
+        mixes in beginnings that the guided policy played.
+    """
+    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
+    support: torch.Tensor = network.support
+    spacing = float(support[1] - support[0])
+    for step, batch in enumerate(_batches(episodes, steps, batch_size, seed), start=1):
+        ids, mask, rows, before, _, _ = _tokens_of(batch, network.head.weight.device)
+        returns = torch.tensor(np.concatenate([_token_returns(e) for e in batch]), device=ids.device)
+        closeness = 1 - (returns.clamp(support[0], support[-1])[:, None] - support).abs() / spacing
+        target = closeness.clamp(min=0).float()
+        loss = torch.nn.functional.cross_entropy(network(ids, mask)[rows, before + 1], target)
+        _descend(optimiser, network, loss)
+        if on_step is not None:
+            on_step(step, float(loss.detach()))
+
+
+def _descend(optimiser: torch.optim.Optimizer, network: torch.nn.Module, loss: torch.Tensor) -> None:
+    optimiser.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    optimiser.step()
+
+
+def _batches(
+    episodes: Sequence[StoredEpisode], steps: int, batch_size: int, seed: int
+) -> Iterator[list[StoredEpisode]]:
+    """One batch a step, in passes over all episodes."""
+    order, queue = np.random.default_rng(seed), list[int]()
+    for _ in range(steps):
+        if not queue:
+            queue = order.permutation(len(episodes)).tolist()
+        yield [episodes[number] for number in queue[:batch_size]]
+        del queue[:batch_size]
+
+
+def _tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[torch.Tensor, ...]:
+    """The batch's [B, L] ids and mask, and for each of the agent's n tokens, in order: its row, the column before it,
+    the column before the agent's next token, and whether none follows. A truncated episode goes on after its last."""
+    longest = max(len(episode.ids) for episode in batch)
+    ids, mask = np.zeros((2, len(batch), longest), np.int64)
+    rows, before, after, ends = [], [], [], []
+    for row, episode in enumerate(batch):
+        ids[row, : len(episode.ids)], mask[row, : len(episode.ids)] = episode.ids, 1
+        own = np.concatenate([np.arange(begin, end) for begin, end, _ in episode.bounds])
+        rows.append(np.full(len(own), row))
+        before.append(own - 1)
+        after.append(np.append(own[1:] - 1, own[-1]))
+        ends.append(np.append(np.zeros(len(own) - 1, bool), episode.ended))
+    arrays = (ids, mask, *(np.concatenate(parts) for parts in (rows, before, after, ends)))
+    return tuple(torch.from_numpy(array).to(device) for array in arrays)
+
+
+def _token_rewards(episode: StoredEpisode) -> np.ndarray:
+    """[n] of the agent's tokens: the reward of the turn on its last one."""
+    lengths = [end - begin for begin, end, _ in episode.bounds]
+    rewards = np.zeros(sum(lengths))
+    rewards[np.cumsum(lengths) - 1] = episode.rewards
+    return rewards
+
+
+def _token_returns(episode: StoredEpisode) -> np.ndarray:
+    """[n] of the agent's tokens: the rewards from its turn on."""
+    to_go = np.cumsum(episode.rewards[::-1])[::-1]
+    return np.repeat(to_go, [end - begin for begin, end, _ in episode.bounds])

@@ -1,0 +1,121 @@
+"""Turns of recorded episodes as transitions: what came before, the turn, its reward, and what came after."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from agentgym.errors import CreditError
+from agentgym.task import Task
+from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.trajectory import Trajectory
+
+Ids = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTransition:
+    """One turn of an episode.
+
+    Attributes:
+        episode, turn: which it is.
+        task: of the episode, for critics that may read its truth.
+        ids: token ids before the next turn. own_begin, own_end: where the turn's own tokens lie among them; those after
+            them are what followed.
+        reward: of the turn, weighted; that of the last turn includes the outcome.
+        done: whether no reward can follow.
+        behaviour_logprob: of the turn's tokens together, under the policy that sampled them, in nats.
+        version: of the weights that sampled it.
+    """
+
+    episode: str
+    turn: int
+    task: Task
+    ids: Ids
+    own_begin: int
+    own_end: int
+    reward: float
+    done: bool
+    behaviour_logprob: float
+    version: int
+
+    @property
+    def prefix(self) -> Ids:
+        """The token ids before the turn."""
+        return self.ids[: self.own_begin]
+
+    @property
+    def own(self) -> Ids:
+        """The token ids of the turn."""
+        return self.ids[self.own_begin : self.own_end]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEpisode:
+    """The tokens and rewards of an episode, once for all of its turns.
+
+    Attributes:
+        id, task: of the episode.
+        ids: all tokens. bounds: [T, 3] where each turn begins and ends, and where what follows it ends.
+        rewards, behaviour_logprobs, versions: one for each turn, see TurnTransition.
+        ended: whether the episode ended by itself, so that no reward can follow its last turn.
+    """
+
+    id: str
+    task: Task
+    ids: Ids
+    bounds: list[tuple[int, int, int]]
+    rewards: NDArray[np.float64]
+    behaviour_logprobs: NDArray[np.float64]
+    versions: list[int]
+    ended: bool
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, return_spec: ReturnSpec) -> StoredEpisode:
+        """Make it from a valid trajectory. Raises: CreditError for one without tokens or their log-probabilities."""
+        bounds, end = [], len(trajectory.prompt_ids)
+        for turn in trajectory.turns:
+            begin, own_end = end, end + len(turn.token_ids)
+            end = own_end + len(turn.observation_ids)
+            bounds.append((begin, own_end, end))
+        if not trajectory.prompt_ids or any(own_end == begin for begin, own_end, _ in bounds):
+            raise CreditError(
+                f"The episode {trajectory.id!r} holds no token ids: it was played by a policy without a renderer. Let "
+                "the model that is trained play the episodes, or tokenise them with its renderer."
+            )
+        if any(len(turn.logprobs) != len(turn.token_ids) for turn in trajectory.turns):
+            raise CreditError(
+                f"The episode {trajectory.id!r} holds no log-probabilities of its tokens, which a store of transitions "
+                "needs to tell how old they are. Play it with a policy that records them."
+            )
+        return cls(
+            trajectory.id,
+            trajectory.task,
+            trajectory.arrays().ids.astype(np.int32),
+            bounds,
+            return_spec.rewards(trajectory),
+            np.array([sum(turn.logprobs) for turn in trajectory.turns], np.float64),
+            [turn.policy_version for turn in trajectory.turns],
+            trajectory.stop_reason is None or not trajectory.stop_reason.truncated,
+        )
+
+    def __len__(self) -> int:
+        return len(self.bounds)
+
+    def transition(self, turn: int) -> TurnTransition:
+        """One of its turns."""
+        begin, own_end, end = self.bounds[turn]
+        return TurnTransition(
+            self.id,
+            turn,
+            self.task,
+            self.ids[:end],
+            begin,
+            own_end,
+            float(self.rewards[turn]),
+            self.ended and turn == len(self) - 1,
+            float(self.behaviour_logprobs[turn]),
+            self.versions[turn],
+        )

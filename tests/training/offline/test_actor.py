@@ -1,0 +1,96 @@
+"""Learning on stored turns alone: a critic of steps, and losses of the policy with advantages that are known."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.credit.exact.problems import Problem
+from agentgym.errors import CreditError
+from agentgym.training.offline.actor import clipped_loss, quadratic_loss
+from agentgym.training.offline.step_critic import StepCritic, success_labels
+
+sys.path.insert(0, str(Path(__file__).parent))
+from problem_episodes import EPISODES, TARGET, Names, TableModel, action_chances, episodes
+
+
+def outcomes_only(problem: Problem) -> Problem:
+    return Problem(
+        tuple(type(p)(**{**vars(p), "rewards": tuple(float("nan") for _ in p.rewards)}) for p in problem.paths)
+    )
+
+
+FLIP = outcomes_only(TARGET["flip"])
+
+
+def exact_success(k: int, action: str | None) -> float:
+    """In flip: answering at once succeeds with 0.5, later with 0.4."""
+    return 0.45 if k == 0 and action is None else 0.5 if (k, action) == (0, "answer") else 0.4
+
+
+def test_the_critic_of_steps_predicts_the_success_of_each_prefix():
+    recorded = episodes(FLIP, EPISODES["flip"], Names())
+    critic = StepCritic(TableModel(), learning_rate=0.1, epochs=200, batch_size=64)
+    critic.fit(recorded, success_labels(recorded))
+    for trajectory, advantages in zip(recorded, critic.advantages(recorded), strict=True):
+        prefixes = [0.45] + [0.4] * (len(trajectory.turns) - 1)
+        np.testing.assert_allclose(advantages, np.diff([*prefixes, trajectory.success]), atol=1e-2)
+
+
+def test_an_episode_that_was_not_judged_is_named():
+    (trajectory,) = episodes(FLIP, EPISODES["flip"], Names())[:1]
+    for outcome in ({}, {"success": 2.0}):
+        trajectory.outcome = outcome
+        with pytest.raises(CreditError, match=r"'e0-0' has the success (None|2\.0)"):
+            success_labels([trajectory])
+
+
+def turns_of(theta: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, list[float], list[float]]:
+    """Of every turn of flip with a choice: log-probability now, and as sampled, its advantage, and how often it is."""
+    logprobs, behaviour, advantages, shares = [], [], [], []
+    chances = action_chances(FLIP)
+    for path in FLIP.paths:
+        for k, (state, action) in enumerate(path.steps):
+            if k < 2:
+                sign = 1.0 if action == "search" else -1.0
+                logprobs.append(torch.nn.functional.logsigmoid(sign * theta[k]))
+                behaviour.append(float(np.log(chances[k, state, action])))
+                following = path.outcome if k + 1 == len(path.steps) else 0.4
+                advantages.append(following - (0.45 if k == 0 else 0.4))
+                shares.append(path.probability)
+    return torch.stack(logprobs), torch.tensor(behaviour), advantages, shares
+
+
+def test_the_gradient_of_the_clipped_loss_is_the_policy_gradient_where_the_policy_has_not_moved():
+    theta = torch.zeros(2, requires_grad=True)
+    logprobs, behaviour, advantages, shares = turns_of(theta)
+    losses = clipped_loss(0.2)(logprobs, behaviour, torch.tensor(advantages))
+    (losses * torch.tensor(shares)).sum().backward()
+    assert theta.grad is not None
+    np.testing.assert_allclose(-theta.grad.numpy(), FLIP.true_gradient(), atol=1e-7)
+
+
+def test_a_turn_that_has_moved_as_far_as_the_clip_has_no_gradient_left():
+    logprobs = torch.tensor([0.5, -0.5, 0.5, -0.5], requires_grad=True)
+    losses = clipped_loss(0.2)(logprobs, torch.zeros(4), torch.tensor([1.0, -1.0, -1.0, 1.0]))
+    losses.sum().backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad[:2].tolist() == [0.0, 0.0]
+    assert (logprobs.grad[2:] != 0).all()
+
+
+def test_the_quadratic_loss_moves_the_policy_by_its_advantages():
+    """One choice between 0.5 and 0.5 with advantages 0.1 and -0.1 at beta 1: the log-odds become 0.2."""
+    theta = torch.zeros(1, requires_grad=True)
+    optimiser = torch.optim.Adam([theta], lr=0.02)
+    for _ in range(300):
+        logprobs = torch.nn.functional.logsigmoid(torch.cat([theta, -theta]))
+        loss = quadratic_loss(1.0)(logprobs, torch.full((2,), np.log(0.5)), torch.tensor([0.1, -0.1])).sum()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert float(theta.detach()) == pytest.approx(0.2, abs=1e-2)

@@ -1,0 +1,75 @@
+"""Values of tokens come to the exact ones on the small decision problems, and decoding follows them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
+from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
+from agentgym.training.offline.transitions import StoredEpisode
+from agentgym.training.signals.return_spec import ReturnSpec
+
+sys.path.insert(0, str(Path(__file__).parent))
+from problem_episodes import ACTIONS, EPISODES, PROMPT, TARGET, Names, TableModel, episodes
+
+SEARCH, ANSWER = ACTIONS["search"], ACTIONS["answer"]
+
+
+def stored(name: str = "flip") -> list[StoredEpisode]:
+    return [StoredEpisode.of(t, ReturnSpec()) for t in episodes(TARGET[name], EPISODES[name], Names())]
+
+
+def implicit_q(expectile: float, *, steps: int = 300) -> AdvantageHead:
+    network = AdvantageHead(TableModel().base_model, 64, 20)
+    options = {"gamma": 1.0, "conservative": 0.0, "follow": 0.2, "learning_rate": 0.05}
+    fit_implicit_q(network, stored(), steps=steps, batch_size=100, expectile=expectile, **options)
+    return network
+
+
+def values(network: AdvantageHead, ids: list[int]) -> tuple[np.ndarray, float]:
+    row = torch.tensor([ids])
+    with torch.no_grad():
+        actions, value = network(row, torch.ones_like(row))
+    return actions[0, -1].numpy(), float(value[0, -1])
+
+
+def test_at_one_half_the_values_are_those_of_the_policy_that_sampled():
+    """In flip: 0.65 for a search, 0.5 for an answer at once, both as likely."""
+    actions, value = values(implicit_q(0.5), [PROMPT])
+    assert actions[SEARCH] == pytest.approx(0.65, abs=1e-2)
+    assert actions[ANSWER] == pytest.approx(0.5, abs=1e-2)
+    assert value == pytest.approx(0.575, abs=1e-2)
+
+
+def test_towards_one_the_values_are_those_of_the_best_stored_tokens_without_sampling_any():
+    """Searching twice pays 0.5 + 0.4 = 0.9, and the value of the start is that of the search: nobody played it so."""
+    actions, value = values(implicit_q(0.99, steps=400), [PROMPT])
+    assert value == pytest.approx(actions[SEARCH], abs=0.02)
+    assert actions[SEARCH] > 0.85
+    assert actions[ANSWER] == pytest.approx(0.5, abs=1e-2)
+
+
+def test_tokens_that_no_episode_holds_are_kept_low():
+    network = AdvantageHead(TableModel().base_model, 64, 20)
+    options = {"gamma": 1.0, "follow": 0.2, "learning_rate": 0.05, "expectile": 0.5}
+    fit_implicit_q(network, stored(), steps=100, batch_size=100, conservative=0.1, **options)
+    actions, _ = values(network, [PROMPT])
+    assert max(np.delete(actions, [SEARCH, ANSWER])) < min(actions[SEARCH], actions[ANSWER]) - 0.5
+
+
+def test_the_distribution_after_each_token_is_that_of_the_returns_of_the_episodes_that_hold_it():
+    """After a search: 0 or 1 with chances 0.6 and 0.4, and half of the time 0.5 more for another search."""
+    network = OutcomeHead(TableModel().base_model, 64, 0.0, 1.5, 4)
+    fit_outcomes(network, stored(), steps=300, batch_size=100, learning_rate=0.1)
+    row = torch.tensor([[PROMPT, SEARCH]])
+    with torch.no_grad():
+        after_search = network(row, torch.ones_like(row))[0, -1].softmax(-1).numpy()
+    np.testing.assert_allclose(after_search, [0.3, 0.3, 0.2, 0.2], atol=1e-2)
+    gains = network.gains([PROMPT], [SEARCH, ANSWER], 2.0).numpy()
+    exact = [np.log(0.3 + 0.3 * np.e + 0.2 * np.e**2 + 0.2 * np.e**3), np.log(0.5 + 0.5 * np.e**2)]
+    np.testing.assert_allclose(gains, exact, atol=2e-2)
