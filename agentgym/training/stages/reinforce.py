@@ -67,8 +67,13 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     trainer = _make_trainer(context, learner, _sampler(context, checkpoint), guard, checkpoint)
-    with out_of_memory_named("reinforcement", "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."):
-        train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
+    remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
+    try:
+        with out_of_memory_named("reinforcement", remedy):
+            train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
+    finally:
+        if (corrector := trainer.loss_inputs.corrector) is not None:
+            context.rollouts.finish(corrector.policy.close())
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         restore(learner.model, healthy)
     model = save_final(learner.model, learner.processing_class, checkpoints, processes)
