@@ -12,7 +12,7 @@ from agentgym.cli.console import out, resumable
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
-    from agentgym.training.scale_plan import Plan
+    from agentgym.training.scale_plan import ScalePlan
 
 app = typer.Typer(help="Training on more than one machine.", no_args_is_help=True)
 
@@ -50,10 +50,10 @@ def plan(
     from dataclasses import replace
 
     from agentgym.training import Recipe
-    from agentgym.training.scale_plan import ClusterShape, Schedule, make_plan, measure, simulate
+    from agentgym.training.scale_plan import ClusterShape, StepSchedule, make_plan, measure, simulate
 
     chosen = Recipe.load(recipe, settings or [])
-    schedule = Schedule(chosen.train.tasks_per_step, chosen.train.group_size, staleness)
+    schedule = StepSchedule(chosen.train.tasks_per_step, chosen.train.group_size, staleness)
     with resumable("What was measured is kept: give the same command again."):
         times = measure(chosen, folder or Path("runs") / f"{chosen.name}-plan", out())
     here = simulate(times, ClusterShape(1, chosen.episode.concurrency), replace(schedule, staleness=0))
@@ -63,18 +63,18 @@ def plan(
     )
 
 
-def _show(made: Plan) -> None:
+def _show(made: ScalePlan) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
     for name in ("s/step", "episodes/s", "speed-up", "trainer", "servers", "slots", "age", "too old"):
         table.add_column(name, justify="right", no_wrap=True)
-    for one in (made.base, *made.alternatives):
-        reached = one.throughput
+    for option in (made.base, *made.alternatives):
+        reached = option.throughput
         table.add_row(
-            one.name or "as planned",
+            option.name or "as planned",
             f"{reached.step_s:.2f}",
             f"{reached.episodes_per_s:.1f}",
-            f"{one.speedup(made.base):.2f}x",
+            f"{option.speedup(made.base):.2f}x",
             *(f"{share:.0%}" for share in (reached.trainer_busy, reached.servers_busy, reached.slots_busy)),
             f"{reached.age:.1f}",
             f"{reached.too_old:.0%}",

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from transformers import AutoTokenizer
+
 from agentgym import registry
-from agentgym.errors import CreditError, RecipeError, TaskError
+from agentgym.errors import CreditError, RecipeError, TaskError, UnknownNameError
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.objectives import Needs, TrlLoss, needs_of
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe import Recipe
 from agentgym.training.stages.demonstrate import script_of
-from agentgym.training.train_section import TrainSection
+from agentgym.training.train_section import CorrectionsSection, TrainSection
 
 _ONLY_IN_LOSSES_OF_TRL = (
     "delta",
@@ -113,15 +116,9 @@ def _reasons(recipe: Recipe, needs: Needs, task_set: TaskSet, processes: Process
             except TaskError as error:
                 yield f"needs episodes of an expert. {error}"
     if "corrections" in needs.rows:
-        if section.corrections is None:
-            yield "needs a policy that corrects thoughts. Name it in [train.corrections]."
-        elif section.corrections.policy not in registry.names("policies"):
-            yield (
-                f"needs a policy that corrects thoughts, and [train.corrections] policy = "
-                f"{section.corrections.policy!r} is none. Registered: {', '.join(registry.names('policies'))}."
-            )
+        yield from _reasons_of_corrector(section.corrections)
     if needs.teacher and section.teacher is not None:
-        yield from _reasons_of_checkpoint(section.teacher.path)
+        yield from _reasons_of_teacher(recipe, section.teacher.path)
     if needs.rows != ("policy",) and processes.count > 1:
         yield f"trains on other episodes than the policy's, which works in one process, not in {processes.count}."
     if needs.optimal_values:
@@ -131,11 +128,39 @@ def _reasons(recipe: Recipe, needs: Needs, task_set: TaskSet, processes: Process
             yield f"needs a reference that stays, not one of the kind {section.reference.moves_as!r}."
 
 
-def _reasons_of_checkpoint(path: str) -> Iterator[str]:
-    """Why a teacher's path holds no model. One that may be the name of a hub model is looked for when it is loaded."""
+def _reasons_of_teacher(recipe: Recipe, path: str) -> Iterator[str]:
+    """Why a teacher cannot score the policy's tokens. What may be a hub model is looked for when it is loaded."""
     is_local = Path(path).exists() or path.startswith((".", "/", "~"))
-    if is_local and checkpoint_in(Path(path)) is None:
+    folder = checkpoint_in(Path(path))
+    if is_local and folder is None:
         yield f"needs a teacher, and train.teacher.path = {path!r} holds no checkpoint."
+    own = checkpoint_in(Path(recipe.policy.path)) if recipe.policy.path and not recipe.policy.tokenizer else None
+    if folder is not None and own is not None and _vocabulary(folder) != _vocabulary(own):
+        yield (
+            f"needs a teacher with the vocabulary of policy.path = {recipe.policy.path!r}, and train.teacher.path = "
+            f"{path!r} has another."
+        )
+
+
+def _vocabulary(folder: Path) -> dict[str, int]:
+    vocabulary: dict[str, int] = AutoTokenizer.from_pretrained(folder).get_vocab()
+    return vocabulary
+
+
+def _reasons_of_corrector(section: CorrectionsSection | None) -> Iterator[str]:
+    """Why there is no policy that corrects thoughts."""
+    if section is None:
+        yield "needs a policy that corrects thoughts. Name it in [train.corrections]."
+        return
+    try:
+        inspect.signature(registry.load("policies", section.policy)).bind(**section.options)
+    except UnknownNameError as error:
+        yield f"needs a policy that corrects thoughts. [train.corrections] policy = {section.policy!r}: {error}"
+    except TypeError as error:
+        yield (
+            f"needs a policy that corrects thoughts. [train.corrections] policy = {section.policy!r} cannot be made "
+            f"with the options {sorted(section.options)}: {error}."
+        )
 
 
 def _check_gradients_of_groups(section: TrainSection, needs: Sequence[Needs], processes: Processes) -> None:

@@ -54,7 +54,11 @@ def check(train: dict[str, Any], task_set: TaskSet | None = None, processes: int
         ({"terms": {"expert_sft": {"weight": 0.3}}}, "train.terms.expert_sft needs episodes of an expert"),
         ({"terms": {"expert_sft": {"weight": 1.5}}, "experts": {}}, "has to stay between 0 and 1.*to 1.5"),
         ({"terms": {"thought_sft": {}}}, "needs a policy that corrects thoughts. Name it"),
-        ({"terms": {"thought_sft": {}}, "corrections": {"policy": "oracle_of"}}, "'oracle_of' is none. Registered:"),
+        ({"terms": {"thought_sft": {}}, "corrections": {"policy": "oracle_of"}}, "'oracle_of': Nothing in policies"),
+        (
+            {"terms": {"thought_sft": {}}, "corrections": {"options": {"modell": "x"}}},
+            r"'chat_api' cannot be made with the options \['modell'\]",
+        ),
         ({"objective": "grao"}, r"needs episodes of an expert. Add \[train.experts\]"),
         ({"reference": {"kind": "fixed"}}, "nothing reads the reference model"),
         ({"reference": {"kind": "reset"}}, "a reset needs reset_every above 0"),

@@ -12,16 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from agentgym import Message, ScriptedPolicy, Task
+from agentgym import Message, ScriptedPolicy, Task, register
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Call, Result, StopReason
+from agentgym.policy import make_tokenizer
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.storage import checkpoint_in
 from agentgym.storage.run_folder import RunFolder
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe
 from agentgym.training.corrections import ThoughtCorrector
+from agentgym.training.loss_checks import check_losses
 from agentgym.training.optimal_values import soft_maximum
 from agentgym.training.reference import ReferenceCallback
 from agentgym.training.rollouts import Rollouts
@@ -125,6 +127,11 @@ def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):
     data["tasks"]["set"] = lookup_environment.NAME
     with pytest.raises(RecipeError, match="its vocabulary is not the policy's"):
         execute(Recipe.parse(data), tmp_path / "run")
+    make_tokenizer(["seven red boxes"] * 20, vocab_size=280).save_pretrained(tmp_path / "other")
+    shutil.copy(teacher / "config.json", tmp_path / "other")
+    chosen = started_from(tmp_path / "other", teacher={"path": str(teacher)}, terms={"teacher_kl": {}})
+    with pytest.raises(RecipeError, match=r"needs a teacher with the vocabulary of policy\.path"):
+        check_losses(chosen, chosen.tasks.load())
 
 
 def test_apo_learns_from_values_that_are_estimated_once_and_kept(tmp_path):
@@ -227,6 +234,33 @@ def test_a_corrected_thought_is_learnt_after_what_the_agent_was_shown():
     assert "empty" in questions[1]
     assert corrected.prompt_ids == trajectory.prompt_ids
     assert corrected.turns[0].token_ids == renderer.encode(Message("assistant", "I look into a."))[:-1]
+
+
+class Rewriting(ScriptedPolicy):
+    """A corrector as a recipe names it, with an option."""
+
+    closed = 0
+
+    def __init__(self, *, thought: str) -> None:
+        super().__init__(lambda messages: Message("assistant", thought))
+
+    async def close(self) -> None:
+        Rewriting.closed += 1
+
+
+def test_a_run_corrects_the_thoughts_of_its_agent_and_closes_the_corrector(tmp_path):
+    """The agent, hardly trained, writes text and no calls."""
+    corrections = {"policy": "test_rewriting", "options": {"thought": "train 1"}, "turns_per_step": 1}
+    register("test_rewriting", Rewriting, kind="policies")
+    execute(small(kl=0.0, terms={"thought_sft": {}}, corrections=corrections), tmp_path / "run")
+    (row,) = RunFolder(tmp_path / "run").metrics("train")
+    assert row["loss/thought_sft"] > 0
+    assert row["grad_norm"] > 0
+    assert Rewriting.closed == 1
+    wrong = {**corrections, "options": {"idea": "?"}}
+    with pytest.raises(RecipeError, match=r"'test_rewriting' cannot be made with the options \['idea'\]"):
+        execute(small(kl=0.0, terms={"thought_sft": {}}, corrections=wrong), tmp_path / "wrong")
+    assert not (tmp_path / "wrong" / "checkpoints" / "warm_start").exists()
 
 
 def test_a_corrector_is_asked_about_first_turns_first_and_may_fail():

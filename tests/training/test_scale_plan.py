@@ -17,8 +17,8 @@ from agentgym.training import Recipe
 from agentgym.training.scale_plan import (
     ClusterShape,
     EpisodeTimes,
-    Schedule,
     StageTimes,
+    StepSchedule,
     TurnTimes,
     make_plan,
     simulate,
@@ -32,7 +32,7 @@ from test_run import RECIPE
 EPISODE = EpisodeTimes((TurnTimes(10, 0.5), TurnTimes(10, 0.5)), 1.0)
 TIMES = StageTimes((EPISODE,), token_s=0.1, token_load_s=0.0, learn_s=2.0)
 ROOMY = ClusterShape(nodes=8, episodes_per_node=64)
-STEP = Schedule(groups=4, group_size=4)
+STEP = StepSchedule(groups=4, group_size=4)
 
 
 @pytest.fixture
@@ -131,11 +131,11 @@ def test_the_command_measures_once_and_says_what_binds(recipe, tmp_path):
 
     file = tmp_path / "recipe.toml"
     file.write_text(recipe.to_toml())
-    first, again = planned(), planned("--staleness", "1")
-    assert first.exit_code == again.exit_code == 0, first.output
+    first, second = planned(), planned("--staleness", "1")
+    assert first.exit_code == second.exit_code == 0, first.output
     assert "Measuring 3 steps with one episode at a time" in first.output
-    assert "Measuring" not in again.output
-    assert "What binds" in again.output or "No single change" in again.output
+    assert "Measuring" not in second.output
+    assert "What binds" in second.output or "No single change" in second.output
     times = StageTimes.load(tmp_path / "measured" / "stage_times.json")
     assert times.token_s > 0 < times.measured_step_s
     assert all(episode.turns for episode in times.episodes)

@@ -21,6 +21,7 @@ def pacs(
 ) -> torch.Tensor:
     """Cross-entropy of success with the logit s_i - mean of the others' s, s = beta x log pi/mu of the whole episode.
 
+    In a group whose episodes all have one label the logits are pulled to 0 until the policy has moved alike in all.
     Failed episodes and those without a verdict count neither as themselves nor as others. With fewer than two in a
     group the loss is 0.
 
@@ -28,8 +29,8 @@ def pacs(
         score: "likelihood" takes beta x the mean of log pi over the episode's own tokens instead.
         balance: successes and failures of a group weigh the same together, n / (2 x their number) each.
 
-    Source: Li et al. 2025, arXiv:2509.02522; the choices as in the authors' code (pacs_core_algos.py). Theirs takes
-    the sum over all groups' episodes; here too, one loss for each episode.
+    Source: Li et al. 2025, arXiv:2509.02522; the choices, and the mean over all episodes of a batch, as in the authors'
+    code (pacs_core_algos.py).
     """
     labels, judged = tokens.successes.nan_to_num(0.0), ~tokens.successes.isnan()
     if score == "ratio":

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from agentgym.training.scale_plan.measuring import measure
-from agentgym.training.scale_plan.plan import Plan, make_plan
-from agentgym.training.scale_plan.simulation import ClusterShape, Schedule, Throughput, simulate
+from agentgym.training.scale_plan.plan import ScalePlan, make_plan
+from agentgym.training.scale_plan.simulation import ClusterShape, StepSchedule, Throughput, simulate
 from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
 
 __all__ = [
     "ClusterShape",
     "EpisodeTimes",
-    "Plan",
-    "Schedule",
+    "ScalePlan",
     "StageTimes",
+    "StepSchedule",
     "Throughput",
     "TurnTimes",
     "make_plan",

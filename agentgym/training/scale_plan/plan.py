@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agentgym.errors import RecipeError
-from agentgym.training.scale_plan.simulation import ClusterShape, Schedule, Throughput, fewest_nodes, simulate
+from agentgym.training.scale_plan.simulation import ClusterShape, StepSchedule, Throughput, fewest_nodes, simulate
 from agentgym.training.scale_plan.stage_times import StageTimes
 
 STALENESS = (0, 1, 2, 4)
@@ -19,7 +19,7 @@ class Alternative:
 
     name: str
     shape: ClusterShape
-    schedule: Schedule
+    schedule: StepSchedule
     throughput: Throughput
 
     def speedup(self, over: Alternative) -> float:
@@ -27,7 +27,7 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ScalePlan:
     """The simulated training and what would change it.
 
     Attributes:
@@ -43,22 +43,22 @@ class Plan:
     @property
     def binding(self) -> str:
         """The first change of those that speed the training up most, within 5 %; empty if none does by more."""
-        best = max(one.speedup(self.base) for one in self.alternatives)
+        best = max(option.speedup(self.base) for option in self.alternatives)
         if best <= _MATTERS:
             return ""
-        return next(one.name for one in self.alternatives if one.speedup(self.base) * _MATTERS >= best)
+        return next(option.name for option in self.alternatives if option.speedup(self.base) * _MATTERS >= best)
 
 
 def make_plan(
     times: StageTimes,
-    schedule: Schedule,
+    schedule: StepSchedule,
     *,
     nodes: int,
     gpus: int,
     episodes_per_node: int,
     cores: float,
     staleness: Sequence[int] = STALENESS,
-) -> Plan:
+) -> ScalePlan:
     """Simulate a training on so many nodes and GPUs, and its alternatives.
 
     Args:
@@ -71,12 +71,12 @@ def make_plan(
         if value < 1:
             raise RecipeError(f"{name} is {value:g}: a cluster has at least 1.")
 
-    def alternative(name: str, shape: ClusterShape, changed: Schedule = schedule) -> Alternative:
+    def alternative(name: str, shape: ClusterShape, changed: StepSchedule = schedule) -> Alternative:
         return Alternative(name, shape, changed, simulate(times, shape, changed))
 
     splits = [ClusterShape(nodes, episodes_per_node, gpus - k, k, cores) for k in _trainer_shares(gpus)]
     splits = splits or [ClusterShape(nodes, episodes_per_node, 1, 1, cores)]
-    base = min((alternative("", shape) for shape in splits), key=lambda one: one.throughput.step_s)
+    base = min((alternative("", shape) for shape in splits), key=lambda option: option.throughput.step_s)
     shape = base.shape
     others = [
         alternative("nodes x 2", replace(shape, nodes=2 * nodes)),
@@ -88,7 +88,7 @@ def make_plan(
             if bound != schedule.staleness
         ),
     ]
-    return Plan(base, tuple(others), fewest_nodes(times, shape, schedule))
+    return ScalePlan(base, tuple(others), fewest_nodes(times, shape, schedule))
 
 
 def _trainer_shares(gpus: int) -> list[int]:

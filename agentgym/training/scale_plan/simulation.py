@@ -40,7 +40,7 @@ class ClusterShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class StepSchedule:
     """How much a step learns from, and how far playing may be ahead of learning.
 
     Attributes:
@@ -152,7 +152,7 @@ class _Clock:
 class Simulation:
     """One training run on a cluster. Used once."""
 
-    def __init__(self, times: StageTimes, shape: ClusterShape, schedule: Schedule, seed: int) -> None:
+    def __init__(self, times: StageTimes, shape: ClusterShape, schedule: StepSchedule, seed: int) -> None:
         self._times, self._shape, self._schedule = times, shape, schedule
         self._random = random.Random(seed)
         self._clock = _Clock()
@@ -265,13 +265,13 @@ class Simulation:
 
 
 def simulate(
-    times: StageTimes, shape: ClusterShape, schedule: Schedule, *, steps: int = 24, seed: int = 0
+    times: StageTimes, shape: ClusterShape, schedule: StepSchedule, *, steps: int = 24, seed: int = 0
 ) -> Throughput:
     """Simulate a training of `steps` steps. The same seed gives the same result."""
     return Simulation(times, shape, schedule, seed).run(steps)
 
 
-def fewest_nodes(times: StageTimes, shape: ClusterShape, schedule: Schedule, *, share: float = 0.95) -> int:
+def fewest_nodes(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, *, share: float = 0.95) -> int:
     """The fewest nodes with which steps take at most 1/share of the time that they take with any number of nodes."""
     most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MOST_NODES)  # one episode each
     bound_s = simulate(times, replace(shape, nodes=most), schedule).step_s / share

@@ -36,7 +36,7 @@ class StageTimes:
     """What the simulation needs to know of a training.
 
     Attributes:
-        episodes: recorded ones, whose like are played.
+        episodes: recorded ones, whose like are simulated.
         token_s: seconds for a token of a request that has a server to itself.
         token_load_s: what each further request of the server adds to that.
         learn_s: of a step on one trainer. `publish_s`: until the policy has the new weights.
@@ -58,10 +58,10 @@ class StageTimes:
         Raises: LedgerError if one of them has fewer than two steps, or policy replies without tokens.
         """
         single, many = _steps_of(alone), _steps_of(together)
-        learn_s = median(max(0.0, seconds - sum(t.duration_s for t in played)) for seconds, played in single)
-        episodes = [t for _, played in single for t in played]
+        learn_s = median(max(0.0, seconds - sum(t.duration_s for t in step)) for seconds, step in single)
+        episodes = [t for _, step in single for t in step]
         token_s = _seconds_per_token(episodes)
-        added = [_added_by_others(seconds - learn_s, played, token_s) for seconds, played in many]
+        added = [_added_by_others(seconds - learn_s, step, token_s) for seconds, step in many]
         step_s = median(seconds for seconds, _ in many)
         load_s = max(0.0, median(added))
         return cls(tuple(map(_times_of, episodes)), token_s, load_s, learn_s, measured_step_s=step_s)
@@ -96,7 +96,7 @@ def _steps_of(run: RunFolder) -> list[tuple[float, list[Trajectory]]]:
         ]
     finally:
         ledger.close()
-    if not steps or not all(any(turn.token_ids for t in played for turn in t.turns) for _, played in steps):
+    if not steps or not all(any(turn.token_ids for t in step for turn in t.turns) for _, step in steps):
         raise LedgerError(f"{run.path} has no two training steps with tokens to measure. Train it for three steps.")
     return steps
 

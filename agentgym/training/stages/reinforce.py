@@ -73,7 +73,11 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
         trainer = _make_trainer(context, learner, sampler, guard, checkpoint, stream)
-        train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
+        try:
+            train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
+        finally:
+            if (corrector := trainer.loss_inputs.corrector) is not None:
+                context.rollouts.finish(corrector.policy.close())
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
         restore(learner.model, healthy)
     model = save_final(learner.model, learner.processing_class, checkpoints, processes)
