@@ -13,6 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from agentgym.errors import RecipeError
+from agentgym.evaluation.report.contents import read
+from agentgym.evaluation.report.run_data import run_data
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.preflight import check_before_start
@@ -102,6 +104,8 @@ def test_a_block_is_repeated_with_the_episodes_of_its_own_round(started, tmp_pat
     assert [(s["label"], s["is_earlier"]) for s in second["sources"]] == [("collect_1", True), ("collect_2", False)]
     assert second["read"] == 4 + 8  # half of the first round
     assert (folder / "stages" / "learn_2" / "checkpoints" / "warm_start").is_dir()
+    drawn = [stage["phase"] for stage in run_data(read(folder))["imitation"]]
+    assert drawn == ["learn_1", "learn_2"], "the report draws every round"
 
 
 def test_an_episode_that_has_changed_since_is_an_error(started, tmp_path):

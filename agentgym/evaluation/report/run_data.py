@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,10 @@ MOST_POINTS = 600
 SPARK_POINTS = 48
 MOST_TAGS = 4
 NOT_CURVES = {"step", "time", "epoch"}
+MOST_ROUNDS = 100
+"""Of a repeated block, whose curves are drawn."""
+MOST_NESTED = 2
+"""Repeated blocks in one another, whose curves are drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +68,31 @@ def _stages(contents: Contents, kind: str) -> list[_StageCurves]:
     """The stages of a kind: those that the recipe lists, or the usual one."""
     usual, validation = {"reinforce": ("train", "validation"), "imitate": ("warm_start", "warm_start_validation")}[kind]
     listed = contents.recipe_value("stage", default=[])
-    entries = [entry for entry in listed if isinstance(entry, Mapping)] if isinstance(listed, list) else []
+    entries = list(_unrolled(listed))
     if not entries:
         return [_stage_curves(contents, usual, usual, validation, {})]
     stages = []
-    for entry in entries:
-        if entry.get("kind") == kind:
-            name, options = str(entry.get("name") or usual), entry.get("options")
-            options = options if isinstance(options, Mapping) else {}
+    for name, entry, options in entries:
+        if entry in (kind, *(("prefer", "rank") if kind == "imitate" else ())):
             stages.append(_stage_curves(contents, usual, name, f"{name}_validation", options))
     return stages or [_StageCurves(usual, validation, 0, 64)]
+
+
+def _unrolled(listed: Any, ending: str = "") -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Name, kind and options of every stage that a recipe lists; a block of `repeat` once for each round."""
+    for entry in listed if isinstance(listed, list) else ():
+        if not isinstance(entry, Mapping):
+            continue
+        kind, options = str(entry.get("kind")), entry.get("options")
+        options = options if isinstance(options, Mapping) else {}
+        if kind == "repeat":
+            times = options.get("times")
+            rounds = min(times, MOST_ROUNDS) if isinstance(times, int) and ending.count("_") < MOST_NESTED else 0
+            for number in range(1, 1 + rounds):
+                yield from _unrolled(options.get("stages"), f"{ending}_{number}")
+            continue
+        usual = {"imitate": "warm_start", "reinforce": "train"}.get(kind, kind)
+        yield f"{entry.get('name') or usual}{ending}", kind, options
 
 
 def _stage_curves(

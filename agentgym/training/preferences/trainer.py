@@ -85,6 +85,7 @@ def train_on_groups(
         weight_decay=0.0,
         max_grad_norm=section.max_grad_norm,
         remove_unused_columns=False,
+        ddp_find_unused_parameters=False,
     )
     disable_dropout_in_model(own_model(model))
     with scoring_head(model), out_of_memory_named("the stage", "Lower its option microbatch_tokens."):
