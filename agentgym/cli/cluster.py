@@ -1,0 +1,89 @@
+"""`agentgym cluster`: start, check and end a Ray cluster on which episodes are played."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from agentgym.cli.console import err, out
+from agentgym.cli.options import BackendName
+
+app = typer.Typer(no_args_is_help=True, help="Start, check and end a Ray cluster that plays episodes.")
+Address = Annotated[str, typer.Option(help="Of the cluster, HOST:PORT; auto is the one that runs on this host.")]
+
+
+@app.command()
+def up(
+    join: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Join this cluster instead of beginning a new one.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where a new cluster listens; 0 takes any.")] = 6379,
+    cpus: Annotated[int | None, typer.Option(min=1, help="How many this node says that it has.")] = None,
+) -> None:
+    """Start a node of Ray on this host, with workers at a normal priority: at Ray's own, sandboxes starve.
+
+    Example: [b]agentgym cluster up[/b], and on other hosts [b]agentgym cluster up --join HOST:6379[/b]
+    """
+    import os
+
+    from agentgym.cluster.ray_start import start_node
+
+    if (nice := os.nice(0)) > 0:
+        err().print(f"This shell runs at nice {nice}, and so will the workers.", style="yellow", markup=False)
+    address = start_node(join=join, port=port, cpus=cpus)
+    out().print(f"A node of the cluster at {address} runs. End it with: agentgym cluster down", markup=False)
+
+
+@app.command()
+def down() -> None:
+    """End the nodes that `agentgym cluster up` started on this host; no other Ray is touched."""
+    from agentgym.cluster.ray_start import end_nodes
+
+    ended = end_nodes()
+    out().print(f"Ended {len(ended)} node(s).", markup=False)
+
+
+@app.command()
+def status(address: Address = "auto") -> None:
+    """Show the nodes of a cluster: processors and memory, and how much of them Ray has given out."""
+    from rich.table import Table
+
+    from agentgym.cluster.ray_nodes import connect, import_ray
+
+    connect(address)
+    table = Table("node", "alive", "cpus", "memory GiB", "id")
+    for row in import_ray().nodes():
+        resources = row["Resources"]
+        memory_gib = resources.get("memory", 0) / 2**30
+        alive = "yes" if row["Alive"] else f"no ({row.get('DeathReasonMessage') or 'ended'})"
+        table.add_row(
+            row["NodeManagerAddress"], alive, f"{resources.get('CPU', 0):g}", f"{memory_gib:.1f}", row["NodeID"][:12]
+        )
+    out().print(table)
+
+
+@app.command()
+def probe(address: Address = "auto", backend: BackendName = "namespaces") -> None:
+    """Start a worker on every node and make a sandbox there. Exits with 1 if a node cannot play episodes.
+
+    Example: [b]agentgym cluster probe --address 10.0.0.7:6379[/b]
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from agentgym.cluster.ray_engine import RayEngine
+
+    reports = asyncio.run(RayEngine(address, backend=backend).probe())
+    table = Table("node", "host", "agentgym", "python", "nice", "sandboxes")
+    for node, answer, _ in reports:
+        cells = [str(answer.get(key, "")) for key in ("host", "agentgym", "python", "nice", "level")]
+        table.add_row(node.name, *cells)
+    out().print(table)
+    faults = [f"{node.name}: {fault}" for node, _, fault in reports if fault]
+    for fault in faults:
+        err().print(Text(f"  - {fault}", style="red"), soft_wrap=True)
+    if faults:
+        raise typer.Exit(1)
+    out().print(f"{len(reports)} node(s) can play episodes.", style="green", markup=False)
