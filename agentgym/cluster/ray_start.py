@@ -10,13 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from agentgym.cluster.ray_nodes import NICE_VARIABLE, import_ray
 from agentgym.errors import ClusterError
 
 START_S = 120.0
-END_S = 30.0
+"""How long a node may take to start."""
+END_S = 10.0
+"""How long a node may take to end by itself."""
 _ADDRESS = re.compile(r"--address='([^']+)'")
 _SETTINGS = {NICE_VARIABLE: "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
@@ -56,16 +59,39 @@ def start_node(*, join: str | None = None, port: int = 6379, cpus: int | None = 
 
 def end_nodes() -> list[str]:
     """End the nodes that `start_node` started on this host. Returns: the address of the cluster of each."""
+    rows = {file: json.loads(file.read_text()) for file in _folder().glob("*.json")}
     ended = []
-    for file in sorted(_folder().glob("*.json")):
-        row = json.loads(file.read_text())
+    for file, row in sorted(
+        rows.items(), key=lambda item: int(item[1]["began"]), reverse=True
+    ):  # heads after their nodes
         if _began(row["pid"]) == row["began"]:  # else the pid is another process's by now
-            os.kill(row["pid"], signal.SIGTERM)
-            _wait_for_end(row["pid"], row["began"])
+            _end(row["pid"])
             ended.append(str(row["address"]))
         file.unlink()
         Path(row["log"]).unlink(missing_ok=True)
     return ended
+
+
+def _end(pid: int) -> None:
+    """End the processes of a session: as they like, and those that are left after a while at once."""
+    os.kill(pid, signal.SIGTERM)  # it ends the others
+    deadline = time.monotonic() + END_S
+    while time.monotonic() < deadline:
+        if not _session(pid):
+            return
+        time.sleep(0.1)
+    for member in _session(pid):
+        with suppress(ProcessLookupError):
+            os.kill(member, signal.SIGKILL)
+
+
+def _session(leader: int) -> list[int]:
+    """The living processes of the session that a process leads."""
+    members = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (fields := _stat(int(entry.name))) and int(fields[3]) == leader:
+            members.append(int(entry.name))
+    return members
 
 
 def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
@@ -88,21 +114,19 @@ def _wait_for(process: subprocess.Popen[bytes], log: Path, words: str) -> str:
     return text
 
 
-def _wait_for_end(pid: int, began: str) -> None:
-    deadline = time.monotonic() + END_S
-    while _began(pid) == began:
-        if time.monotonic() > deadline:
-            raise ClusterError(f"The node with the pid {pid} has not ended after {END_S:g} s. End it with kill -9.")
-        time.sleep(0.1)
-
-
 def _began(pid: int) -> str:
     """When a process began, in the kernel's own count; empty if there is none."""
+    fields = _stat(pid)
+    return fields[19] if fields else ""
+
+
+def _stat(pid: int) -> list[str]:
+    """What the kernel says of a living process, from its state on: proc(5). Empty if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+        return []
+    return [] if fields[0] == "Z" else fields
 
 
 def _folder() -> Path:
