@@ -148,10 +148,10 @@ for name, command, panel in (
 ):
     app.command(name, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)
-app.add_typer(cluster.app, name="cluster", rich_help_panel=START)
 app.add_typer(model.app, name="model", rich_help_panel=START)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=BUILD)
 app.add_typer(serve.app, name="serve", rich_help_panel=START)
+app.add_typer(cluster.app, name="cluster", rich_help_panel=START)
 app.add_typer(rerun.app, name="episodes", rich_help_panel=INSPECT)
 app.add_typer(credit.app, name="credit", rich_help_panel=INSPECT)
 app.add_typer(dev.app, name="dev", hidden=True)  # for maintainers: docs/credit.md, docs/security.md

@@ -1,91 +1,91 @@
-"""`agentgym cluster`: training on more than one machine."""
+"""`agentgym cluster`: start, check and end a Ray cluster on which episodes are played."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+import asyncio
+from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from agentgym.cli.console import out, resumable
-from agentgym.cli.user_code import Import
+from agentgym.cli.cluster_plan import plan
+from agentgym.cli.console import err, out
+from agentgym.cli.options import BackendName
 
-if TYPE_CHECKING:
-    from agentgym.training.scale_plan import ScalePlan
-
-app = typer.Typer(help="Training on more than one machine.", no_args_is_help=True)
-
-
-@app.callback()
-def _top() -> None:
-    """Training on more than one machine."""
+app = typer.Typer(no_args_is_help=True, help="A Ray cluster that plays episodes: plan, start, check and end it.")
+app.command("plan")(plan)
+Address = Annotated[str, typer.Option(help="Of the cluster, HOST:PORT; auto is the one that runs on this host.")]
 
 
-@app.command("plan")
-def plan(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The training.")],
-    nodes: Annotated[int, typer.Option(min=1, help="Machines that play episodes.")],
-    gpus: Annotated[int, typer.Option(min=1, help="Shared between servers of the policy and the trainer.")],
-    episodes_per_node: Annotated[int, typer.Option(min=1, help="Episodes at once on each.")] = 64,
-    cores: Annotated[
-        float | None, typer.Option(min=1, help="Of a node, for tools. By default tools only wait.")
+@app.command()
+def up(
+    join: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Join this cluster instead of beginning a new one.")
     ] = None,
-    staleness: Annotated[int, typer.Option(min=0, help="Versions that an episode may be behind.")] = 0,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe.")
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keeps the measurement; by default runs/NAME-plan.")
-    ] = None,
-    modules: Import = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where a new cluster listens; 0 takes any.")] = 6379,
+    cpus: Annotated[int | None, typer.Option(min=1, help="How many this node says that it has.")] = None,
 ) -> None:
-    """Say how fast a training would be on a cluster, what binds there, and what more machines or staleness would buy.
+    """Start a node of Ray on this host, with workers at a normal priority: at Ray's own, sandboxes starve.
 
-    Trains the recipe for three steps here, twice, to measure its stages. Then everything is simulated.
-
-    Example: [b]agentgym cluster plan recipes/text.toml --nodes 8 --gpus 4[/b]
+    Example: [b]agentgym cluster up[/b], and on other hosts [b]agentgym cluster up --join HOST:6379[/b]
     """
-    import math
-    from dataclasses import replace
+    import os
 
-    from agentgym.training import Recipe
-    from agentgym.training.scale_plan import ClusterShape, StepSchedule, make_plan, measure, simulate
+    from agentgym.cluster.ray_start import start_node
 
-    chosen = Recipe.load(recipe, settings or [])
-    schedule = StepSchedule(chosen.train.tasks_per_step, chosen.train.group_size, staleness)
-    with resumable("What was measured is kept: give the same command again."):
-        times = measure(chosen, folder or Path("runs") / f"{chosen.name}-plan", out())
-    here = simulate(times, ClusterShape(1, chosen.episode.concurrency), replace(schedule, staleness=0))
-    out().print(f"Here a step took {times.measured_step_s:.2f} s; simulated: {here.step_s:.2f} s", markup=False)
-    _show(
-        make_plan(times, schedule, nodes=nodes, gpus=gpus, episodes_per_node=episodes_per_node, cores=cores or math.inf)
-    )
+    if (nice := os.nice(0)) > 0:
+        err().print(f"This shell runs at nice {nice}, and so will the workers.", style="yellow", markup=False)
+    address = start_node(join=join, port=port, cpus=cpus)
+    out().print(f"A node of the cluster at {address} runs. End it with: agentgym cluster down", markup=False)
 
 
-def _show(made: ScalePlan) -> None:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("", no_wrap=True)
-    for name in ("s/step", "episodes/s", "speed-up", "trainer", "servers", "slots", "age", "too old"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for option in (made.base, *made.alternatives):
-        reached = option.throughput
+@app.command()
+def down() -> None:
+    """End the nodes that `agentgym cluster up` started on this host; no other Ray is touched."""
+    from agentgym.cluster.ray_start import end_nodes
+
+    ended = end_nodes()
+    out().print(f"Ended {len(ended)} node(s).", markup=False)
+
+
+@app.command()
+def status(address: Address = "auto") -> None:
+    """Show the nodes of a cluster: processors and memory, and how much of them Ray has given out."""
+    from rich.table import Table
+
+    from agentgym.cluster.ray_nodes import connect, import_ray
+
+    connect(address)
+    table = Table("node", "alive", "cpus", "memory GiB", "id")
+    for row in import_ray().nodes():
+        resources = row["Resources"]
+        memory_gib = resources.get("memory", 0) / 2**30
+        alive = "yes" if row["Alive"] else f"no ({row.get('DeathReasonMessage') or 'ended'})"
         table.add_row(
-            option.name or "as planned",
-            f"{reached.step_s:.2f}",
-            f"{reached.episodes_per_s:.1f}",
-            f"{option.speedup(made.base):.2f}x",
-            *(f"{share:.0%}" for share in (reached.trainer_busy, reached.servers_busy, reached.slots_busy)),
-            f"{reached.age:.1f}",
-            f"{reached.too_old:.0%}",
+            row["NodeManagerAddress"], alive, f"{resources.get('CPU', 0):g}", f"{memory_gib:.1f}", row["NodeID"][:12]
         )
-    shape = made.base.shape
-    out().print(
-        f"{shape.nodes} nodes, {shape.servers} GPUs for servers, {shape.trainer_gpus} for the trainer. Busy shares of "
-        "trainer, servers and slots for episodes; mean age in versions, and the share above the bound:",
-        markup=False,
-    )
     out().print(table)
-    binding = f"What binds: {made.binding} helps most." if made.binding else "No single change helps by over 5 %."
-    out().print(binding, markup=False)
-    out().print(f"{made.nodes_needed} nodes feed this trainer: more make steps at most 5 % faster.", markup=False)
+
+
+@app.command()
+def probe(address: Address = "auto", backend: BackendName = "namespaces") -> None:
+    """Start a worker on every node and make a sandbox there. Exits with 1 if a node cannot play episodes.
+
+    Example: [b]agentgym cluster probe --address 10.0.0.7:6379[/b]
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    from agentgym.cluster.ray_engine import RayEngine
+
+    reports = asyncio.run(RayEngine(address, backend=backend).probe())
+    table = Table("node", "host", "agentgym", "python", "nice", "sandboxes")
+    for node, answer, _ in reports:
+        cells = [str(answer.get(key, "")) for key in ("host", "agentgym", "python", "nice", "level")]
+        table.add_row(node.name, *cells)
+    out().print(table)
+    faults = [f"{node.name}: {fault}" for node, _, fault in reports if fault]
+    for fault in faults:
+        err().print(Text(f"  - {fault}", style="red"), soft_wrap=True)
+    if faults:
+        raise typer.Exit(1)
+    out().print(f"{len(reports)} node(s) can play episodes.", style="green", markup=False)

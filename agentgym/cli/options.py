@@ -132,6 +132,21 @@ def rollout_config(
             rich_help_panel=PANEL,
         ),
     ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            callback=known_name("engines"),
+            help="Where episodes are played: local, or ray for the nodes of a cluster.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
+    address: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Of the cluster; by default that of this host.", rich_help_panel=PANEL),
+    ] = None,
+    nodes: Annotated[
+        int | None, typer.Option(min=1, help="How many the cluster must have at least.", rich_help_panel=PANEL)
+    ] = None,
     state_keys: Annotated[
         bool, typer.Option(help="Record the environment's state before each turn.", rich_help_panel=PANEL)
     ] = True,
@@ -144,6 +159,7 @@ def rollout_config(
 ) -> RolloutConfig:
     """The RolloutConfig that these options describe."""
     from agentgym.rollout import Budgets, RolloutConfig
+    from agentgym.rollout.engine import engine_of
 
     budgets = Budgets(
         max_turns=max_turns,
@@ -164,6 +180,7 @@ def rollout_config(
         reward=reward,
         backend=backend,
         environment=environment,
+        engine=engine_of(engine, address=address, nodes=nodes),
         state_keys=state_keys,
         max_failures_in_a_row=max_failures_in_a_row,
         stall_warning_s=stall_warning_s,

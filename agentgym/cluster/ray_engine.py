@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym import registry
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
 from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
-from agentgym.cluster.ray_nodes import RayNode, connect, import_ray, probe_nodes
+from agentgym.cluster.ray_nodes import RayNode, connect, import_ray, probe_nodes, report_of
 from agentgym.cluster.relay import Event
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError
@@ -72,6 +72,18 @@ class RayEngine:
             yield player
         finally:
             await player.close()
+
+    async def probe(self) -> list[tuple[RayNode, dict[str, Any], str]]:
+        """What each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
+
+        Raises: ClusterError if there is no cluster, MissingExtraError.
+        """
+        nodes = connect(self.address, self.nodes)
+        self._workers = {node.id: _start_worker(node) for node in nodes}
+        try:
+            return await report_of(nodes, self._workers, self.backend)
+        finally:
+            await self.close()
 
     async def close(self) -> None:
         """End the workers and the sandboxes of their backends. Ray itself keeps running."""

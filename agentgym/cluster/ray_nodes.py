@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from agentgym import __version__
 from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.extras import install_command
 
+CONNECT_S = 5.0
 PROBE_S = 120.0
 """How long a node may take to start a worker and try a sandbox."""
+_CURRENT_CLUSTER = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
+"""Where Ray notes the cluster that was started last on this host."""
 NOTICE_S = 20.0
 """How long Ray may take to notice that a node is dead."""
 NICE_VARIABLE = "RAY_worker_niceness"
@@ -55,7 +61,7 @@ def connect(address: str, nodes: int | None = None) -> list[RayNode]:
     ray = import_ray()
     if not ray.is_initialized():
         try:
-            ray.init(address=address, log_to_driver=False, configure_logging=False, namespace="agentgym")
+            ray.init(address=_reachable(address), log_to_driver=False, configure_logging=False, namespace="agentgym")
         except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ClusterError(
@@ -75,19 +81,40 @@ def connect(address: str, nodes: int | None = None) -> list[RayNode]:
     return alive
 
 
+def _reachable(address: str) -> str:
+    """The address, which something answers at; of `auto`, the one of this host. Ray itself would try for minutes.
+
+    Raises: OSError, ValueError.
+    """
+    if address == "auto":
+        try:
+            address = os.environ.get("RAY_ADDRESS") or _CURRENT_CLUSTER.read_text().strip()
+        except OSError as error:
+            raise ConnectionError("no Ray runs on this host") from error
+    host, _, port = address.rpartition(":")
+    socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    return address
+
+
 async def probe_nodes(nodes: Sequence[RayNode], workers: Mapping[str, Any], backend: str | None) -> list[RayNode]:
     """Ask the worker of each node what it is, and whether sandboxes can be made there.
 
     Returns: the nodes that can be used; one that turns out to be dead is left out.
     Raises: ClusterError naming every node that is alive and cannot be used, and why.
     """
-    answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
-    faults = {node: fault for node, answer in zip(nodes, answers, strict=True) if (fault := _fault(answer))}
-    broken = {node for node, answer in zip(nodes, answers, strict=True) if "broken" in answer}
-    dead = await _dead_of(broken)
-    if alive := [f"{node.name}: {fault}" for node, fault in faults.items() if node not in dead]:
+    reports = await report_of(nodes, workers, backend)
+    dead = await _dead_of({node for node, answer, _ in reports if "broken" in answer})
+    if alive := [f"{node.name}: {fault}" for node, _, fault in reports if fault and node not in dead]:
         raise ClusterError("These nodes cannot be used. " + " ".join(alive))
     return [node for node in nodes if node not in dead]
+
+
+async def report_of(
+    nodes: Sequence[RayNode], workers: Mapping[str, Any], backend: str | None
+) -> list[tuple[RayNode, dict[str, Any], str]]:
+    """What the worker of each node answers (`EpisodeWorker.probe`), and why the node cannot be used, if it cannot."""
+    answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
+    return [(node, answer, _fault(answer)) for node, answer in zip(nodes, answers, strict=True)]
 
 
 async def _dead_of(nodes: set[RayNode]) -> set[RayNode]:
@@ -122,7 +149,7 @@ def _fault(answer: Mapping[str, Any]) -> str:
     if answer["nice"] > max(0, os.nice(0)):  # who runs everything at a low priority may
         return (
             f"its workers run at nice {answer['nice']}, which starves sandboxes. Start Ray there by `agentgym cluster "
-            f"up`, or with {NICE_VARIABLE}=0 in its environment."
+            f"up`, or with {NICE_VARIABLE}=0 in its environment, from a shell of normal priority."
         )
     if answer["unavailable"]:
         return f"sandboxes cannot be made there: {answer['unavailable']}"

@@ -7,7 +7,9 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from agentgym.errors import RecipeError
 from agentgym.policy.contract import Policy
+from agentgym.registry import load
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.jobs import EpisodeFactory, Job
 
@@ -76,3 +78,22 @@ class LocalEngine:
     async def session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
         """As Engine."""
         yield LocalPlayer(episodes)
+
+
+def engine_of(name: str | None, *, address: str | None = None, nodes: int | None = None) -> Engine | None:
+    """The engine of a name, as recipes and the command line give it; None for this process.
+
+    Args:
+        address, nodes: of its cluster.
+    Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster.
+    """
+    if name in (None, LocalEngine.name):
+        if address is not None or nodes is not None:
+            given = f"address {address!r}" if address is not None else f"nodes {nodes}"
+            raise RecipeError(
+                f"The {given} is of a cluster, but episodes are played in this process: set engine = ray."
+            )
+        return None
+    options = {"address": address, "nodes": nodes}
+    engine: Engine = load("engines", str(name))(**{key: value for key, value in options.items() if value is not None})
+    return engine

@@ -19,6 +19,7 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.rollout.engine import engine_of
 from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
@@ -178,6 +179,8 @@ class HardwareSection(Section):
     `max_batch_tokens`: tokens whose keys and values such a batch may hold at most. `gradient_checkpointing`: compute
     activations a second time for the gradient instead of keeping them; it takes about a third more time, and much less
     memory.
+    `engine`: where episodes are played: `local`, or `ray` for the nodes of a cluster. `address`: of the cluster, by
+    default the one that runs on this host. `nodes`: how many it must have at least when the run begins.
     """
 
     device: str = "auto"
@@ -186,6 +189,9 @@ class HardwareSection(Section):
     max_batch: Count = 256
     max_batch_tokens: Count = 131_072
     gradient_checkpointing: bool = False
+    engine: str = "local"
+    address: str | None = None
+    nodes: Count | None = None
 
 
 class Recipe(Section):
@@ -235,7 +241,10 @@ class Recipe(Section):
         """Return how the run's episodes are played. Raises: as `make_reward`."""
         config = self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
         is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit_every > 0
-        return replace(config, state_keys=is_read if self.episode.state_keys is None else self.episode.state_keys)
+        state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
+        cluster = self.machine
+        engine = engine_of(cluster.engine, address=cluster.address, nodes=cluster.nodes)
+        return replace(config, state_keys=state_keys, engine=engine)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
+import shutil
 import signal
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -108,6 +113,40 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
     finally:
         await engine.close()
         ledger.close()
+
+
+def agentgym(*arguments: str) -> str:
+    """What the command prints; it must succeed."""
+    done = subprocess.run([sys.executable, "-m", "agentgym", *arguments], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@needs_ray
+@pytest.mark.needs_namespaces
+def test_the_command_line_checks_a_cluster_and_plays_on_it(cluster):
+    probed = agentgym("cluster", "probe", "--address", cluster.address)
+    assert "2 node(s) can play episodes." in probed
+    tasks_there = ("text/number-guess-v1:train", "--limit", "3", "--engine", "ray", "--address", cluster.address)
+    assert "100%" in agentgym("rollout", *tasks_there, "--nodes", "2")
+
+
+@needs_ray
+def test_down_ends_what_up_started_and_nothing_else(cluster, monkeypatch):
+    folder = tempfile.mkdtemp(prefix="ag")  # the path of a socket is short, and pytest's are not
+    monkeypatch.setenv("TMPDIR", folder)
+    began = agentgym("cluster", "up", "--port", "0", "--cpus", "1")
+    address = re.search(r"cluster at (\S+:\d+) runs", began)[1]
+    agentgym("cluster", "up", "--join", address, "--cpus", "1")
+    assert agentgym("cluster", "status").count("yes") == 2
+    assert "Ended 2 node(s)." in agentgym("cluster", "down")
+    assert "Ended 0 node(s)." in agentgym("cluster", "down")
+    gone = [sys.executable, "-m", "agentgym", "cluster", "status", "--address", address]
+    done = subprocess.run(gone, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert re.search(r"There is no Ray cluster to use at .*Start one by `agentgym cluster up`", done.stderr)
+    assert len(connect(cluster.address)) == 2
+    shutil.rmtree(folder)
 
 
 @needs_ray

@@ -28,7 +28,7 @@ FLOORS = {
 NEIGHBOURS = {
     ("registry", "environment"): "make() returns an Environment",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
-    ("cli", "cluster"): "`agentgym serve environments` starts the server",
+    ("cli", "cluster"): "`agentgym serve` and `agentgym cluster` start what episodes are played on",
     ("cli", "testing"): "`agentgym check` runs the conformance checks",
     ("cli", "viewer"): "`agentgym view` starts the server",
 }

@@ -1,0 +1,83 @@
+"""`agentgym cluster plan`: what a cluster would make of a training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from agentgym.cli.console import out, resumable
+from agentgym.cli.user_code import Import
+
+if TYPE_CHECKING:
+    from agentgym.training.scale_plan import ScalePlan
+
+
+def plan(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="The training.")],
+    nodes: Annotated[int, typer.Option(min=1, help="Machines that play episodes.")],
+    gpus: Annotated[int, typer.Option(min=1, help="Shared between servers of the policy and the trainer.")],
+    episodes_per_node: Annotated[int, typer.Option(min=1, help="Episodes at once on each.")] = 64,
+    cores: Annotated[
+        float | None, typer.Option(min=1, help="Of a node, for tools. By default tools only wait.")
+    ] = None,
+    staleness: Annotated[int, typer.Option(min=0, help="Versions that an episode may be behind.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keeps the measurement; by default runs/NAME-plan.")
+    ] = None,
+    modules: Import = None,
+) -> None:
+    """Say how fast a training would be on a cluster, what binds there, and what more machines or staleness would buy.
+
+    Trains the recipe for three steps here, twice, to measure its stages. Then everything is simulated.
+
+    Example: [b]agentgym cluster plan recipes/text.toml --nodes 8 --gpus 4[/b]
+    """
+    import math
+    from dataclasses import replace
+
+    from agentgym.training import Recipe
+    from agentgym.training.scale_plan import ClusterShape, StepSchedule, make_plan, measure, simulate
+
+    chosen = Recipe.load(recipe, settings or [])
+    schedule = StepSchedule(chosen.train.tasks_per_step, chosen.train.group_size, staleness)
+    with resumable("What was measured is kept: give the same command again."):
+        times = measure(chosen, folder or Path("runs") / f"{chosen.name}-plan", out())
+    here = simulate(times, ClusterShape(1, chosen.episode.concurrency), replace(schedule, staleness=0))
+    out().print(f"Here a step took {times.measured_step_s:.2f} s; simulated: {here.step_s:.2f} s", markup=False)
+    _show(
+        make_plan(times, schedule, nodes=nodes, gpus=gpus, episodes_per_node=episodes_per_node, cores=cores or math.inf)
+    )
+
+
+def _show(made: ScalePlan) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("", no_wrap=True)
+    for name in ("s/step", "episodes/s", "speed-up", "trainer", "servers", "slots", "age", "too old"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for option in (made.base, *made.alternatives):
+        reached = option.throughput
+        table.add_row(
+            option.name or "as planned",
+            f"{reached.step_s:.2f}",
+            f"{reached.episodes_per_s:.1f}",
+            f"{option.speedup(made.base):.2f}x",
+            *(f"{share:.0%}" for share in (reached.trainer_busy, reached.servers_busy, reached.slots_busy)),
+            f"{reached.age:.1f}",
+            f"{reached.too_old:.0%}",
+        )
+    shape = made.base.shape
+    out().print(
+        f"{shape.nodes} nodes, {shape.servers} GPUs for servers, {shape.trainer_gpus} for the trainer. Busy shares of "
+        "trainer, servers and slots for episodes; mean age in versions, and the share above the bound:",
+        markup=False,
+    )
+    out().print(table)
+    binding = f"What binds: {made.binding} helps most." if made.binding else "No single change helps by over 5 %."
+    out().print(binding, markup=False)
+    out().print(f"{made.nodes_needed} nodes feed this trainer: more make steps at most 5 % faster.", markup=False)
