@@ -42,7 +42,8 @@ def plan(
     from dataclasses import replace
 
     from agentgym.training import Recipe
-    from agentgym.training.scale_plan import ClusterShape, StepSchedule, make_plan, measure, simulate
+    from agentgym.training.scale_plan import ClusterShape, StepSchedule, make_plan, simulate
+    from agentgym.training.scale_plan.measuring import measure
 
     chosen = Recipe.load(recipe, settings or [])
     schedule = StepSchedule(chosen.train.tasks_per_step, chosen.train.group_size, staleness)
@@ -55,29 +56,29 @@ def plan(
     )
 
 
-def _show(made: ScalePlan) -> None:
+def _show(result: ScalePlan) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("", no_wrap=True)
     for name in ("s/step", "episodes/s", "speed-up", "trainer", "servers", "slots", "age", "too old"):
         table.add_column(name, justify="right", no_wrap=True)
-    for option in (made.base, *made.alternatives):
+    for option in (result.base, *result.alternatives):
         reached = option.throughput
         table.add_row(
             option.name or "as planned",
             f"{reached.step_s:.2f}",
             f"{reached.episodes_per_s:.1f}",
-            f"{option.speedup(made.base):.2f}x",
+            f"{option.speedup(result.base):.2f}x",
             *(f"{share:.0%}" for share in (reached.trainer_busy, reached.servers_busy, reached.slots_busy)),
             f"{reached.age:.1f}",
             f"{reached.too_old:.0%}",
         )
-    shape = made.base.shape
+    shape = result.base.shape
     out().print(
         f"{shape.nodes} nodes, {shape.servers} GPUs for servers, {shape.trainer_gpus} for the trainer. Busy shares of "
         "trainer, servers and slots for episodes; mean age in versions, and the share above the bound:",
         markup=False,
     )
     out().print(table)
-    binding = f"What binds: {made.binding} helps most." if made.binding else "No single change helps by over 5 %."
+    binding = f"What binds: {result.binding} helps most." if result.binding else "No single change helps by over 5 %."
     out().print(binding, markup=False)
-    out().print(f"{made.nodes_needed} nodes feed this trainer: more make steps at most 5 % faster.", markup=False)
+    out().print(f"{result.nodes_needed} nodes feed this trainer: more make steps at most 5 % faster.", markup=False)

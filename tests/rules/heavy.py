@@ -70,6 +70,7 @@ HEAVY_MODULES = {
     "agentgym.training.objectives.ppo": "train",
     "agentgym.training.objectives.stable_reinforce": "train",
     "agentgym.training.policy_loss": "train",
+    "agentgym.training.scale_plan.measuring": "train",
     "agentgym.training.signal_to_noise": "train",
     "agentgym.training.entropy_history": "train",
     "agentgym.training.loss_inputs": "train",

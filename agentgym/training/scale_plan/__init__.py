@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from agentgym.training.scale_plan.measuring import measure
 from agentgym.training.scale_plan.plan import ScalePlan, make_plan
 from agentgym.training.scale_plan.simulation import ClusterShape, StepSchedule, Throughput, simulate
 from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
@@ -16,6 +15,5 @@ __all__ = [
     "Throughput",
     "TurnTimes",
     "make_plan",
-    "measure",
     "simulate",
 ]

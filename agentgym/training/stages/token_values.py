@@ -86,7 +86,7 @@ def outcome_head_stage(
 
 def _check_guided(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     named = cast("Mapping[str, Any]", stage.options).get("values")
-    if named not in [one.name for one in earlier if one.kind in ("implicit_q", "outcome_head")]:
+    if named not in [before.name for before in earlier if before.kind in ("implicit_q", "outcome_head")]:
         raise RecipeError(
             f"[[stage]] {stage.name!r}: values = {named!r}: name the stage before it that learnt values of tokens."
         )
@@ -136,8 +136,10 @@ def _learn(
     fit: Callable[..., None],
 ) -> Learner:
     if has_adapter(learner.model):
-        raise RecipeError(f"[[stage]] {context.stage!r}: values of tokens are learnt by a copy of the whole model, and "
-                          "this one is trained through an adapter. Leave policy.lora out.")  # fmt: skip
+        raise RecipeError(
+            f"[[stage]] {context.stage!r}: values of tokens are learnt by a copy of the whole model, and "
+            "this one is trained through an adapter. Leave policy.lora out."
+        )
     phase = context.folder.phase("train")
 
     def learn() -> None:
