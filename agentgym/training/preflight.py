@@ -61,9 +61,11 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
     check_vllm(recipe)
     stages = planned_stages(recipe)
     recipes: list[Recipe] = []
+    earlier: dict[str, str] = {}
     for stage in stages:
         if stage.stage.check is not None:
-            stage.stage.check(f"[[stage]] {stage.name!r}", stage.options)
+            stage.stage.check(f"[[stage]] {stage.name!r}", stage.options, earlier)
+        earlier[stage.name] = stage.kind
         if stage.recipe not in recipes:
             recipes.append(stage.recipe)
             _check_sections(stage.recipe, task_set, processes)

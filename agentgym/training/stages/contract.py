@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.training.stages.context import Learner, RunContext
 
 RunStage = Callable[..., Learner]
-StageCheck = Callable[[str, Mapping[str, Any]], None]
+StageCheck = Callable[[str, Mapping[str, Any], Mapping[str, str]], None]
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Stage:
             that of the checkpoint which it saved. The options of a stage without a `section` are its keyword arguments.
         section: of the recipe, whose keys the stage's options replace; None if the stage has options of its own.
         checkpoint: the name of the checkpoint that it leaves once it is done; None if it trains nothing.
-        check: gets how the stage is called in messages and its options, before anything is trained. It raises
-            RecipeError for what cannot work. None if nothing can be checked so early.
+        check: gets how the stage is called in messages, its options, and the kind of each stage before it by name,
+            before anything is trained. It raises RecipeError for what cannot work. None if nothing can be checked then.
     """
 
     run: RunStage

@@ -23,9 +23,15 @@ from agentgym.trajectory import Trajectory
 NAME = "direct_advantage"
 
 
-def check_stored_episodes(where: str, options: Mapping[str, Any]) -> None:
-    """Check the runs that a stage reads episodes of. Raises: RecipeError naming the stage."""
-    check_runs(f"{where}: runs", options.get("runs", []), options.get("episodes", "train-"))
+def check_stored_episodes(where: str, options: Mapping[str, Any], earlier: Mapping[str, str]) -> None:
+    """Check the runs that a stage reads episodes of, or that a stage before it can have played some.
+
+    Raises: RecipeError naming the stage.
+    """
+    runs, episodes = options.get("runs", []), options.get("episodes", "train-")
+    check_runs(f"{where}: runs", runs, episodes)
+    if not runs and not earlier:
+        raise RecipeError(f"{where} is the first stage, so this run holds no episode: name other runs in `runs`.")
 
 
 def stored_episodes(context: RunContext, learner: Learner, episodes: str, runs: Sequence[str]) -> list[Trajectory]:

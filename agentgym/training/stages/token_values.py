@@ -81,9 +81,12 @@ def outcome_head_stage(
     return _learn(context, learner, episodes, runs, make, fit)
 
 
-def _check_guided(where: str, options: Mapping[str, Any]) -> None:
-    if not options.get("values"):
-        raise RecipeError(f"{where}: name in `values` the stage before it that learnt values of tokens.")
+def _check_guided(where: str, options: Mapping[str, Any], earlier: Mapping[str, str]) -> None:
+    if earlier.get(options.get("values", "")) not in ("implicit_q", "outcome_head"):
+        raise RecipeError(
+            f"{where}: values = {options.get('values', '')!r} names no stage `implicit_q` or `outcome_head` before it. "
+            f"Stages before it are {', '.join(earlier) or 'none'}."
+        )
 
 
 @define_stage(check=_check_guided)
