@@ -56,6 +56,7 @@ HEAVY_MODULES = {
     "agentgym.training.imitation": "train",
     "agentgym.training.labelled_head": "train",
     "agentgym.training.offline.actor": "train",
+    "agentgym.training.offline.dqn": "train",
     "agentgym.training.offline.step_critic": "train",
     "agentgym.training.offline.token_values": "train",
     "agentgym.training.offline.turn_logprobs": "train",

@@ -27,9 +27,15 @@ NAME = "direct_advantage"
 
 
 def check_stored_episodes(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    """Check the runs that a stage reads episodes of. Raises: RecipeError naming the stage."""
+    """Check the runs that a stage reads episodes of, or that a stage before it can have played some.
+
+    Raises: RecipeError naming the stage.
+    """
     options = cast("Mapping[str, Any]", stage.options)
-    check_runs(f"[[stage]] {stage.name!r}: runs", options.get("runs", []), options.get("episodes", "train-"))
+    where, runs = f"[[stage]] {stage.name!r}", options.get("runs", [])
+    check_runs(f"{where}: runs", runs, options.get("episodes", "train-"))
+    if not runs and not earlier:
+        raise RecipeError(f"{where} is the first stage, so this run holds no episode: name other runs in `runs`.")
 
 
 def stored_episodes(context: RunContext, learner: Learner, episodes: str, runs: Sequence[str]) -> list[Trajectory]:

@@ -85,10 +85,12 @@ def outcome_head_stage(
 
 
 def _check_guided(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    named = cast("Mapping[str, Any]", stage.options).get("values")
-    if named not in [before.name for before in earlier if before.kind in ("implicit_q", "outcome_head")]:
+    named = cast("Mapping[str, Any]", stage.options).get("values", "")
+    kinds = {before.name: before.kind for before in earlier}
+    if kinds.get(named) not in ("implicit_q", "outcome_head"):
         raise RecipeError(
-            f"[[stage]] {stage.name!r}: values = {named!r}: name the stage before it that learnt values of tokens."
+            f"[[stage]] {stage.name!r}: values = {named!r} names no stage `implicit_q` or `outcome_head` before it. "
+            f"Stages before it are {', '.join(kinds) or 'none'}."
         )
 
 
