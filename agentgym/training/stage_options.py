@@ -65,6 +65,8 @@ class PreferSection(LearningSection):
     `pairs`: `outcome` compares whole episodes of a task; `turn` compares turns after the same history, by the credit
     that `ranking` gives them; `segment` plays failed episodes again from their worst turn and compares a few turns.
     `beta`: how strongly the policy is held to the reference. `gamma`: of dmpo, the decay per turn.
+    `imitation_weight`: of dpo and dmpo, of the imitation of the better one beside the comparison. Without it, both may
+    become less likely: raise it from 0 where calls become malformed.
     `reference`: `last_round`, the policy that the stage begins with; or the name of an earlier stage that trained.
     `margin`: by how much the better one must exceed the other. `max_pairs`: of a task.
     `max_length_ratio`: pairs whose lengths in tokens differ by more than this factor are left out.
@@ -79,6 +81,7 @@ class PreferSection(LearningSection):
     pairs: Literal["outcome", "turn", "segment"] = "outcome"
     beta: Rate = 0.1
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.7
+    imitation_weight: Annotated[float, Field(ge=0)] = 0.0
     reference: str = "last_round"
     margin: Annotated[float, Field(ge=0)] = 0.0
     max_pairs: Count = 4

@@ -40,16 +40,20 @@ class RowsLoss(Protocol):
 
 @dataclass(frozen=True)
 class PairLoss:
-    """-log sigmoid(beta ((s_c - ref_c) - (s_r - ref_r))), where row 0 is the chosen one.
+    """-log sigmoid(beta ((s_c - ref_c) - (s_r - ref_r))) - imitation_weight s_c / n_c, where row 0 is the chosen one.
+
+    n_c, in `values[0]`, is the weight of all of its tokens together. DPO alone may make both rows less likely.
 
     With weights of 1 on every turn it is DPO; with those of `dmpo_weights` it is DMPO; with 1 on a segment of equally
     many turns and 0 elsewhere it is SDPO; with 1 on one turn after an equal history it is DPO by turn.
 
     Source: Rafailov et al. 2023, arXiv:2305.18290, eq. 7; Shi et al. 2024, arXiv:2406.14868 (DMPO); Kong et al. 2025,
-    arXiv:2501.01821 (SDPO); Zhou et al. 2025, arXiv:2503.15478 (by turn).
+    arXiv:2501.01821 (SDPO); Zhou et al. 2025, arXiv:2503.15478 (by turn); Pang et al. 2024, arXiv:2404.19733, eq. 1
+    (the imitation of the chosen one).
     """
 
     beta: float = 0.1
+    imitation_weight: float = 0.0
     baseline_row: int | None = None
 
     def __call__(
@@ -58,7 +62,10 @@ class PairLoss:
         gains = self.beta * (scores - reference)
         difference = gains[0] - gains[1]
         margin = difference.detach()
-        return -logsigmoid(difference), {"margin": margin.item(), "accuracy": float(margin > 0)}
+        loss = -logsigmoid(difference)
+        if self.imitation_weight:
+            loss = loss - self.imitation_weight * scores[0] / values[0]
+        return loss, {"margin": margin.item(), "accuracy": float(margin > 0)}
 
 
 @dataclass(frozen=True)

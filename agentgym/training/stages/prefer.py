@@ -52,7 +52,7 @@ def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) 
         loss: Any = KtoLoss(options.beta, options.desirable_weight, options.undesirable_weight)
         groups = _labelled_groups(chosen)
     else:
-        loss, groups = PairLoss(options.beta), _pair_groups(chosen, options)
+        loss, groups = PairLoss(options.beta, options.imitation_weight), _pair_groups(chosen, options)
     rows = [row for rows, _ in groups for row in rows]
     scores = iter(reference_scores(context, learner, rows, options.reference, options.microbatch_tokens))
     compared = [RowGroup(rows, [next(scores) for _ in rows], values) for rows, values in groups]
@@ -140,10 +140,8 @@ def _pair_groups(chosen: EpisodeSet, options: PreferSection) -> list[tuple[list[
             return ScoredRow.of(episode, dmpo_weights(len(episode.turns), options.gamma))
         return ScoredRow.of(episode, [float(start <= turn.index < end) for turn in episode.turns])
 
-    return [
-        (
-            [row(chosen.episodes[pair[side]], pair[f"{side}_turns"]) for side in ("chosen", "rejected")],
-            [1.0, 0.0],
-        )
-        for pair in chosen.rows
-    ]
+    groups = []
+    for pair in chosen.rows:
+        rows = [row(chosen.episodes[pair[side]], pair[f"{side}_turns"]) for side in ("chosen", "rejected")]
+        groups.append((rows, [float(rows[0].weights.sum()), 0.0]))
+    return groups

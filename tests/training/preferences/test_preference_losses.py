@@ -79,6 +79,13 @@ def test_a_pair_has_the_loss_that_the_formula_gives_by_hand(chosen_weights, reje
     assert metrics["margin"] == pytest.approx(margin, abs=1e-6)
 
 
+def test_the_chosen_row_may_be_imitated_beside_the_comparison():
+    """log 2 for equal policies, and 2 nats over 4 tokens at half the weight."""
+    scores = torch.tensor([-2.0, -8.0])
+    loss = PairLoss(0.1, imitation_weight=0.5)(scores, scores, torch.tensor([4.0, 0.0]), 0.0)[0]
+    assert float(loss) == pytest.approx(log(2) + 0.5 * 2.0 / 4)
+
+
 def test_equal_policies_have_the_loss_log_2():
     scores = torch.tensor([-3.0, -8.0])
     assert float(PairLoss(0.1)(scores, scores, torch.tensor([1.0, 0.0]), 0.0)[0]) == pytest.approx(log(2))

@@ -1,0 +1,47 @@
+"""Rounds of playing and learning find out what imitation could not: which of two buttons is right."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.evaluation.record import Evaluation
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_learning_stages import pressing
+from test_stages import run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def even(tmp_path_factory) -> Path:
+    """A policy that has imitated both players, and presses each button half of the time."""
+    folder = tmp_path_factory.mktemp("even") / "run"
+    options = {"steps": 320, "demonstrations": 64, "imperfect_oracle": 0.5, "validate_every": 1000}
+    run(pressing({"kind": "imitate", "options": options}), folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [
+        {"kind": "imitate", "name": "learn", "options": {"episodes": ["collect"], "steps": 10, "batch_size": 8}},
+        {"kind": "prefer", "options": {"beta": 0.5, "imitation_weight": 1.0, "steps": 8, "learning_rate": 5e-4}},
+    ],
+    ids=["expert iteration", "preferences"],
+)
+def test_three_rounds_raise_success(even, tmp_path, learn):
+    collect = {"kind": "collect", "options": {"tasks": 16, "group_size": 4}}
+    measured = {"group_size": 4, "tasks": 16, "temperature": 1.0}
+    stages = [
+        {"kind": "evaluate", "name": "start", "options": measured},
+        {"kind": "repeat", "options": {"times": 3, "stages": [collect, learn]}},
+        {"kind": "evaluate", "name": "end", "options": measured},
+    ]
+    folder = tmp_path / "run"
+    run(pressing(*stages, start=str(even)), folder)
+    before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json").success() for when in ("start", "end"))
+    assert after.value > before.value + 0.15
