@@ -99,8 +99,10 @@ def load_values(folder: str | Path, tokenizer: Any, device: Any) -> ValueNetwork
 
     file = Path(folder) / SETTINGS
     if not file.is_file():
-        raise PolicyError(f"{str(folder)!r} holds no values of tokens ({SETTINGS}). A stage `implicit_q` or "
-                          "`outcome_head` writes them into its checkpoint.")  # fmt: skip
+        raise PolicyError(
+            f"{str(folder)!r} holds no values of tokens ({SETTINGS}). A stage `implicit_q` or `outcome_head` writes "
+            "them into its checkpoint."
+        )
     settings = json.loads(file.read_text(encoding="utf-8"))
     kind, tokens = settings.pop("kind"), settings.pop("tokens")
     if tokens != fingerprint(tokenizer):

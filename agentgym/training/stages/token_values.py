@@ -133,8 +133,10 @@ def _learn(
     fit: Callable[..., None],
 ) -> Learner:
     if has_adapter(learner.model):
-        raise RecipeError(f"[[stage]] {context.stage!r}: values of tokens are learnt by a copy of the whole model, and "
-                          "this one is trained through an adapter. Leave policy.lora out.")  # fmt: skip
+        raise RecipeError(
+            f"[[stage]] {context.stage!r}: values of tokens are learnt by a copy of the whole model, and this one is "
+            "trained through an adapter. Leave policy.lora out."
+        )
     phase = context.folder.phase("train")
 
     def learn() -> None:
