@@ -62,7 +62,7 @@ def test_the_copy_follows_every_so_many_steps_and_nothing_is_restricted_before_i
     def expected() -> list[TokenMask]:
         with torch.no_grad():
             logits = policy.model(torch.tensor([[5, 6, 7, 8, 9]])).logits[0]
-        return [nucleus(logits[position], 0.5) for position in (2, 3, 4)]
+        return [nucleus(logits[column], 0.5) for column in (2, 3, 4)]
 
     first = expected()
     assert masks() == first
@@ -106,13 +106,14 @@ def test_a_resumed_run_has_the_copy_that_it_had(finished, tmp_path):
     assert_equal_weights(finished, resumed)
 
 
+def hooked(policy, options: dict) -> None:
+    tokenizer = policy.renderer.tokenizer
+    policy_of(policy.model, tokenizer, "hermes", {}, logit_hook="nlpo", logit_hook_options=options)
+
+
 def test_wrong_options_are_named(policy):
     for options in ({"top_p": 1.0}, {"refresh_every": 0}, {"at_least": 0}):
         with pytest.raises(PolicyError, match="'nlpo': top_p"):
-            policy_of(
-                policy.model, policy.renderer.tokenizer, "hermes", {}, logit_hook="nlpo", logit_hook_options=options
-            )
+            hooked(policy, options)
     with pytest.raises(PolicyError, match=r"'nlpo' refuses.*Its options are top_p, refresh_every, at_least"):
-        policy_of(
-            policy.model, policy.renderer.tokenizer, "hermes", {}, logit_hook="nlpo", logit_hook_options={"mu": 1}
-        )
+        hooked(policy, {"mu": 1})

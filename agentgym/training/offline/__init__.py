@@ -10,7 +10,25 @@ dqn.py           an agent that values listed actions
 actor.py         a policy trained on stored turns with known advantages
 """
 
-from agentgym.training.offline.store import TransitionStore
-from agentgym.training.offline.transitions import StoredEpisode, TurnTransition
+from __future__ import annotations
 
-__all__ = ["StoredEpisode", "TransitionStore", "TurnTransition"]
+from typing import TYPE_CHECKING
+
+from agentgym.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from agentgym.training.offline.dqn import DqnPolicy
+    from agentgym.training.offline.store import TransitionStore
+    from agentgym.training.offline.transitions import StoredEpisode, TurnTransition
+
+_HOME = {
+    "DqnPolicy": "dqn",
+    "StoredEpisode": "transitions",
+    "TransitionStore": "store",
+    "TurnTransition": "transitions",
+}
+
+__all__ = ["DqnPolicy", "StoredEpisode", "TransitionStore", "TurnTransition"]
+
+
+__getattr__ = lazy_names(__name__, _HOME)

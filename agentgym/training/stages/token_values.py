@@ -139,8 +139,8 @@ def _learn(
 ) -> Learner:
     if has_adapter(learner.model):
         raise RecipeError(
-            f"[[stage]] {context.stage!r}: values of tokens are learnt by a copy of the whole model, and "
-            "this one is trained through an adapter. Leave policy.lora out."
+            f"[[stage]] {context.stage!r}: values of tokens are learnt by a copy of the whole model, and this one is "
+            "trained through an adapter. Leave policy.lora out."
         )
     phase = context.folder.phase("train")
 

@@ -21,19 +21,19 @@ class Corridor(Environment):
     reward = "test_corridor"
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        self.place = 0
+        self.room = 0
         return [Message("user", "place 0")]
 
     @tool(inline=True)
     def move(self, direction: Literal["left", "right"]) -> str:
         """Go."""
-        self.place = max(self.place + (1 if direction == "right" else -1), 0)
-        return f"place {self.place}"
+        self.room = max(self.room + (1 if direction == "right" else -1), 0)
+        return f"place {self.room}"
 
     @tool(final=True, inline=True)
     def stop(self) -> str:
         """Stay where you are."""
-        if self.place == 0:
+        if self.room == 0:
             raise ToolError("place 0 is no place to stay")
         return "over"
 
