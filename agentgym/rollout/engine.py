@@ -80,11 +80,14 @@ class LocalEngine:
         yield LocalPlayer(episodes)
 
 
-def engine_of(name: str | None, *, address: str | None = None, nodes: int | None = None) -> Engine | None:
+def engine_of(
+    name: str | None, *, address: str | None = None, nodes: int | None = None, backend: str | None = None
+) -> Engine | None:
     """The engine of a name, as recipes and the command line give it; None for this process.
 
     Args:
         address, nodes: of its cluster.
+        backend: whose sandboxes must work on every node; None if none are needed.
     Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster.
     """
     if name in (None, LocalEngine.name):
@@ -94,6 +97,6 @@ def engine_of(name: str | None, *, address: str | None = None, nodes: int | None
                 f"The {given} is of a cluster, but episodes are played in this process: set engine = ray."
             )
         return None
-    options = {"address": address, "nodes": nodes}
+    options = {"address": address, "nodes": nodes, "backend": backend}
     engine: Engine = load("engines", str(name))(**{key: value for key, value in options.items() if value is not None})
     return engine

@@ -19,7 +19,7 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.rollout.engine import engine_of
+from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.collapse_guard import GuardSection
@@ -242,9 +242,16 @@ class Recipe(Section):
         config = self.episode.config(seed=self.seed, reward=self.make_reward(task_set))
         is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit_every > 0
         state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
-        cluster = self.machine
-        engine = engine_of(cluster.engine, address=cluster.address, nodes=cluster.nodes)
-        return replace(config, state_keys=state_keys, engine=engine)
+        return replace(config, state_keys=state_keys, engine=self._engine(task_set))
+
+    def _engine(self, task_set: TaskSet) -> Engine | None:
+        """Where the episodes are played; a cluster is asked for sandboxes if the tasks need some."""
+        cluster, backend = self.machine, None
+        if cluster.engine != LocalEngine.name and self.episode.environment is None:
+            environments = dict.fromkeys(task.environment for task in task_set["train"])
+            if any(registry.prototype(name).sandbox is not None for name in environments):
+                backend = self.episode.backend or registry.DEFAULT_BACKEND
+        return engine_of(cluster.engine, address=cluster.address, nodes=cluster.nodes, backend=backend)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

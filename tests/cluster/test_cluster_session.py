@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -30,11 +31,15 @@ class Link:
     def __init__(self, name: str, worker: EpisodeWorker) -> None:
         self.name, self.cpus, self.worker = name, 1, worker
         self.dies_after: int | None = None
+        self.answers_left = 0
         self.began = 0
         self.given_up = False
 
     def _check(self) -> None:
-        if self.given_up or (self.dies_after is not None and self.began >= self.dies_after):
+        if self.dies_after is not None and self.began >= self.dies_after:
+            self.answers_left -= 1
+            self.given_up |= self.answers_left < 0
+        if self.given_up:
             raise ConnectionError("the node is gone")
 
     async def deliver(self, items):
@@ -59,8 +64,8 @@ class TwoWorkers:
 
     name = "two workers"
 
-    def __init__(self) -> None:
-        self.links = [Link("a", EpisodeWorker()), Link("b", EpisodeWorker())]
+    def __init__(self, names: str = "ab") -> None:
+        self.links = [Link(name, EpisodeWorker()) for name in names]
         self.lost: list[str] = []
 
     @asynccontextmanager
@@ -123,6 +128,25 @@ def test_a_worker_that_is_lost_loses_no_episode_and_doubles_none(tmp_path):
         ledger.close()
 
     asyncio.run(scenario())
+
+
+def test_fifty_deaths_at_random_moments_lose_no_episode_and_double_none(tmp_path):
+    async def scenario(seed: int) -> int:
+        chance, engine = random.Random(seed), TwoWorkers("abcdefg")
+        ledger = Ledger(tmp_path / f"{seed}.sqlite")
+        for link in engine.links[1:]:
+            link.dies_after = chance.randint(1, 12)
+            link.answers_left = chance.randint(0, 30)
+        trajectories = await manager(engine, ledger=ledger).collect(TASKS, 6)
+        assert [(t.error, t.success, len(t.turns)) for t in trajectories] == [(None, 1.0, 3)] * 48
+        assert {t.id: plain(t) for t in ledger.trajectories()} == {t.id: plain(t) for t in trajectories}
+        ledger.close()
+        return len(engine.lost)
+
+    deaths = 0
+    for seed in range(20):
+        deaths += asyncio.run(scenario(seed))
+    assert deaths >= 50
 
 
 def test_without_a_worker_the_run_stops_with_the_cause():

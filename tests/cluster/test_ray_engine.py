@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from served_environments import Workshop
@@ -21,6 +22,7 @@ from agentgym.cluster import RayEngine
 from agentgym.cluster.ray_nodes import _fault, connect
 from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.policy import Reply
+from agentgym.sandbox import NamespacesBackend
 from agentgym.storage import Ledger
 from agentgym.testing import CounterWithState, TargetReached
 
@@ -129,6 +131,53 @@ def test_the_command_line_checks_a_cluster_and_plays_on_it(cluster):
     assert "2 node(s) can play episodes." in probed
     tasks_there = ("text/number-guess-v1:train", "--limit", "3", "--engine", "ray", "--address", cluster.address)
     assert "100%" in agentgym("rollout", *tasks_there, "--nodes", "2")
+
+
+def alive(pids: set[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]
+
+
+DRIVER = """
+import asyncio, sys
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym.cluster import RayEngine
+from served_environments import Workshop
+async def main():
+    engine = RayEngine(sys.argv[1])
+    class Announcing(ScriptedPolicy):
+        async def generate(self, request):
+            if request.turn == 1:
+                print(*[(await worker.probe.remote())["pid"] for worker in engine._workers.values()], flush=True)
+            return await super().generate(request)
+    call = Call("run", {"command": "sleep 50"})
+    script = [Message("assistant", "", (c,)) for c in (Call("run", {"command": "true"}), call)]
+    config = RolloutConfig(environment=Workshop, engine=engine)
+    await EpisodeManager(Announcing(script), config).collect([Task("t", "test/workshop-v1", "Work.")])
+asyncio.run(main())
+"""
+
+
+@needs_ray
+@pytest.mark.needs_namespaces
+async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end(cluster):
+    start = [sys.executable, "-c", DRIVER, cluster.address]
+    path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": path}
+    driver = await asyncio.to_thread(subprocess.Popen, start, stdout=subprocess.PIPE, text=True, env=environment)
+    assert driver.stdout is not None
+    with driver.stdout:
+        workers = {int(pid) for pid in (await asyncio.to_thread(driver.stdout.readline)).split()}
+        assert len(workers) == 2
+        backend = NamespacesBackend()
+        assert {sandbox.owner for sandbox in await backend.running()} & workers
+        driver.kill()
+        driver.wait()
+    for _ in range(400):
+        if not {sandbox.owner for sandbox in await backend.running()} & workers:
+            break
+        await asyncio.sleep(0.05)
+    assert alive(workers) == []
+    assert not [sandbox for sandbox in await backend.running() if sandbox.owner in workers]
 
 
 @needs_ray
