@@ -151,6 +151,21 @@ def test_a_resumed_stream_hands_over_each_group_once_and_reads_back_what_was_fin
         pass
 
 
+def test_groups_that_were_trained_out_of_turn_are_left_out_when_the_stream_is_resumed(tmp_path):
+    held = Held()
+    held.held["t0"] = asyncio.Event()
+    with stream_of(tmp_path, held) as (stream, rollouts, player):
+        stream.publish(0)
+        assert task_ids(gathered(stream, rollouts, player, ready=3)) == ["t1", "t2"]
+        state = stream.state()
+    assert [(step["tasks"], step["consumed"]) for step in state["steps"]] == [(["t0", "t1"], [1]), (["t2", "t3"], [0])]
+    with stream_of(tmp_path, state=state) as (stream, rollouts, player):
+        stream.publish(1)
+        assert task_ids(gathered(stream, rollouts, player, ready=2)) == ["t0", "t3"]
+        assert stream.metrics["async/late"] == 0
+        assert {episode.split("/")[1].partition("#")[0] for episode in player.requested} <= {"t0", "t4", "t5"}
+
+
 def test_episodes_of_all_steps_together_are_no_more_than_the_concurrency(tmp_path):
     """Slots are shared, and a step whose episodes are all begun leaves its slots to the next one."""
     from agentgym.policy import ScriptedPolicy
