@@ -91,7 +91,7 @@ def test_direct_advantage_learns_from_stored_episodes_and_plays_none(finished):
 
 def test_a_policy_is_guided_by_values_of_stored_episodes_without_being_trained(finished):
     """By distributions of outcomes. Action values need more steps than a test has; test_token_values.py shows them."""
-    assert success(finished, "by_end") > success(finished, "before") + 0.2
+    assert success(finished, "by_outcomes") > success(finished, "before") + 0.2
     by_q = Evaluation.load(finished / "evaluation" / "by_q.json")
     assert by_q.policy.endswith("guided by q")
     before, after = (finished / "stages" / stage / "checkpoints" for stage in ("collect", "outcomes"))
