@@ -19,6 +19,7 @@ from agentgym.policy.contract import Request
 from agentgym.policy.local import policy_of
 from agentgym.policy.logit_hooks.nlpo import nucleus
 from agentgym.storage.ledger import Ledger
+from agentgym.training import Recipe
 from agentgym.trajectory import TokenMask
 
 SHORT = {
@@ -26,11 +27,15 @@ SHORT = {
     "policy__logit_hook_options": {"top_p": 0.7, "refresh_every": 2},
     "warm_start__steps": 8,
     "warm_start__validate_every": 8,
-    "train__steps": 3,
+    "train__steps": 4,
     "train__save_every": 1,
     "train__keep_checkpoints": 5,
     "train__learning_rate": 3e-3,
 }
+
+
+SCORED = Recipe.parse(recipe(**SHORT).model_dump(exclude_none=True) | {"reward": {"name": "test_vowels"}})
+"""Its reward pays differently even what random weights write, so that the policy moves."""
 
 
 def test_a_nucleus_is_the_smallest_set_of_likeliest_tokens():
@@ -78,14 +83,14 @@ def test_the_copy_follows_every_so_many_steps_and_nothing_is_restricted_before_i
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("nlpo") / "run"
-    execute(recipe(**SHORT), folder)
+    execute(SCORED, folder)
     return folder
 
 
 def test_sampler_and_trainer_agree_on_the_masked_distribution(finished):
     steps = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     drifts = [row["guard/drift"] for row in steps if "guard/drift" in row]
-    assert len(drifts) == 3
+    assert len(drifts) == 4
     assert max(drifts) < 5e-7
     ledger = Ledger(finished / "ledger.sqlite")
     turns = [turn for trajectory in ledger.trajectories("train-") for turn in trajectory.turns]
@@ -95,14 +100,14 @@ def test_sampler_and_trainer_agree_on_the_masked_distribution(finished):
 
 
 def test_a_resumed_run_has_the_copy_that_it_had(finished, tmp_path):
-    """From step 1, whose copy is that of the start, while the policy has moved."""
+    """From step 3, whose copy is that of step 2, while the policy has moved."""
     resumed = tmp_path / "run"
     shutil.copytree(finished, resumed)
-    for name in ("final", "checkpoint-3", "checkpoint-2"):
+    for name in ("final", "checkpoint-4"):
         shutil.rmtree(resumed / "checkpoints" / name)
     for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm"):
         (resumed / name).unlink(missing_ok=True)
-    execute(recipe(**SHORT), resumed, resume=True)
+    execute(SCORED, resumed, resume=True)
     assert_equal_weights(finished, resumed)
 
 
