@@ -173,7 +173,7 @@ async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end(cluster):
         driver.kill()
         driver.wait()
     for _ in range(400):
-        if not {sandbox.owner for sandbox in await backend.running()} & workers:
+        if not alive(workers) and not {sandbox.owner for sandbox in await backend.running()} & workers:
             break
         await asyncio.sleep(0.05)
     assert alive(workers) == []

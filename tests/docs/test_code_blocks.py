@@ -70,8 +70,9 @@ def run(block: Block, folder: Path, commands: Path) -> None:
         text = block.text.replace("\\\n", " ")
         if block.how.startswith("append="):
             more = block.how.removeprefix("append=")
-            assert "agentgym train" in text, f"{block.where} trains nothing, so there is nothing to shorten"
-            text = re.sub(r"^(agentgym train .*)$", rf"\1 {more}", text, flags=re.MULTILINE)
+            trains = r"^(agentgym (?:train|cluster plan) .*)$"
+            assert re.search(trains, text, re.MULTILINE), f"{block.where} trains nothing, so nothing can be shortened"
+            text = re.sub(trains, rf"\1 {more}", text, flags=re.MULTILINE)
         program = ["bash", "-euo", "pipefail", "-c", text]
     assert program is not None, f"{block.where}: a {block.kind!r} block cannot be run; mark it as file= or skip"
     path = os.pathsep.join([str(commands), str(Path(sys.executable).parent), os.environ["PATH"]])

@@ -31,7 +31,7 @@ async def test_weights_replaced_within_a_turn_sample_from_the_next_token_on(rend
         if len(tokens) == 2 and policy.version == 4:
             policy.update_weights(trained, version=5)
 
-    policy.version, policy._make_hook = 4, lambda request: replace_at_the_third
+    policy.version, policy.hook_maker = 4, lambda request: replace_at_the_third
     opening = [Message("user", "How many orders in 2000?")]
     sampling = Sampling(max_tokens=8, seed=3)
     request = Request(opening, tools, renderer.prompt(opening, tools), sampling, "episode")

@@ -75,7 +75,7 @@ class Workshop(Environment):
         return "Thanks."
 
 
-register("test/workshop-v1", Workshop)
+register("test/protocol-workshop-v1", Workshop)
 FORMULAS = [
     "U(not submit, test)",
     "U(not submit, test) and G(not final)",
@@ -106,7 +106,7 @@ async def test_no_episode_of_a_random_model_breaks_the_protocol(sampler, formula
     manager = EpisodeManager(
         policy, RolloutConfig(reward=ProtocolReward(**options), budgets=Budgets(max_turns=5, max_turn_tokens=48))
     )
-    trajectories = await manager.collect([Task("w", "test/workshop-v1", "Go.")], group_size=8)
+    trajectories = await manager.collect([Task("w", "test/protocol-workshop-v1", "Go.")], group_size=8)
     order = Protocol(**options)
     called = 0
     for trajectory in trajectories:

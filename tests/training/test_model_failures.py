@@ -89,7 +89,7 @@ def test_some_failed_episodes_are_reported_with_their_causes(warm, tmp_path):
         stop_reason=StopReason.ANSWERED,
         turns=[Turn(0, Message("assistant", "a"))],
     )
-    context.rollouts._report_failures("train-000001", [failed, ended], record=True)
+    context.rollouts.report_failures("train-000001", [failed, ended], recorded_as=["train-000001"])
     context.rollouts.close()
     assert console.file.getvalue().splitlines() == ["train-000001: 1 of 2 episodes failed", "  1 x it broke"]
 
