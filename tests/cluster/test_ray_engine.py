@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -74,6 +74,14 @@ async def test_episodes_with_sandboxes_are_played_on_both_nodes_and_come_out_as_
         await engine.close()
 
 
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so, for a minute at most."""
+    for _ in range(600):
+        if is_so():
+            return
+        await asyncio.sleep(0.1)
+
+
 @needs_ray
 async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none(cluster, tmp_path):
     import ray
@@ -96,6 +104,8 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
             if type(self).requests == 40:
                 await asyncio.to_thread(cluster.remove_node, extra, False)
                 killed.append(extra.node_id)
+            if len(killed) == 2:  # workers outlive their node for some seconds, in which all could be over
+                await until(lambda: len(engine.lost) == 2)
             return await super().generate(request)
 
     add, submit = Call("add", {"amount": 1}), Call("submit", {})
@@ -108,6 +118,7 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
         assert [(t.error, t.success) for t in trajectories] == [(None, 1.0)] * 60
         assert len(killed) == len(engine.lost) == 2
         assert sorted(t.id for t in ledger.trajectories()) == sorted(t.id for t in trajectories)
+        await until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)
         # the node whose worker was killed is used again by the next run, with a new worker
         later = await EpisodeManager(ScriptedPolicy(script), config).collect(many[:4])
         assert [t.success for t in later] == [1.0] * 4
