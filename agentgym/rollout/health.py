@@ -77,11 +77,12 @@ def standstill(state: dict[str, tuple[int, str]], seconds: float) -> str:
     return f"No episode has moved for {seconds:.0f} s: {', '.join(listed)}{more}."
 
 
-def too_many_failures(failed: list[Trajectory]) -> EpisodesFailed:
-    """The error that ends a run, with the causes."""
+def too_many_failures(failed: list[Trajectory], *, is_recorded: bool) -> EpisodesFailed:
+    """The error that ends a run, with the causes. `is_recorded`: whether a ledger lets the run be resumed."""
     causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in failed)
     listed = "; ".join(f"{count} x {cause}" for cause, count in causes.most_common(_MOST_LISTED))
+    hint = "They will be played again when it is resumed. " if is_recorded else ""
     return EpisodesFailed(
-        f"{len(failed)} episodes in a row failed, so the run was stopped: {listed}. They will be played again when it "
-        "is resumed. max_failures_in_a_row sets how many may."
+        f"{len(failed)} episodes in a row failed, so the run was stopped: {listed}. {hint}max_failures_in_a_row sets "
+        "how many may."
     )

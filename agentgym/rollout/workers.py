@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.policy.contract import Policy
-from agentgym.rollout.engine import Engine, EpisodePlayer, LocalPlayer
+from agentgym.rollout.engine import Engine, EpisodePlayer
 from agentgym.rollout.garbage_collection import relaxed_gc
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
 from agentgym.rollout.health import RunHealth, too_many_failures
@@ -57,7 +57,7 @@ class WorkerPool:
         self._jobs, self._episodes, self._groups, self._engine = jobs, episodes, groups, engine
         self._label, self._health = label, health
         self._ledger, self._slots = ledger, slots or Slots(concurrency)
-        self._player: EpisodePlayer = LocalPlayer(episodes)  # until the engine has given another
+        self._player: EpisodePlayer  # of the engine's session, while there are results to come
         self._is_exhausted = False  # no job is left to begin
         self._recorded = ledger.finished(label) if ledger is not None else set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -162,7 +162,7 @@ class WorkerPool:
         if failed := self._health.failures_with(trajectory):
             if self._ledger is not None:
                 self._ledger.set_aside(self._label, [t.id for t in failed])
-            raise too_many_failures(failed)
+            raise too_many_failures(failed, is_recorded=self._ledger is not None)
 
     async def _judge(self, group: HeldGroup) -> None:
         for job in await self._groups.judge(group):

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from agentgym.credit import Estimator
 from agentgym.policy.adapters import own_model
 from agentgym.policy.checkpoint import tokenizer_of
 from agentgym.policy.device import device_of
@@ -27,6 +28,8 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.progress import PhaseProgress
 from agentgym.training.recipe import Recipe
 from agentgym.training.rollouts import Rollouts
+from agentgym.training.signals.provider import SignalProvider
+from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.vllm_engine import TrainedVllmPolicy, VllmEngine
 from agentgym.trajectory import Trajectory
@@ -131,6 +134,19 @@ class RunContext:
         """Return the call format that the recipe names; with "auto" the one that the tokenizer's template writes."""
         section = self.recipe.policy
         return call_format_for(tokenizer, section.call_format, section.template_options)
+
+    def signal_providers(self, learner: Learner, estimator: Estimator) -> list[SignalProvider]:
+        """What computes the signals that an estimator requires, for this learner and as [train.signals] says."""
+        return providers_for(
+            estimator,
+            self.recipe.train.signals,
+            model=learner.model,
+            policy=learner.policy,
+            rollouts=self.rollouts,
+            task_set=self.task_set,
+            encode=learner.tokenizer.encode,
+            seed=self.recipe.seed,
+        )
 
     def learner(self, model: Any, processing_class: Any, *, lockstep: bool = True) -> Learner:
         """Wrap a model into a policy that samples from it; a vision policy where a processor reads for it.

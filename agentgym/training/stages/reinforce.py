@@ -46,7 +46,6 @@ from agentgym.training.reference import ReferenceCallback, reference_of
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
 from agentgym.training.signal_to_noise import GroupGradients, SignalToNoiseCallback
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
-from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.loss_sources import loss_inputs_for
@@ -237,16 +236,7 @@ def _signal_providers(
     context: RunContext, learner: Learner, estimator: Estimator, checkpoint: Path | None
 ) -> list[SignalProvider]:
     """What the estimator requires, as it was at a checkpoint."""
-    providers = providers_for(
-        estimator,
-        context.recipe.train.signals,
-        model=learner.model,
-        policy=learner.policy,
-        rollouts=context.rollouts,
-        task_set=context.task_set,
-        encode=learner.tokenizer.encode,
-        seed=context.recipe.seed,
-    )
+    providers = context.signal_providers(learner, estimator)
     for provider in _learning(providers):
         if checkpoint is not None:
             provider.restore(checkpoint)

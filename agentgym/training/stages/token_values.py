@@ -12,7 +12,6 @@ from agentgym.errors import RecipeError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.local import policy_of
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead, ValueNetwork, save_values
-from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.training.models import save_model
 from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
 from agentgym.training.offline.transitions import StoredEpisode
@@ -109,8 +108,7 @@ def evaluate_guided_stage(
         values: name of the stage `implicit_q` or `outcome_head` that learnt them.
         scale, candidates: see the logit hook `value_guided`.
     """
-    folder = StageFolder(RunFolder(context.folder.path), values).checkpoints / NAME
-    options = {"path": str(folder), "scale": scale, "candidates": candidates}
+    options = {"path": str(context.earlier_checkpoints[values]), "scale": scale, "candidates": candidates}
     section = context.recipe.policy
     guided = policy_of(
         learner.model,

@@ -8,7 +8,6 @@ import numpy as np
 
 from agentgym.credit import Estimator, batch_credit_of, estimator
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.training.signals.selection import providers_for
 from agentgym.training.stage_options import PreferSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.trajectory import Trajectory
@@ -45,16 +44,7 @@ def turn_credit(
 ) -> list[np.ndarray]:
     """[T] credit of each trajectory among all episodes of its task; a critic is fitted to them first."""
     ranking = ranking_of(options, context.stage)
-    providers = providers_for(
-        ranking,
-        context.recipe.train.signals,
-        model=learner.model,
-        policy=learner.policy,
-        rollouts=context.rollouts,
-        task_set=context.task_set,
-        encode=learner.tokenizer.encode,
-        seed=context.recipe.seed,
-    )
+    providers = context.signal_providers(learner, ranking)
     for _ in range(options.critic_epochs or 0):
         for provider in providers:
             provider.update(trajectories)
