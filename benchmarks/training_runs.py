@@ -69,7 +69,7 @@ def play(recipe: Recipe, checkpoint: Path, task_set: TaskSet, tasks: Sequence[Ta
     """The valid trajectories of a saved model on tasks, as the recipe plays them."""
     from agentgym.policy import load_transformers_policy
     from agentgym.rollout import EpisodeManager
-    from agentgym.training.silence import silence_libraries
+    from agentgym.training.monitoring.silence import silence_libraries
 
     with silence_libraries():
         policy = load_transformers_policy(str(checkpoint), call_format=recipe.policy.call_format)

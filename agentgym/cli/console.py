@@ -19,7 +19,7 @@ from rich.text import Text
 from agentgym.deprecation import AgentGymDeprecationWarning
 
 if TYPE_CHECKING:
-    from agentgym.training.progress import PhaseProgress
+    from agentgym.training.monitoring.progress import PhaseProgress
 
 T = TypeVar("T")
 
@@ -150,6 +150,6 @@ def write_text(path: Path, text: str) -> None:
 
 def progress_bar() -> PhaseProgress:
     """A bar with a count, the time left and a note, on standard error; lines where that is no terminal."""
-    from agentgym.training.progress import PhaseProgress
+    from agentgym.training.monitoring.progress import PhaseProgress
 
     return PhaseProgress(err())

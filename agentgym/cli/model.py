@@ -18,7 +18,7 @@ from agentgym.visible import visible
 
 if TYPE_CHECKING:
     from agentgym.policy.template_check import TemplateFinding
-    from agentgym.training.memory_plan import MemoryPlan
+    from agentgym.training.recipe.memory_plan import MemoryPlan
 
 app = typer.Typer(
     help="Convert models, check that tools reach them, and plan the memory of training.",
@@ -40,7 +40,7 @@ def convert(
     Example: [b]agentgym model convert SmolLM2-135M-Instruct.Q4_1.gguf models/smollm2-135m[/b]
     """
     from agentgym.policy.gguf import convert_gguf
-    from agentgym.training.silence import silence_libraries
+    from agentgym.training.monitoring.silence import silence_libraries
 
     progress_bar = io.StringIO()  # of the reader, for a small part of the work
     with silence_libraries(), redirect_stderr(progress_bar), out().status(f"Reading {visible(str(file))}"):
@@ -75,7 +75,7 @@ def check(
     from agentgym.policy.load_options import LoadOptions
     from agentgym.policy.template_check import check_template
     from agentgym.storage import checkpoint_in
-    from agentgym.training.silence import silence_libraries
+    from agentgym.training.monitoring.silence import silence_libraries
 
     given = options_for(LoadOptions, policy_options or (), "--policy-option", "a local model")
     options = LoadOptions.checked(**given)
@@ -111,9 +111,9 @@ def plan(
 
     Example: [b]agentgym model plan recipes/smollm2.toml --set policy.path=models/smollm2-135m[/b]
     """
-    from agentgym.training.memory_plan import plan_memory
-    from agentgym.training.recipe import Recipe
-    from agentgym.training.silence import silence_libraries
+    from agentgym.training.monitoring.silence import silence_libraries
+    from agentgym.training.recipe.memory_plan import plan_memory
+    from agentgym.training.recipe.recipe import Recipe
 
     device, available = (None, None) if gpu is None else ("cuda", gpu * 1e9)
     with silence_libraries():

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.training.recipe import Recipe
-    from agentgym.training.rollouts import Rollouts
+    from agentgym.training.recipe.recipe import Recipe
+    from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
     from agentgym.training.signals.provider import SignalProvider
     from agentgym.training.stages.demonstrate import demonstrations
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
-    "Recipe": "recipe",
-    "Rollouts": "rollouts",
+    "Recipe": "recipe.recipe",
+    "Rollouts": "rollouts.rollouts",
     "SignalProvider": "signals.provider",
     "TurnGRPOTrainer": "turn_grpo",
     "demonstrations": "stages.demonstrate",

@@ -11,9 +11,9 @@ from agentgym.reward import Combined
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
-from agentgym.training.callbacks import latest_checkpoint, success_reached_at
-from agentgym.training.models import FINAL, FINAL_ADAPTER
-from agentgym.training.recipe import Recipe
+from agentgym.training.model.models import FINAL, FINAL_ADAPTER
+from agentgym.training.monitoring.callbacks import latest_checkpoint, success_reached_at
+from agentgym.training.recipe.recipe import Recipe
 
 _MEASURED_AT_THE_END = ("after", "control")
 _CONSTANT = ("constant", "constant_with_warmup")

@@ -15,14 +15,14 @@ from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
 from agentgym.messages import ImagePart
-from agentgym.training.callbacks import CheckpointCompleteCallback, latest_checkpoint
-from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
-from agentgym.training.model_failures import out_of_memory_named
-from agentgym.training.models import train_from
-from agentgym.training.muon import Muon
+from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
+from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
+from agentgym.training.loss.vision_inputs import VisionInputs
+from agentgym.training.model.model_failures import out_of_memory_named
+from agentgym.training.model.models import train_from
+from agentgym.training.model.muon import Muon
+from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, latest_checkpoint
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
 
@@ -55,7 +55,7 @@ def imitate(
         batch_size: examples of a step.
         weights: by which the loss of each example is multiplied; 1 where there are none.
         microbatch_tokens: a step is computed in parts of at most so many tokens, padding included.
-        optimizer: see agentgym.training.muon.
+        optimizer: see agentgym.training.model.muon.
         save_every: steps between two checkpoints; None saves none.
         gradient_checkpointing: compute activations a second time instead of keeping them.
         callbacks: transformers TrainerCallbacks; one may stop the training.

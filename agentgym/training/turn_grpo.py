@@ -25,20 +25,20 @@ from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
-from agentgym.training.diagnostics import diagnose, summarise
-from agentgym.training.failure_masks import apply_failure_masks
 from agentgym.training.gatherers import GatheredGroup, Gatherer, play_groups
-from agentgym.training.grpo_batches import by_token, episode_returns, row_columns, trl_rows
-from agentgym.training.loss_inputs import LossInputs
-from agentgym.training.policy_loss import PolicyLossTrainer
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.loss.failure_masks import apply_failure_masks
+from agentgym.training.loss.grpo_batches import by_token, episode_returns, row_columns, trl_rows
+from agentgym.training.loss.policy_loss import PolicyLossTrainer
+from agentgym.training.loss.token_masks import masked_row
+from agentgym.training.loss.vision_inputs import VisionInputs
+from agentgym.training.loss_inputs.loss_inputs import LossInputs
+from agentgym.training.monitoring.diagnostics import diagnose, summarise
+from agentgym.training.monitoring.silence import silence_rollout_func_warning
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import Rows
-from agentgym.training.silence import silence_rollout_func_warning
-from agentgym.training.token_masks import masked_row
-from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
 Estimator = Callable[[Group], list[np.ndarray]]

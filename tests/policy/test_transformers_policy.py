@@ -14,7 +14,7 @@ from agentgym.errors import ContextFull, PolicyError, UnknownNameError
 from agentgym.messages import Message
 from agentgym.policy import Request, Sampling, Tags, TemplateRenderer, TransformersPolicy, decoding
 from agentgym.policy import load_transformers_policy as load
-from agentgym.training.train_section import TrainSection
+from agentgym.training.recipe.train_section import TrainSection
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from agentgym.cluster import RayEngine
 from agentgym.errors import RecipeError, UnknownNameError
 from agentgym.registry import environment_of, load_task_set
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
 
 
 def test_an_engine_is_chosen_by_name_and_connects_to_nothing_yet():

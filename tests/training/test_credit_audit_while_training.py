@@ -17,7 +17,7 @@ from agentgym.task import Task
 from agentgym.testing import Counter, CounterWithState, TargetReached
 from agentgym.tools import tool
 from agentgym.training import Rollouts
-from agentgym.training.credit_audit import CreditAudit
+from agentgym.training.monitoring.credit_audit import CreditAudit
 from agentgym.trajectory import Trajectory
 
 SIZE = 8

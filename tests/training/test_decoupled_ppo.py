@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from agentgym.training.objectives import make_objective
-from agentgym.training.train_section import TrainSection
+from agentgym.training.recipe.train_section import TrainSection
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_objectives import batch_of, logits  # noqa: F401

@@ -16,7 +16,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.training import Recipe
 from agentgym.training.imitation import imitate
-from agentgym.training.silence import silence_libraries
+from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.trajectory import Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))

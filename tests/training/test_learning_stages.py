@@ -17,7 +17,7 @@ from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.preflight import check_before_start
+from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.stages.plan import planned_stages
 
 sys.path.insert(0, str(Path(__file__).parent))

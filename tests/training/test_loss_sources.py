@@ -22,12 +22,12 @@ from agentgym.storage import checkpoint_in
 from agentgym.storage.run_folder import RunFolder
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe
-from agentgym.training.corrections import ThoughtCorrector
-from agentgym.training.loss_checks import check_losses
-from agentgym.training.optimal_values import soft_maximum
-from agentgym.training.reference import ReferenceCallback
-from agentgym.training.rollouts import Rollouts
-from agentgym.training.train_section import ReferenceSection
+from agentgym.training.loss.checks import check_losses
+from agentgym.training.loss_inputs.corrections import ThoughtCorrector
+from agentgym.training.loss_inputs.optimal_values import soft_maximum
+from agentgym.training.model.reference import ReferenceCallback
+from agentgym.training.recipe.train_section import ReferenceSection
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))

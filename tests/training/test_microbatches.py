@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from transformers import Gemma2Config, Gemma2ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
-from agentgym.training.grpo_batches import of_the_batch
-from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.microbatches import parts_alike, parts_of
+from agentgym.training.loss.grpo_batches import of_the_batch
+from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
+from agentgym.training.loss.microbatches import parts_alike, parts_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_turn_grpo import LOSSES, rows, tokenizer, trainer_of  # noqa: F401

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from agentgym.policy.tiny import make_model, make_tokenizer
-from agentgym.training.muon import Muon, orthogonal
+from agentgym.training.model.muon import Muon, orthogonal
 
 
 @pytest.fixture(scope="module")

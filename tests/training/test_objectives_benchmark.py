@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentgym.training import Recipe
-from agentgym.training.loss_checks import check_losses
+from agentgym.training.loss.checks import check_losses
 
 
 @pytest.fixture(scope="module")

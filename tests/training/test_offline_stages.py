@@ -17,7 +17,7 @@ from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
-from agentgym.training.preflight import check_before_start
+from agentgym.training.recipe.preflight import check_before_start
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment

@@ -16,9 +16,9 @@ from agentgym.registry import register
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training import Recipe, train
-from agentgym.training.preflight import check_before_start
+from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.recipe.trial_reset import check_environments
 from agentgym.training.run import differing_keys
-from agentgym.training.trial_reset import check_environments
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment

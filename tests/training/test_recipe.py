@@ -17,7 +17,7 @@ from agentgym import Combined, Gate, load_task_set
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
-from agentgym.training.recipe_keys import RENAMED_KEYS
+from agentgym.training.recipe.keys import RENAMED_KEYS
 
 ROOT = Path(__file__).parents[2]
 GOOD = """
@@ -116,7 +116,7 @@ def test_a_wrong_override_is_refused(tmp_path, override):
 def test_checking_a_recipe_loads_no_torch():
     code = (
         "import sys\n"
-        "from agentgym.training.recipe import Recipe\n"
+        "from agentgym.training.recipe.recipe import Recipe\n"
         f"Recipe.load({str(ROOT / 'recipes' / 'quickstart.toml')!r})\n"
         "assert not {'torch', 'trl', 'transformers'} & set(sys.modules), 'heavy imports'\n"
     )

@@ -24,9 +24,9 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
 from agentgym.training import Recipe, train
-from agentgym.training.callbacks import COMPLETE, latest_checkpoint
 from agentgym.training.extension import depends_on_steps, extend
-from agentgym.training.reward_section import RewardSection
+from agentgym.training.monitoring.callbacks import COMPLETE, latest_checkpoint
+from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.run import _write_or_compare_recipe
 
 sys.path.insert(0, str(Path(__file__).parent))

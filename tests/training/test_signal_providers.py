@@ -18,6 +18,7 @@ from agentgym.task import Task, TaskSet
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 from agentgym.training import Rollouts
 from agentgym.training.gatherers.branching import Branching
+from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import GoldAnswer, prefixes
@@ -26,7 +27,6 @@ from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, 
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.signals.token_critic import TokenCritic
-from agentgym.training.train_section import SignalsSection
 from agentgym.trajectory import Trajectory, Turn
 
 GOOD, BAD, PLAIN, SEEN = 40, 41, 42, 43

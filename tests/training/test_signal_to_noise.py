@@ -11,7 +11,7 @@ import torch
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training.signal_to_noise import GroupGradients, SignalToNoiseCallback
+from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_loss_checks import check

@@ -16,7 +16,7 @@ import pytest
 
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
-from agentgym.training.callbacks import latest_checkpoint
+from agentgym.training.monitoring.callbacks import latest_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_learning_stages import BOTH, PLAYERS, pressing

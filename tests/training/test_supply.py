@@ -25,7 +25,7 @@ from agentgym.task import Task
 from agentgym.training import Recipe, train
 from agentgym.training.gatherers import GatheredGroup, make_gatherer
 from agentgym.training.gatherers.max_variance import greatest_variance
-from agentgym.training.preflight import check_before_start
+from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.samplers import make_sampler, restore_sampler, save_sampler
 from agentgym.trajectory import Trajectory, Turn
 

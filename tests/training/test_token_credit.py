@@ -15,7 +15,7 @@ from agentgym.errors import CreditError
 from agentgym.messages import Call, Message
 from agentgym.policy import Hermes, Policy, TemplateRenderer, make_tokenizer
 from agentgym.policy.token_spans import token_ranges
-from agentgym.training.policy_loss import LossPart
+from agentgym.training.loss.policy_loss import LossPart
 from agentgym.training.signals.named_spans import NamedSpans
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Span, Trajectory

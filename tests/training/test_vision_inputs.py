@@ -17,10 +17,10 @@ from agentgym.messages import TextPart
 from agentgym.policy import Hermes, ImageTokens, Request, TemplateRenderer, VisionPolicy
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.training import Rollouts
-from agentgym.training.grpo_batches import own_tokens
+from agentgym.training.loss.grpo_batches import own_tokens
+from agentgym.training.recipe.train_section import SignalsSection
+from agentgym.training.rollouts.trl_policy import TrlPolicy
 from agentgym.training.signals.selection import providers_for
-from agentgym.training.train_section import SignalsSection
-from agentgym.training.trl_policy import TrlPolicy
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 # trl 1.16 still says gradient_checkpointing where transformers 5.23 says activation_checkpointing

@@ -11,7 +11,7 @@ from model_server import Answer, serving
 
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
-from agentgym.training.vllm_check import check_vllm
+from agentgym.training.vllm.check import check_vllm
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_run import RECIPE

@@ -28,7 +28,7 @@ from agentgym.policy import (
 from agentgym.policy.adapters import merged, new_adapter
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
-from agentgym.training.models import save_model
+from agentgym.training.model.models import save_model
 
 pytestmark = pytest.mark.timeout(900)
 OPENING = (Message("system", "Use SQL."), Message("user", "How many orders?"))

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from agentgym.cli.reference.entries import entries_of, one_line, table
 from agentgym.section import Section
-from agentgym.training.recipe import Recipe
-from agentgym.training.stage_options import STAGE_OPTIONS
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.stage_options import STAGE_OPTIONS
 
 INTRODUCTION = """\
 A recipe is a TOML file; [train](../train.md) explains it. Only `name`, `tasks.set` and `policy` are required.

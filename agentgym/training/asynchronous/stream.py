@@ -20,7 +20,7 @@ from agentgym.training.asynchronous.capacity import Capacity
 from agentgym.training.asynchronous.step_groups import StepGroups
 from agentgym.training.asynchronous.task_order import Draw
 from agentgym.training.gatherers import GatheredGroup
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 
 
 class GroupStream:

@@ -13,7 +13,7 @@ from agentgym.policy.contract import Policy
 from agentgym.rollout import Checkpoints, Fork
 from agentgym.task import Task, seed_of
 from agentgym.training.gatherers.contract import GatheredGroup
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 
 
 @dataclass(frozen=True, slots=True)

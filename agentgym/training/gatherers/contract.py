@@ -8,8 +8,8 @@ from typing import Protocol
 
 from agentgym.policy.contract import Policy
 from agentgym.task import Task
-from agentgym.training.named_parts import load_part, parse_part
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.recipe.named_parts import load_part, parse_part
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 

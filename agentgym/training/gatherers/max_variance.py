@@ -10,7 +10,7 @@ from agentgym.credit.options import Count
 from agentgym.policy.contract import Policy
 from agentgym.task import Task
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 

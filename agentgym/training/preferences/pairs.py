@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from agentgym.training.stage_options import PreferSection
+from agentgym.training.recipe.stage_options import PreferSection
 from agentgym.training.stages.selection import groups_of, score_of
 from agentgym.trajectory import Trajectory
 

@@ -14,8 +14,8 @@ from torch.nn.utils.rnn import pad_sequence
 from trl.trainer.utils import add_fused_lm_head
 
 from agentgym.policy.adapters import own_model
-from agentgym.training.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.microbatches import parts_of
+from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
+from agentgym.training.loss.microbatches import parts_of
 from agentgym.trajectory import Trajectory
 
 _NO_LABEL = -100

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agentgym.task import Task
-from agentgym.training.named_parts import load_part, parse_part
+from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.trajectory import Trajectory
 
 FILE = "sampler.json"

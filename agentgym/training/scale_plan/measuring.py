@@ -9,7 +9,7 @@ from rich.console import Console
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.run import train
 from agentgym.training.scale_plan.stage_times import StageTimes
 

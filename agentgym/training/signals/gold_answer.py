@@ -9,7 +9,7 @@ import numpy as np
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, TaskSet
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from agentgym.policy.contract import Policy
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.gold_answer import prefixes
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory, Turn

@@ -17,11 +17,11 @@ from agentgym.training.offline.archive import EpisodeArchive, check_tokens
 from agentgym.training.offline.store import TransitionStore
 from agentgym.training.offline.transitions import TurnTransition
 from agentgym.training.offline.turn_logprobs import turn_logprobs
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.recipe.train_section import ReplaySection
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.turn_scorer import TokenPositions, explained_variance
-from agentgym.training.train_section import ReplaySection
 from agentgym.trajectory import Trajectory
 
 STORE_FILE = "critic_store.json"

@@ -8,7 +8,7 @@ from itertools import combinations
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.rollout import Fork, tree_labels
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 

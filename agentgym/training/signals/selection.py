@@ -13,7 +13,8 @@ from agentgym.errors import CreditError, RecipeError
 from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
 from agentgym.training.offline.archive import check_runs
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.recipe.train_section import SignalsSection
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.contributions import ContributionModel
 from agentgym.training.signals.critic import Critic
 from agentgym.training.signals.gold_answer import NO_ANSWER, GoldAnswer
@@ -24,7 +25,6 @@ from agentgym.training.signals.replayed_critic import replayed_critic
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.token_critic import TokenCritic
-from agentgym.training.train_section import SignalsSection
 
 ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can provide, and the method that it overrides to do so."""

@@ -10,10 +10,10 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, seed_of, training_only
-from agentgym.training.diagnostics import summarise
 from agentgym.training.gatherers.branching import Branching
-from agentgym.training.named_parts import load_part, parse_part
-from agentgym.training.stage_options import CollectSection
+from agentgym.training.monitoring.diagnostics import summarise
+from agentgym.training.recipe.named_parts import load_part, parse_part
+from agentgym.training.recipe.stage_options import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.demonstrate import script_of

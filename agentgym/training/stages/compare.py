@@ -7,13 +7,13 @@ import shutil
 from collections.abc import Sequence
 
 from agentgym.errors import RecipeError
-from agentgym.training.callbacks import LoggingCallback, latest_checkpoint, step_of
-from agentgym.training.model_failures import DivergenceCallback
-from agentgym.training.models import load_saved, save_model
+from agentgym.training.model.model_failures import DivergenceCallback
+from agentgym.training.model.models import load_saved, save_model
+from agentgym.training.monitoring.callbacks import LoggingCallback, latest_checkpoint, step_of
 from agentgym.training.preferences.losses import RowsLoss
 from agentgym.training.preferences.scored_rows import ScoredRow, fixed_scores
 from agentgym.training.preferences.trainer import RowGroup, train_on_groups
-from agentgym.training.stage_options import LearningSection
+from agentgym.training.recipe.stage_options import LearningSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.plan import PlannedStage
 

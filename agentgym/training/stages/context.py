@@ -24,14 +24,14 @@ from agentgym.policy.transformers import TransformersPolicy
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
+from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.progress import PhaseProgress
-from agentgym.training.recipe import Recipe
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.episode_sources import EpisodeSource
-from agentgym.training.vllm_engine import TrainedVllmPolicy, VllmEngine
+from agentgym.training.vllm.engine import TrainedVllmPolicy, VllmEngine
 from agentgym.trajectory import Trajectory
 
 

@@ -9,8 +9,8 @@ from agentgym.deprecation import renamed_keywords
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
-from agentgym.training.recipe import WarmStartSection
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.recipe.recipe import WarmStartSection
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:

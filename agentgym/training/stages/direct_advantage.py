@@ -9,7 +9,7 @@ import numpy as np
 
 from agentgym.credit.options import Count, PositiveWeight, Share, WholeNumber
 from agentgym.errors import CreditError, RecipeError
-from agentgym.training.models import save_model
+from agentgym.training.model.models import save_model
 from agentgym.training.offline.actor import clipped_loss, quadratic_loss, train_on_turns
 from agentgym.training.offline.archive import EpisodeArchive, check_runs, check_tokens
 from agentgym.training.offline.step_critic import StepCritic, success_labels, success_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.errors import RecipeError
-from agentgym.training.stage_section import ReadsEpisodes
+from agentgym.training.recipe.stage_section import ReadsEpisodes
 
 if TYPE_CHECKING:
     from agentgym.training.stages.plan import PlannedStage

@@ -5,14 +5,14 @@ from __future__ import annotations
 from agentgym import registry
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.contract import Policy
-from agentgym.training.corrections import ThoughtCorrector
-from agentgym.training.experts import Experts
-from agentgym.training.loss_inputs import LossInputs
+from agentgym.training.loss_inputs.corrections import ThoughtCorrector
+from agentgym.training.loss_inputs.experts import Experts
+from agentgym.training.loss_inputs.loss_inputs import LossInputs
+from agentgym.training.loss_inputs.optimal_values import OptimalValues
+from agentgym.training.loss_inputs.teacher import load_teacher, prepare_teacher
 from agentgym.training.objectives import needs_of
-from agentgym.training.optimal_values import OptimalValues
+from agentgym.training.recipe.train_section import CorrectionsSection, TrainSection
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.teacher import load_teacher, prepare_teacher
-from agentgym.training.train_section import CorrectionsSection, TrainSection
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 OPTIMAL_VALUES = "optimal_values.json"

@@ -13,7 +13,7 @@ from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import choose, from_trajectories, note_held_out_use
 from agentgym.evaluation.text import format_gains
 from agentgym.rounding import percent
-from agentgym.training.diagnostics import summarise
+from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 

@@ -14,8 +14,8 @@ from agentgym.credit.options import check_options
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.section import Section
 from agentgym.storage.run_folder import RunFolder, StageFolder
-from agentgym.training.recipe import Recipe, explain
-from agentgym.training.stage_section import ReadsEpisodes, RepeatSection, StageSection
+from agentgym.training.recipe.recipe import Recipe, explain
+from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of

@@ -11,7 +11,7 @@ from agentgym.training.preferences.losses import KtoLoss, PairLoss, dmpo_weights
 from agentgym.training.preferences.pairs import Pair, outcome_pairs, segment_pairs, turn_pairs, worst_turns
 from agentgym.training.preferences.scored_rows import ScoredRow
 from agentgym.training.preferences.trainer import RowGroup
-from agentgym.training.stage_options import PreferSection
+from agentgym.training.recipe.stage_options import PreferSection
 from agentgym.training.stages.compare import (
     COMPARED,
     LAST_ROUND,

@@ -6,7 +6,7 @@ from agentgym.errors import RecipeError
 from agentgym.training.preferences.losses import RankLoss
 from agentgym.training.preferences.scored_rows import ScoredRow
 from agentgym.training.preferences.trainer import RowGroup
-from agentgym.training.stage_options import RankSection
+from agentgym.training.recipe.stage_options import RankSection
 from agentgym.training.stages.compare import COMPARED, check_compares, check_learner, learn
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage

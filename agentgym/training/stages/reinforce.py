@@ -22,7 +22,14 @@ from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
-from agentgym.training.callbacks import (
+from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
+from agentgym.training.gatherers.branching import Branching
+from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
+from agentgym.training.model.model_failures import out_of_memory_named
+from agentgym.training.model.models import FINAL, restore, save_final, train_from
+from agentgym.training.model.reference import ReferenceCallback, reference_of
+from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
+from agentgym.training.monitoring.callbacks import (
     HEALTHY,
     CheckpointCompleteCallback,
     CollapseGuardCallback,
@@ -32,26 +39,19 @@ from agentgym.training.callbacks import (
     step_of,
     success_reached_at,
 )
-from agentgym.training.collapse_guard import CollapseGuard
-from agentgym.training.credit_audit import CreditAudit
-from agentgym.training.entropy_history import EntropyHistoryCallback
-from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
-from agentgym.training.gatherers.branching import Branching
-from agentgym.training.model_failures import out_of_memory_named
-from agentgym.training.models import FINAL, restore, save_final, train_from
+from agentgym.training.monitoring.collapse_guard import CollapseGuard
+from agentgym.training.monitoring.credit_audit import CreditAudit
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
-from agentgym.training.recipe import Recipe
-from agentgym.training.reference import ReferenceCallback, reference_of
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
-from agentgym.training.signal_to_noise import GroupGradients, SignalToNoiseCallback
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming, streaming
-from agentgym.training.train_section import TrainSection
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 
@@ -218,7 +218,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
 
 def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrainer], Policy]:
     """A function that makes the policy which samples through the trainer's own backend."""
-    from agentgym.training.trl_policy import TrlPolicy
+    from agentgym.training.rollouts.trl_policy import TrlPolicy
 
     renderer = TemplateRenderer(learner.tokenizer, context.call_format(learner.tokenizer))
     return lambda trainer: TrlPolicy(trainer, renderer)

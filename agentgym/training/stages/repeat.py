@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.training.stage_section import RepeatSection
+from agentgym.training.recipe.stage_section import RepeatSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from agentgym.credit.options import Count, PositiveWeight, check_options, did_you_mean
 from agentgym.errors import CreditError, RecipeError
-from agentgym.training.named_parts import parse_part
+from agentgym.training.recipe.named_parts import parse_part
 from agentgym.trajectory import Trajectory
 
 Weighted = list[tuple[Trajectory, float]]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.task import Task, TaskSet, seed_of
-from agentgym.training.stage_options import StepTasksSection
+from agentgym.training.recipe.stage_options import StepTasksSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.demonstrate import demonstrate, script_of

@@ -12,7 +12,7 @@ from agentgym.errors import RecipeError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.local import policy_of
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead, ValueNetwork, save_values
-from agentgym.training.models import save_model
+from agentgym.training.model.models import save_model
 from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
 from agentgym.training.offline.transitions import StoredEpisode
 from agentgym.training.signals.return_spec import ReturnSpec

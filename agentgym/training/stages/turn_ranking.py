@@ -8,7 +8,7 @@ import numpy as np
 
 from agentgym.credit import Estimator, batch_credit_of, estimator
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.training.stage_options import PreferSection
+from agentgym.training.recipe.stage_options import PreferSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.trajectory import Trajectory
 

@@ -11,11 +11,12 @@ from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
-from agentgym.training.callbacks import LoggingCallback, ValidationCallback, latest_checkpoint, step_of
 from agentgym.training.imitation import imitate
-from agentgym.training.model_failures import DivergenceCallback
-from agentgym.training.models import load_model, save_model
-from agentgym.training.recipe import WarmStartSection
+from agentgym.training.loss.vision_inputs import VisionInputs
+from agentgym.training.model.model_failures import DivergenceCallback
+from agentgym.training.model.models import load_model, save_model
+from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback, latest_checkpoint, step_of
+from agentgym.training.recipe.recipe import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.demonstrate import demonstrate
@@ -24,7 +25,6 @@ from agentgym.training.stages.measure import validate
 from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.selection import groups_of, make_selection
 from agentgym.training.stages.tokenise import tokenise
-from agentgym.training.vision_inputs import VisionInputs
 from agentgym.trajectory import Trajectory
 
 DEFAULT_SELECTION = "success"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
 
 recipe = Recipe.load(Path(__file__).with_name("quickstart.toml"))
 assert (recipe.episode.max_turn_tokens, recipe.episode.max_episode_tokens) == (64, 256)

@@ -19,7 +19,7 @@ from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.training.asynchronous.capacity import Capacity
 from agentgym.training.asynchronous.stream import GroupStream
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 
 TASKS = [task(f"t{i}") for i in range(12)]
 

@@ -10,7 +10,7 @@ from agentgym.policy import Hermes, TemplateRenderer, TransformersPolicy, make_m
 from agentgym.policy.adapters import new_adapter
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.training.asynchronous.sampling_copy import sampling_copy
-from agentgym.training.labelled_head import project_labelled_only
+from agentgym.training.loss.labelled_head import project_labelled_only
 
 
 @pytest.fixture(scope="module")

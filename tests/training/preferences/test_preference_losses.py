@@ -15,7 +15,7 @@ from agentgym.policy import make_model, make_tokenizer
 from agentgym.training.preferences.losses import KtoLoss, PairLoss, RankLoss, dmpo_weights
 from agentgym.training.preferences.pairs import outcome_pairs, segment_pairs, turn_pairs, worst_turns
 from agentgym.training.preferences.scored_rows import ScoredRow, fixed_scores, scores_of
-from agentgym.training.stage_options import PreferSection
+from agentgym.training.recipe.stage_options import PreferSection
 from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from agentgym.errors import PolicyError
 from agentgym.messages import Message, StopReason
 from agentgym.policy.contract import Policy, Renderer, Request, Sampling
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
 
 INSTRUCTION = (

@@ -25,8 +25,8 @@ from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.device import device_of
 from agentgym.sandbox.pool.headroom import measure_headroom
 from agentgym.storage import checkpoint_in
-from agentgym.training.policy_section import PolicySection
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.policy_section import PolicySection
+from agentgym.training.recipe.recipe import Recipe
 
 _GB = 1e9
 _FUSED = "agentgym_shapes_of_fused_attention"

@@ -10,13 +10,13 @@ import torch
 
 from agentgym.errors import CreditError
 from agentgym.task import Task
-from agentgym.training.corrections import ThoughtCorrector
-from agentgym.training.experts import Experts
-from agentgym.training.grpo_batches import imitation_rows, own_tokens
+from agentgym.training.loss.grpo_batches import imitation_rows, own_tokens
+from agentgym.training.loss_inputs.corrections import ThoughtCorrector
+from agentgym.training.loss_inputs.experts import Experts
+from agentgym.training.loss_inputs.optimal_values import OptimalValues
+from agentgym.training.loss_inputs.teacher import teacher_logps
 from agentgym.training.objectives import Needs
 from agentgym.training.objectives.contract import Rows
-from agentgym.training.optimal_values import OptimalValues
-from agentgym.training.teacher import teacher_logps
 from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class LossInputs:
     """What a run can give to its objective and terms.
 
     Attributes:
-        teacher: a prepared model (see agentgym.training.teacher).
+        teacher: a prepared model (see agentgym.training.loss_inputs.teacher).
         experts, optimal_values, corrector: None where nothing needs them.
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.tokenise import tokenise
 from agentgym.trajectory import Trajectory

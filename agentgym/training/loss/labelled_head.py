@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from agentgym.policy.adapters import own_model
-from agentgym.training.token_masks import TokenMasks
+from agentgym.training.loss.token_masks import TokenMasks
 
 _NO_LABEL = -100
 _PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")

@@ -7,8 +7,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from agentgym.section import Count, Rate, Section
-from agentgym.training.microbatches import DEFAULT_TOKENS
-from agentgym.training.stage_section import ReadsEpisodes, RepeatSection
+from agentgym.training.loss.microbatches import DEFAULT_TOKENS
+from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection
 
 
 class CollectSection(Section):

@@ -16,9 +16,9 @@ from agentgym.policy.checkpoint import tokenizer_of
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm import VllmPolicy, save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
-from agentgym.training.models import save_model
-from agentgym.training.recipe import Recipe
-from agentgym.training.vllm_check import served_model
+from agentgym.training.model.models import save_model
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.vllm.check import served_model
 
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of which vLLM reserves room for one
 _WHOLE_NUMBERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by bytes

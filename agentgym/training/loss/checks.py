@@ -14,9 +14,9 @@ from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.objectives import Needs, TrlLoss, needs_of
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.train_section import CorrectionsSection, TrainSection
 from agentgym.training.stages.demonstrate import script_of
-from agentgym.training.train_section import CorrectionsSection, TrainSection
 
 _ONLY_IN_LOSSES_OF_TRL = (
     "delta",

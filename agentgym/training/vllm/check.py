@@ -15,7 +15,7 @@ from agentgym.errors import RecipeError
 from agentgym.extras import install_command
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.storage import checkpoint_in
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
 
 OLDEST = (0, 22)
 """The oldest vLLM that TRL 1.16 works with."""

@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 
 from agentgym.policy.checkpoint import save_atomically
 from agentgym.training.processes import Processes
-from agentgym.training.train_section import ReferenceSection
+from agentgym.training.recipe.train_section import ReferenceSection
 
 REFERENCE = "reference"
 """Name of the folder that holds it: in the run's checkpoints, and in each checkpoint of a run whose reference moves."""

@@ -14,7 +14,7 @@ from agentgym.errors import EnvironmentServerError, RecipeError, SandboxError
 from agentgym.rollout.answers import check_messages
 from agentgym.rollout.causes import cause_of
 from agentgym.task import Task, TaskSet
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
 
 
 class _ParametersRead(dict[str, Any]):

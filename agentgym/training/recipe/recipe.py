@@ -22,16 +22,16 @@ from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
-from agentgym.training.collapse_guard import GuardSection
-from agentgym.training.failure_masks import check_treatments
-from agentgym.training.microbatches import DEFAULT_TOKENS
-from agentgym.training.named_parts import parse_part
-from agentgym.training.policy_section import PolicySection
-from agentgym.training.recipe_keys import override_key, with_current_keys
-from agentgym.training.reward_section import RewardSection
-from agentgym.training.stage_section import ReadsEpisodes, StageSection
-from agentgym.training.train_section import TrainSection
-from agentgym.training.vllm_section import VllmSection
+from agentgym.training.loss.failure_masks import check_treatments
+from agentgym.training.loss.microbatches import DEFAULT_TOKENS
+from agentgym.training.monitoring.collapse_guard import GuardSection
+from agentgym.training.recipe.keys import override_key, with_current_keys
+from agentgym.training.recipe.named_parts import parse_part
+from agentgym.training.recipe.policy_section import PolicySection
+from agentgym.training.recipe.reward_section import RewardSection
+from agentgym.training.recipe.stage_section import ReadsEpisodes, StageSection
+from agentgym.training.recipe.train_section import TrainSection
+from agentgym.training.recipe.vllm_section import VllmSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
 """Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""

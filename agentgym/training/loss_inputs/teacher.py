@@ -11,7 +11,7 @@ from trl.trainer.utils import add_fused_lm_head, disable_dropout_in_model
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of
 from agentgym.storage import checkpoint_in
-from agentgym.training.labelled_head import project_labelled_only
+from agentgym.training.loss.labelled_head import project_labelled_only
 
 
 def load_teacher(path: str, tokenizer: Any, device: str) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from agentgym.policy.contract import Policy
 from agentgym.task import Task
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 
 
 class OptimalValues:

@@ -19,18 +19,18 @@ from agentgym.reward import Reward
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.gatherers import make_gatherer, play_groups
-from agentgym.training.loss_checks import check_losses
-from agentgym.training.models import FINAL
+from agentgym.training.loss.checks import check_losses
+from agentgym.training.model.models import FINAL
+from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.trial_reset import check_environments
 from agentgym.training.samplers import make_sampler
 from agentgym.training.signals.selection import check_critic_options, check_signals_available
-from agentgym.training.silence import silence_libraries
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
-from agentgym.training.trial_reset import check_environments
-from agentgym.training.vllm_check import check_vllm
+from agentgym.training.vllm.check import check_vllm
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
 """Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""

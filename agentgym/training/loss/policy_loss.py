@@ -11,8 +11,7 @@ import torch
 from trl import GRPOTrainer
 
 from agentgym.messages import ImagePart
-from agentgym.training.entropy_history import EntropyHistory
-from agentgym.training.grpo_batches import (
+from agentgym.training.loss.grpo_batches import (
     joined,
     lengths_of,
     of_the_batch,
@@ -22,18 +21,19 @@ from agentgym.training.grpo_batches import (
     trimmed,
     with_labels_on,
 )
-from agentgym.training.labelled_head import project_labelled_only
-from agentgym.training.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike, parts_of
+from agentgym.training.loss.labelled_head import project_labelled_only
+from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike, parts_of
+from agentgym.training.loss.token_masks import MaskedRow, TokenMasks
+from agentgym.training.loss.vision_inputs import VisionInputs
+from agentgym.training.loss_inputs.entropy_history import EntropyHistory
+from agentgym.training.model.signal_to_noise import GroupGradients
 from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_by_row, needs_of, objective_share
 from agentgym.training.objectives.contract import Rows
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
-from agentgym.training.signal_to_noise import GroupGradients
-from agentgym.training.token_masks import MaskedRow, TokenMasks
-from agentgym.training.vision_inputs import VisionInputs
 
 if TYPE_CHECKING:
-    from agentgym.training.loss_inputs import OtherRows
+    from agentgym.training.loss_inputs.loss_inputs import OtherRows
 
 
 class LossPart(NamedTuple):

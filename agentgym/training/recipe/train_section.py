@@ -10,9 +10,9 @@ from agentgym.credit import Estimator, estimator
 from agentgym.credit.composition import parse_composition
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
-from agentgym.training.microbatches import DEFAULT_TOKENS
-from agentgym.training.named_parts import parse_part
-from agentgym.training.reward_section import ScheduleSection
+from agentgym.training.loss.microbatches import DEFAULT_TOKENS
+from agentgym.training.recipe.named_parts import parse_part
+from agentgym.training.recipe.reward_section import ScheduleSection
 
 if TYPE_CHECKING:
     from agentgym.training.objectives import RowLosses, TrlLoss, WeightedTerm

@@ -19,7 +19,7 @@ from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork,
 from agentgym.sandbox import Pool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.training.episode_loop import EpisodeLoop
+from agentgym.training.rollouts.episode_loop import EpisodeLoop
 from agentgym.trajectory import Trajectory
 
 _SILENT = ExhaustedPolicy()

@@ -15,9 +15,9 @@ from rich.progress import TaskID
 from transformers import TrainerCallback
 
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training.collapse_guard import CollapseGuard
+from agentgym.training.monitoring.collapse_guard import CollapseGuard
+from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
-from agentgym.training.progress import PhaseProgress
 from agentgym.training.samplers import Sampler, save_sampler
 from agentgym.training.signals.provider import Checkpointed
 

@@ -11,7 +11,7 @@ import numpy as np
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import draw
 from agentgym.policy.contract import Policy
-from agentgym.training.rollouts import Rollouts
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 NAME = "credit"

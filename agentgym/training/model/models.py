@@ -9,9 +9,9 @@ from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.adapters import ADAPTER, has_adapter, load_into, merged, new_adapter, open_adapter
 from agentgym.policy.checkpoint import load_checkpoint, load_state, save_atomically
 from agentgym.storage import checkpoint_in
-from agentgym.training.callbacks import step_of
-from agentgym.training.policy_section import PolicySection
+from agentgym.training.monitoring.callbacks import step_of
 from agentgym.training.processes import Processes
+from agentgym.training.recipe.policy_section import PolicySection
 
 FINAL = "final"
 """Name of the checkpoint at the end of a run."""

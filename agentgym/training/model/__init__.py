@@ -1,0 +1,8 @@
+"""The model that is trained and its optimiser.
+
+models.py           load, save and finish it: all of its weights, or an adapter
+reference.py        the model that `train.kl` is measured against
+model_failures.py   where and why it failed: memory, NaN
+muon.py             the optimiser Muon
+signal_to_noise.py  a learning rate that follows how much the groups of a step agree
+"""
