@@ -15,7 +15,8 @@ from agentgym.cli.app import app
 from agentgym.errors import RecipeError
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.storage.run_folder import RunFolder
-from agentgym.training import Recipe, memory_plan
+from agentgym.training import Recipe
+from agentgym.training.recipe import memory_plan
 from agentgym.training.recipe.memory_plan import MemoryPlan, memory_note, plan_memory
 
 sys.path.insert(0, str(Path(__file__).parent))
