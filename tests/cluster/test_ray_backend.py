@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from served_environments import Workshop
@@ -153,3 +156,40 @@ async def test_a_node_that_can_make_no_sandboxes_is_named_with_the_reason(cluste
 def test_a_backend_that_nothing_is_registered_as_is_named_at_once():
     with pytest.raises(UnknownNameError, match="namspaces"):
         RayBackend(backend="namspaces")
+
+
+DRIVER = """
+import asyncio, sys
+from agentgym.cluster import RayBackend
+from agentgym.testing.backends import SPEC
+async def main():
+    backend = RayBackend(sys.argv[1])
+    sandboxes = [await backend.create(SPEC) for _ in range(2)]
+    print(*[await sandbox.host_pid() for sandbox in sandboxes], flush=True)
+    await sandboxes[0].exec(["sleep", "50"], timeout_s=60)
+asyncio.run(main())
+"""
+
+
+def alive(pids: set[int]) -> list[int]:
+    return [pid for pid in pids if Path(f"/proc/{pid}/cmdline").exists()]
+
+
+async def test_a_driver_that_was_killed_leaves_no_host_and_no_sandbox(cluster):
+    start = [sys.executable, "-c", DRIVER, cluster.address]
+    driver = await asyncio.to_thread(subprocess.Popen, start, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with driver.stdout:
+        hosts = {int(pid) for pid in (await asyncio.to_thread(driver.stdout.readline)).split()}
+        here = NamespacesBackend()
+        assert {row.owner for row in await here.running()} >= hosts
+        assert len(hosts) == 2
+        driver.kill()
+        driver.wait()
+    for _ in range(400):
+        remaining = alive(hosts)
+        if not remaining and not {row.owner for row in await here.running()} & hosts:
+            break
+        await asyncio.sleep(0.05)
+    assert remaining == []
+    assert not {row.owner for row in await here.running()} & hosts
