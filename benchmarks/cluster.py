@@ -1,9 +1,10 @@
-"""Episodes on the workers of a Ray cluster against the same episodes in this process, in turn, as a ratio.
+"""Episodes and sandbox calls on a Ray cluster against the same in this process, in turn, as ratios.
 
     make setup-cluster && python benchmarks/cluster.py [--nodes 2] [--at-once 16] [--episodes 64] [--rounds 5]
 
 The nodes are simulated on this host, so they share its processors: the ratio says what the way over Ray costs, not what
-more hosts give. Oracles of bundled task sets play, one with sandboxes and one in memory.
+more hosts give. Oracles of bundled task sets play, one with sandboxes and one in memory. The calls are `exec true`, one
+after the other in each sandbox. At the end one host is frozen, and it is said after how long that was noticed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import time
 from statistics import median
 
 from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
-from agentgym.cluster import RayEngine
+from agentgym.cluster import RayBackend, RayEngine
+from agentgym.cluster.ray_sandbox import RaySandbox
+from agentgym.errors import SandboxDied
 from agentgym.rollout import EpisodeManager
+from agentgym.sandbox import Backend, NamespacesBackend, Sandbox, SandboxSpec
 
 TASK_SETS = ("sql/store-v1", "text/number-guess-v1")
 
@@ -39,6 +44,61 @@ async def episodes_per_s(name: str, engine: RayEngine | None, n_episodes: int, c
         if trajectory.success != 1.0:
             raise RuntimeError(f"{trajectory.id}: {trajectory.error or trajectory.outcome}")
     return n_episodes / seconds
+
+
+async def calls_per_s(sandboxes: list[Sandbox], n_calls: int) -> float:
+    """Commands per second, in all sandboxes at once."""
+
+    async def call(sandbox: Sandbox) -> None:
+        for _ in range(n_calls):
+            await sandbox.exec(["true"])
+
+    began = time.perf_counter()
+    await asyncio.gather(*map(call, sandboxes))
+    return n_calls * len(sandboxes) / (time.perf_counter() - began)
+
+
+async def measure_calls(address: str, options: argparse.Namespace) -> None:
+    """Sandbox calls over Ray against calls here, and how long a frozen host goes unnoticed."""
+    remote = RayBackend(address, nodes=options.nodes)
+    backends: list[Backend] = [NamespacesBackend(), remote]
+    try:
+        spec = SandboxSpec(memory_mib=128, insecure_ok=True)
+        sides = [[await backend.create(spec) for _ in range(options.at_once)] for backend in backends]
+        for at_once in (1, options.at_once):
+            rates: list[list[float]] = [[], []]
+            for round_number in range(options.rounds + 1):
+                for side in (0, 1) if round_number % 2 else (1, 0):
+                    rate = await calls_per_s(sides[side][:at_once], 20)
+                    if round_number:
+                        rates[side].append(rate)
+            ratios = sorted(b / a for a, b in zip(*rates, strict=True))
+            print(
+                f"exec true, {at_once} at once: {median(rates[0]):.0f} calls/s here, {median(rates[1]):.0f} over Ray, "
+                f"ratio {median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f} over {options.rounds} rounds)",
+                flush=True,
+            )
+        first = sides[1][0]
+        assert isinstance(first, RaySandbox)
+        await measure_silence(first)
+    finally:
+        for backend in backends:
+            await backend.close()
+
+
+async def measure_silence(sandbox: RaySandbox) -> None:
+    """Freeze the process that hosts a sandbox, and say after how long a call in it failed."""
+    pid = await sandbox.host_pid()
+    calling = asyncio.ensure_future(sandbox.exec(["sleep", "50"], timeout_s=60))
+    await asyncio.sleep(0.5)
+    os.kill(pid, signal.SIGSTOP)
+    began = time.perf_counter()
+    try:
+        await calling
+    except SandboxDied:
+        print(f"a frozen host was noticed after {time.perf_counter() - began:.1f} s", flush=True)
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 async def measure(address: str, options: argparse.Namespace) -> None:
@@ -79,6 +139,7 @@ def main() -> None:
     try:
         for _ in range(options.nodes - 1):
             cluster.add_node(num_cpus=1)
+        asyncio.run(measure_calls(cluster.address, options))
         asyncio.run(measure(cluster.address, options))
     finally:
         ray.shutdown()

@@ -9,6 +9,9 @@ wire.py: what travels between them. tokens.py: the secret that both know.
 
 Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run, relay.py
 what an episode on a node has in place of the policy and the ledger. ray_engine.py and ray_nodes.py: all of this on Ray.
+
+Sandboxes on nodes: sandbox_host.py makes them there, ray_backend.py and ray_sandbox.py are the driver's side, and
+host_link.py is the way between the two.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.cluster.ray_backend import RayBackend
     from agentgym.cluster.ray_engine import RayEngine
     from agentgym.cluster.remote_environment import RemoteEnvironment, environment_at
     from agentgym.cluster.served_episodes import ServerLimits
     from agentgym.cluster.serving import serve_environments
 
 _HOME = {
+    "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",
     "RemoteEnvironment": "remote_environment",
     "ServerLimits": "served_episodes",
@@ -31,6 +36,7 @@ _HOME = {
     "serve_environments": "serving",
 }
 __all__ = [
+    "RayBackend",
     "RayEngine",
     "RemoteEnvironment",
     "ServerLimits",

@@ -23,6 +23,7 @@ from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.replay import Fork
+from agentgym.sandbox import Backend
 from agentgym.trajectory import Trajectory
 
 COLLECT_S = 1.0
@@ -53,6 +54,24 @@ class SessionSpec:
     registered: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
 
+async def node_facts(backend: str | Backend | None) -> dict[str, Any]:
+    """What a driver checks of this node before it uses it. Args: as EpisodeWorker.probe."""
+    answer: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "nice": os.nice(0),
+        "cpus": os.cpu_count() or 1,
+        "agentgym": __version__,
+        "python": platform.python_version(),
+        "unavailable": "",
+        "level": "",
+    }
+    if backend is not None:
+        capabilities = await registry.shared_backend(backend).probe()
+        answer |= {"level": capabilities.level, "unavailable": capabilities.reason}
+    return answer
+
+
 class EpisodeWorker:
     """Plays the episodes of any number of runs. One on each node; it keeps their sandboxes' backends."""
 
@@ -65,20 +84,7 @@ class EpisodeWorker:
         Args:
             backend: tried by making a sandbox; its `unavailable` is the reason why there is none.
         """
-        answer: dict[str, Any] = {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "nice": os.nice(0),
-            "cpus": os.cpu_count() or 1,
-            "agentgym": __version__,
-            "python": platform.python_version(),
-            "unavailable": "",
-            "level": "",
-        }
-        if backend is not None:
-            capabilities = await registry.shared_backend(backend).probe()
-            answer |= {"level": capabilities.level, "unavailable": capabilities.reason}
-        return answer
+        return await node_facts(backend)
 
     async def begin(self, session: str, spec: SessionSpec) -> None:
         """Get ready for the episodes of a run."""

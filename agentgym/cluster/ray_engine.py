@@ -79,7 +79,7 @@ class RayEngine:
         Raises: ClusterError if there is no cluster, MissingExtraError.
         """
         nodes = connect(self.address, self.nodes)
-        self._workers = {node.id: _start_worker(node) for node in nodes}
+        self._workers = {node.id: start_actor(EpisodeWorker, node) for node in nodes}
         try:
             return await report_of(nodes, self._workers, self.backend)
         finally:
@@ -98,7 +98,7 @@ class RayEngine:
         """The nodes that are alive, each with a worker that was checked. Raises: ClusterError."""
         nodes = connect(self.address, None if self._is_connected else self.nodes)  # a run goes on with fewer
         new = [node for node in nodes if node.id not in self._workers]
-        started = {node.id: _start_worker(node) for node in new}
+        started = {node.id: start_actor(EpisodeWorker, node) for node in new}
         self._is_connected = True
         usable = await probe_nodes(new, started, self.backend)
         self._workers |= {node.id: started[node.id] for node in usable}
@@ -136,13 +136,18 @@ class _RayLink:
         import_ray().kill(self._worker, no_restart=True)
 
 
-def _start_worker(node: RayNode) -> Any:
-    """A worker on a node. It reserves no processor: an actor that did would keep the tools of its episodes waiting."""
+def start_actor(cls: type, node: RayNode, *arguments: Any, groups: dict[str, int] | None = None) -> Any:
+    """An actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
+
+    Args:
+        arguments: of the class.
+        groups: threads of their own, by name, for calls that must not wait for the others.
+    """
     ray = import_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return (
-        ray.remote(EpisodeWorker)
+        ray.remote(concurrency_groups=groups or {})(cls)
         .options(
             num_cpus=0,
             max_restarts=0,
@@ -150,7 +155,7 @@ def _start_worker(node: RayNode) -> Any:
             max_concurrency=1000,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node.id, soft=False),
         )
-        .remote()
+        .remote(*arguments)
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentgym.policy.image_tokens import ImageTokens
     from agentgym.policy.local import load as load_transformers_policy
     from agentgym.policy.local import load_vision as load_vision_policy
+    from agentgym.policy.pool import PolicyPool
     from agentgym.policy.rendering import TemplateRenderer
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.policy.tiny import make_model, make_tokenizer
@@ -34,6 +35,7 @@ _HOME = {
     "ImageTokens": "image_tokens",
     "JsonEndpoint": "http",
     "RetryPolicy": "http",
+    "PolicyPool": "pool",
     "ScriptedPolicy": "scripted",
     "Tags": "formats.tags",
     "TemplateRenderer": "rendering",
@@ -56,6 +58,7 @@ __all__ = [
     "ImageTokens",
     "JsonEndpoint",
     "Policy",
+    "PolicyPool",
     "Renderer",
     "Reply",
     "Request",

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -33,22 +33,6 @@ needs_ray = pytest.mark.skipif(
 RUN = Call("run", {"command": "echo $PPID; cat /work/*; sleep 0.1"})
 WRITE = Call("write", {"name": "a", "text": "kept"})
 SCRIPT = [Message("assistant", "", (call,)) for call in (WRITE, RUN, RUN)] + [Message("assistant", "done")]
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[object]:
-    """Two nodes of Ray on this host, and no connection of this process to them."""
-    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    import ray
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    try:
-        cluster.add_node(num_cpus=2)
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
 
 
 def tasks(count: int) -> list[Task]:

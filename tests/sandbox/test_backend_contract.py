@@ -17,6 +17,8 @@ from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.pool import Pool
 from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, NotApplicable, check_backend, checks, run_checks
 
+ELSEWHERE = {"ray": "tests/cluster/test_ray_backend.py"}
+"""Backends that need a cluster, and where they are tested."""
 pytestmark = pytest.mark.needs_namespaces
 
 
@@ -33,6 +35,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     cases = []
     for name in registry.names("backends"):
+        if name in ELSEWHERE:
+            continue
         backend = registry.load("backends", name)()
 
         async def probe(backend=backend):

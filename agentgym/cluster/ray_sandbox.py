@@ -1,0 +1,155 @@
+"""A sandbox on a node of a Ray cluster, as its driver sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from agentgym.cluster.host_link import HostLink
+from agentgym.errors import SandboxDied
+from agentgym.sandbox import Connection, ExecResult, Snapshot, Usage
+from agentgym.sandbox.metering import record_usage
+
+
+class RaySandbox:
+    """A sandbox that a SandboxHost keeps. The contract's docstrings are in agentgym/sandbox/contract.py.
+
+    Attributes:
+        image_digest: of the image that its files are from.
+    """
+
+    def __init__(self, link: HostLink, key: str, image_digest: str, base: Snapshot | None) -> None:
+        self._link, self._key, self.image_digest, self._base = link, key, image_digest, base
+        self._connections: tuple[Connection, ...] = ()
+        self._ended = ""
+        self._closed: asyncio.Future[None] | None = None
+
+    async def exec(
+        self,
+        argv: Sequence[str],
+        *,
+        stdin: bytes = b"",
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float = 30,
+        max_output_bytes: int = 65_536,
+    ) -> ExecResult:
+        """Run a command and wait for its end."""
+        words = argv if isinstance(argv, str | bytes) else [str(part) for part in argv]
+        options = {"stdin": stdin, "cwd": cwd, "env": dict(env or {})}
+        result: ExecResult = await self._metered(
+            "exec", words, timeout_s=timeout_s, max_output_bytes=max_output_bytes, **options
+        )
+        return result
+
+    async def run_python(
+        self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
+    ) -> ExecResult:
+        """Run Python in a fork of the warm interpreter, or in a session."""
+        return await self._metered(
+            "run_python", code, session=session, timeout_s=timeout_s, max_output_bytes=max_output_bytes
+        )
+
+    async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
+        """The content of a regular file."""
+        content: bytes = await self.call("read", path, max_bytes=max_bytes)
+        return content
+
+    async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Create or replace a file, and create its missing directories."""
+        await self.call("write", path, bytes(data), mode)
+
+    async def list(self, path: str = ".") -> list[str]:
+        """The names in a directory."""
+        names: builtins.list[str] = await self.call("list", path)
+        return names
+
+    async def open_channel(self, argv: Sequence[str]) -> RayChannel:
+        """Start a process that speaks JSON lines."""
+        return RayChannel(self, await self.call("open_channel", [str(part) for part in argv]))
+
+    async def snapshot(self) -> Snapshot:
+        """The files under /work and /tmp. Layers that it was made from do not travel."""
+        snapshot: Snapshot = await self.call("snapshot")
+        known = {layer.digest: layer for layer in (self._base.layers if self._base else ())}
+        layers = tuple(known.get(layer.digest, layer) for layer in snapshot.layers)
+        return replace(snapshot, layers=layers)
+
+    async def reset(self) -> None:
+        """Return to the state after `create`."""
+        await self.call("reset")
+
+    @property
+    def connections(self) -> tuple[Connection, ...]:
+        """The requests to its network, as of the last answer of its node."""
+        return self._connections
+
+    async def usage(self) -> Usage:
+        """What all its processes have used."""
+        used: Usage = await self.call("usage")
+        return used
+
+    async def close(self) -> None:
+        """Kill everything and leave nothing behind. Of a node that is lost, the lease ends it."""
+        if self._closed is not None:
+            await asyncio.wait({self._closed})
+            return
+        self._ended, self._closed = "The sandbox was closed.", asyncio.get_running_loop().create_future()
+        self._link.sandboxes -= 1
+        try:
+            self._connections = await self._link.ask("discard", self._key) or self._connections
+        except SandboxDied:
+            pass  # with its node
+        finally:
+            self._closed.set_result(None)
+
+    async def host_pid(self) -> int:
+        """The process on the node that keeps it."""
+        facts = await self._link.ask("probe")
+        return int(facts["pid"])
+
+    async def _metered(self, method: str, argument: Any, **options: Any) -> ExecResult:
+        result: ExecResult = await self.call(method, argument, **options)
+        record_usage(result.usage)
+        return result
+
+    async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the sandbox on its node, once. Raises: what it raises there; SandboxDied."""
+        if self._ended:
+            raise SandboxDied(self._ended)
+        number = self._link.next_number()
+        try:
+            value, error, self._connections = await self._link.ask(
+                "call", number, self._key, method, arguments, options
+            )
+        except asyncio.CancelledError:
+            self._link.send("cancel", number)
+            raise
+        if error is not None:
+            raise error
+        return value
+
+
+class RayChannel:
+    """A channel to a process in a RaySandbox."""
+
+    def __init__(self, sandbox: RaySandbox, number: int) -> None:
+        self._sandbox, self._number = sandbox, number
+        self._closed = False
+
+    async def request(self, message: Any, *, timeout_s: float = 30) -> Any:
+        """Send one JSON value and return the value of the next line."""
+        if self._closed:
+            raise SandboxDied("This channel is closed.")
+        return await self._sandbox.call("request", self._number, message, timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        """Kill the process and everything it started."""
+        if not self._closed:
+            self._closed = True
+            with suppress(SandboxDied):  # it ends with its sandbox
+                await self._sandbox.call("close_channel", self._number)

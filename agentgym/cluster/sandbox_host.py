@@ -1,0 +1,174 @@
+"""SandboxHost: makes sandboxes on a node with the backend there, for a driver elsewhere.
+
+The driver renews a lease by `beat`. Without it for the length of the lease, every sandbox is closed: a driver that
+died, hangs or is cut off leaves nothing behind. Nothing here knows what carries the calls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import time
+from collections.abc import Awaitable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from agentgym import registry
+from agentgym.cluster.episode_worker import node_facts
+from agentgym.errors import SandboxDied
+from agentgym.sandbox import Backend, Capabilities, Connection, Running, Sandbox, SandboxSpec, Snapshot
+from agentgym.sandbox.contract import Channel
+
+Answer = tuple[Any, Exception | None, tuple[Connection, ...]]
+"""What a call returned, what it raised, and what the sandbox has asked of its network so far."""
+_WATCH_S = 0.5
+
+
+class SandboxHost:
+    """The sandboxes of one driver on this node.
+
+    Args:
+        backend: registered name of the backend that makes them.
+        lease_s: how long they outlive the driver's last heartbeat, in seconds.
+        driver: pid of the driver, which is shown as their owner.
+        registered: the backend, if the driver's process has registered it.
+    """
+
+    def __init__(
+        self, backend: str, lease_s: float, driver: int, registered: Mapping[tuple[str, str], Any] | None = None
+    ) -> None:
+        registry.adopt(registered or {})
+        self._backend: Backend = registry.load("backends", backend)()
+        self._lease_s, self._driver = lease_s, driver
+        self._sandboxes: dict[str, Sandbox] = {}
+        self._known: dict[str, frozenset[str]] = {}  # digests of the layers that a sandbox was made from
+        self._channels: dict[tuple[str, int], Channel] = {}
+        self._calls: dict[int, asyncio.Task[Any]] = {}
+        self._creating: dict[str, asyncio.Task[Sandbox]] = {}
+        self._numbers = itertools.count()
+        self._renewed_at = time.monotonic()
+        self._watch: asyncio.Task[None] | None = None
+
+    def beat(self) -> None:
+        """Renew the lease. May be called from any thread."""
+        self._renewed_at = time.monotonic()
+
+    async def probe(self, backend: str | None = None) -> dict[str, Any]:
+        """As EpisodeWorker.probe."""
+        return await node_facts(self._backend if backend is not None else None)
+
+    async def capabilities(self) -> Capabilities:
+        """Of the backend on this node."""
+        return await self._backend.probe()
+
+    async def create(self, key: str, spec: SandboxSpec, snapshot: Snapshot | None) -> Answer:
+        """Make a sandbox under a key of the driver's. Returns: the digest of its image."""
+        if self._watch is None:
+            self._watch = asyncio.ensure_future(self._end_what_is_forgotten())
+        creating = self._creating[key] = asyncio.ensure_future(self._backend.create(spec, snapshot=snapshot))
+        try:
+            sandbox = await creating
+        except asyncio.CancelledError:  # by `discard`: nobody waits for the answer
+            return None, SandboxDied("Its creation was cancelled."), ()
+        except Exception as error:  # noqa: BLE001  raised where it was asked
+            self._creating.pop(key, None)
+            return None, error, ()
+        if self._creating.pop(key, None) is None:  # discarded meanwhile
+            await sandbox.close()
+            return None, SandboxDied("Its creation was cancelled."), ()
+        self._sandboxes[key] = sandbox
+        self._known[key] = frozenset(layer.digest for layer in (snapshot.layers if snapshot else ()))
+        return getattr(sandbox, "image_digest", ""), None, ()
+
+    async def call(
+        self, number: int, key: str, method: str, arguments: tuple[Any, ...], options: dict[str, Any]
+    ) -> Answer:
+        """Call a method of a sandbox. `number` is for `cancel`."""
+        sandbox = self._sandboxes.get(key)
+        if sandbox is None:
+            return None, SandboxDied("The sandbox was closed on its node, or its lease has ended."), ()
+        if method == "open_channel":
+            work: Awaitable[Any] = self._open_channel(key, sandbox, *arguments)
+        elif method == "request":
+            work = self._channels[key, arguments[0]].request(*arguments[1:], **options)
+        elif method == "close_channel":
+            work = self._channels.pop((key, arguments[0])).close()
+        else:
+            work = getattr(sandbox, method)(*arguments, **options)
+        value, error = await self._result_of(number, work)
+        if isinstance(value, Snapshot):
+            value = without_layers(value, self._known[key])
+        return value, error, sandbox.connections
+
+    async def cancel(self, number: int) -> None:
+        """Cancel a call, whose processes are killed."""
+        if (call := self._calls.get(number)) is not None:
+            call.cancel()
+
+    async def discard(self, key: str) -> tuple[Connection, ...]:
+        """Close a sandbox, or cancel its creation. Returns: what it asked of its network."""
+        if (creating := self._creating.pop(key, None)) is not None:
+            creating.cancel()
+            await asyncio.wait({creating})
+        sandbox = self._sandboxes.pop(key, None)
+        self._known.pop(key, None)
+        for channel_key in [channel_key for channel_key in self._channels if channel_key[0] == key]:
+            del self._channels[channel_key]
+        if sandbox is None:
+            return ()
+        await sandbox.close()
+        return sandbox.connections
+
+    async def running(self) -> list[Running]:
+        """The sandboxes that hosts have on this node: this driver's first."""
+        rows = await self._backend.running()
+        own = [replace(row, owner=self._driver) for row in rows if row.owner == os.getpid()]
+        return own + [replace(row, owner=0) for row in rows if row.owner != os.getpid() and _is_host(row.owner)]
+
+    async def clean(self) -> list[str]:
+        """As Backend.clean, on this node."""
+        return await self._backend.clean()
+
+    async def close(self) -> None:
+        """Close every sandbox."""
+        await asyncio.gather(*(self.discard(key) for key in {*self._sandboxes, *self._creating}))
+        await self._backend.close()
+
+    async def _open_channel(self, key: str, sandbox: Sandbox, argv: list[str]) -> int:
+        channel = await sandbox.open_channel(argv)
+        number = next(self._numbers)
+        self._channels[key, number] = channel
+        return number
+
+    async def _result_of(self, number: int, work: Awaitable[Any]) -> tuple[Any, Exception | None]:
+        call = self._calls[number] = asyncio.ensure_future(work)
+        try:
+            return await call, None
+        except asyncio.CancelledError:  # by `cancel`: nobody waits for the answer
+            return None, SandboxDied("The call was cancelled.")
+        except Exception as error:  # noqa: BLE001  raised where it was asked
+            return None, error
+        finally:
+            del self._calls[number]
+
+    async def _end_what_is_forgotten(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            if time.monotonic() - self._renewed_at > self._lease_s:
+                await self.close()
+
+
+def without_layers(snapshot: Snapshot, known: frozenset[str]) -> Snapshot:
+    """The snapshot without the bytes of layers that the other side has."""
+    layers = tuple(replace(layer, data=b"") if layer.digest in known else layer for layer in snapshot.layers)
+    return replace(snapshot, layers=layers)
+
+
+def _is_host(pid: int) -> bool:
+    """Whether a process is a SandboxHost, by the title that Ray gives its actors."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::SandboxHost")
+    except OSError:
+        return False

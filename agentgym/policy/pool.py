@@ -1,0 +1,186 @@
+"""Several policy servers as one policy: an episode stays on its server, and one that fails or hangs is taken out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+from agentgym.errors import ContextFull, PolicyError
+from agentgym.policy.contract import Policy, Reply, Request
+
+FAILURES = 2
+"""A server that has failed so often, with no answer in between, is taken out. One alone may be the request's fault."""
+T = TypeVar("T")
+
+
+class _Server:
+    """One policy of the pool.
+
+    Attributes:
+        episodes: those that stay on it. running: requests that it answers now.
+        failures: since its last answer. reason: why it was taken out; empty while it is not.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self.episodes: set[str] = set()
+        self.running = 0
+        self.failures = 0
+        self.reason = ""
+
+    @property
+    def load(self) -> tuple[int, int, int]:
+        return self.failures, len(self.episodes), self.running
+
+
+class PolicyPool(Policy):
+    """Hands each episode to the server with the fewest, and keeps it there, where its prefix is cached.
+
+    A failure or a missed deadline fails the turn (PolicyError) and frees its episode, so that the retry of the turn
+    goes to another server: any of them can continue its tokens. Every server answers with the same weights, because one
+    that did not take a new version is out; the next version that it takes brings it back.
+
+    Args:
+        policies: of the same model, at least one; closed with the pool.
+        deadline_s: a server that has not answered a request for so long hangs, in seconds.
+    Raises: ValueError without a policy, or for a deadline that is not above 0.
+    """
+
+    def __init__(self, policies: Sequence[Policy], *, deadline_s: float = 300.0) -> None:
+        if not policies:
+            raise ValueError("A PolicyPool has no policies: give at least one.")
+        if not deadline_s > 0:
+            raise ValueError(f"deadline_s is {deadline_s!r}: give a number of seconds above 0.")
+        self._servers, self._deadline_s = [_Server(policy) for policy in policies], deadline_s
+        self._server_of: dict[str, _Server] = {}
+        first = policies[0]
+        self.name, self.renderer, self.version = f"pool:{first.name}", first.renderer, first.version
+        self.context_tokens = min((size for policy in policies if (size := policy.context_tokens)), default=None)
+
+    @property
+    def out(self) -> dict[str, str]:
+        """Why servers are out, by their number and name."""
+        return {
+            f"{number}:{server.policy.name}": server.reason
+            for number, server in enumerate(self._servers)
+            if server.reason
+        }
+
+    async def generate(self, request: Request) -> Reply:
+        """As Policy, by the server of the episode. Raises: PolicyError also when no server is left."""
+        server = self._server_of.get(request.episode) or self._assign(request.episode)
+        return await self._ask(server, lambda: server.policy.generate(request), request.episode)
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        """As Policy, by the server with the least to do."""
+        server = self._least_loaded()
+        return await self._ask(server, lambda: server.policy.score(prefix_ids, continuation_ids))
+
+    async def refresh(self) -> None:
+        """As Policy, on every server."""
+        await self._publish(lambda policy: policy.refresh())
+        self.version = max(server.policy.version for server in self._servers if not server.reason)
+
+    async def update_weights(self, path: str, *, version: int | None = None) -> None:
+        """Let every server load a checkpoint from a folder that all can read, see VllmPolicy.
+
+        Raises: PolicyError if none does.
+        """
+        await self._update("update_weights", path, version)
+
+    async def update_adapter(self, path: str, *, version: int | None = None) -> None:
+        """Let every server load a LoRA adapter from a folder that all can read, see VllmPolicy.
+
+        Raises: PolicyError if none does.
+        """
+        await self._update("update_adapter", path, version)
+
+    def episode_started(self, episode: str) -> None:
+        """Assign the episode to a server; without one, its first turn fails."""
+        if any(not server.reason for server in self._servers):
+            self._assign(episode)
+
+    def episode_ended(self, episode: str) -> None:
+        """Free the episode's server."""
+        self._free(episode)
+
+    async def close(self) -> None:
+        """Close every policy."""
+        await asyncio.gather(*(server.policy.close() for server in self._servers))
+
+    async def _update(self, method: str, path: str, version: int | None) -> None:
+        version = self.version + 1 if version is None else version
+        await self._publish(lambda policy: _method_of(policy, method)(path, version=version))
+        self.version = version
+
+    async def _publish(self, work: Callable[[Policy], Awaitable[None]]) -> None:
+        """Do something on every server, those that are out included: who does it is in again, who fails is out."""
+
+        async def publish(server: _Server) -> None:
+            try:
+                async with asyncio.timeout(self._deadline_s):
+                    await work(server.policy)
+            except (PolicyError, TimeoutError) as error:
+                self._take_out(server, f"it did not take new weights ({_text(error, self._deadline_s)})")
+            else:
+                server.reason, server.failures = "", 0
+
+        await asyncio.gather(*map(publish, self._servers))
+        self._least_loaded()  # raises without one
+
+    async def _ask(self, server: _Server, work: Callable[[], Awaitable[T]], episode: str | None = None) -> T:
+        server.running += 1
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                answer = await work()
+        except ContextFull:
+            raise
+        except (PolicyError, TimeoutError) as error:
+            server.failures += 1
+            if isinstance(error, TimeoutError) or server.failures >= FAILURES:
+                self._take_out(server, _text(error, self._deadline_s))
+            if episode is not None:
+                self._free(episode)
+            raise PolicyError(f"{server.policy.name}: {_text(error, self._deadline_s)}") from error
+        finally:
+            server.running -= 1
+        server.failures = 0
+        return answer
+
+    def _take_out(self, server: _Server, reason: str) -> None:
+        server.reason = reason
+        for episode in [*server.episodes]:
+            self._free(episode)
+
+    def _assign(self, episode: str) -> _Server:
+        self._free(episode)
+        server = self._server_of[episode] = self._least_loaded()
+        server.episodes.add(episode)
+        server.policy.episode_started(episode)
+        return server
+
+    def _free(self, episode: str) -> None:
+        if (server := self._server_of.pop(episode, None)) is not None:
+            server.episodes.discard(episode)
+            server.policy.episode_ended(episode)
+
+    def _least_loaded(self) -> _Server:
+        """Raises: PolicyError if every server is out."""
+        servers = [server for server in self._servers if not server.reason]
+        if not servers:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self.out.items())
+            raise PolicyError(f"No policy server is left: {reasons}. Start them again; new weights bring them back.")
+        return min(servers, key=lambda server: server.load)
+
+
+def _method_of(policy: Policy, name: str) -> Callable[..., Awaitable[None]]:
+    method: Any = getattr(policy, name, None)
+    if method is None:
+        raise PolicyError(f"{policy.name} has no {name}: its weights cannot be replaced this way.")
+    update: Callable[..., Awaitable[None]] = method
+    return update
+
+
+def _text(error: Exception, deadline_s: float) -> str:
+    return f"no answer within {deadline_s:g} s" if isinstance(error, TimeoutError) else str(error)

@@ -1,0 +1,165 @@
+"""Several policy servers as one policy: real processes that answer over HTTP, one killed and one frozen on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym.errors import ContextFull, PolicyError
+from agentgym.policy import PolicyPool, Request, RetryPolicy, Sampling, VllmPolicy
+from agentgym.testing import CounterWithState
+
+QUICK = RetryPolicy(attempt_s=20, total_s=20, attempts=1, backoff_s=0.001)
+SERVER = """
+import json, sys
+from model_server import serving
+with serving(json.loads(sys.argv[1])) as server:
+    print(server.url, flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextmanager
+def servers(count: int, answer: object) -> Iterator[list[tuple[subprocess.Popen[str], str]]]:
+    """Processes that give every request the same answer, with their addresses."""
+    path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", SERVER, json.dumps(answer)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    started = [subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, **pipes) for _ in range(count)]
+    try:
+        yield [(process, process.stdout.readline().strip()) for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()
+
+
+def request_of(episode: str, turn: int = 0) -> Request:
+    return Request([Message("user", "Go.")], sampling=Sampling(max_tokens=8), episode=episode, turn=turn)
+
+
+async def test_a_server_killed_and_one_frozen_on_the_way_fail_no_episode(renderer):
+    ids = renderer.encode(Message("assistant", "", (Call("add", {"amount": 1}),)))
+    logprobs = {"token_logprobs": [-0.5] * len(ids)}
+    answer = {"choices": [{"token_ids": ids, "logprobs": logprobs, "finish_reason": "stop"}]}
+    with servers(3, answer) as running:
+        policies = [
+            VllmPolicy(url, "m", renderer=renderer, context_tokens=9000, retry_policy=QUICK) for _, url in running
+        ]
+        harmed: list[str] = []
+
+        class Harming(PolicyPool):
+            async def generate(self, request):
+                if request.turn == 2 and not harmed:
+                    harmed.append(request.episode)
+                    running[0][0].kill()
+                    running[1][0].send_signal(signal.SIGSTOP)
+                return await super().generate(request)
+
+        pool = Harming(policies, deadline_s=1.0)
+        try:
+            config = RolloutConfig(
+                environment=CounterWithState, budgets=Budgets(max_turns=4, infra_retries=3), concurrency=9
+            )
+            tasks = [Task(f"t{n}", "x/counter-v1", "Count.", truth="9") for n in range(9)]
+            trajectories = await EpisodeManager(pool, config).collect(tasks)
+        finally:
+            running[1][0].send_signal(signal.SIGCONT)
+            await pool.close()
+    assert [(trajectory.error, len(trajectory.turns)) for trajectory in trajectories] == [(None, 4)] * 9
+    assert [name[0] for name in pool.out] == ["0", "1"]
+    assert "no answer within 1 s" in pool.out["1:vllm:m"]
+    assert 6 <= sum(len(trajectory.provenance.retries) for trajectory in trajectories) <= 9
+
+
+class Named(ScriptedPolicy):
+    """Says its name; fails, or hangs, while it is told to."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__([])
+        self.name, self.error, self.weights = name, None, []
+
+    async def generate(self, request):
+        if self.error is not None:
+            raise self.error
+        return await ScriptedPolicy([Message("assistant", self.name)] * 9).generate(request)
+
+    async def update_weights(self, path, *, version=None):
+        if self.error is not None:
+            raise self.error
+        self.weights.append((path, version))
+
+
+async def test_an_episode_stays_on_its_server_and_the_next_goes_to_the_one_with_the_fewest():
+    pool = PolicyPool([Named("a"), Named("b")])
+    for episode in "1234":
+        pool.episode_started(episode)
+    first = [(await pool.generate(request_of(episode))).message.text for episode in "1234"]
+    second = [(await pool.generate(request_of(episode))).message.text for episode in "4321"]
+    assert first == [*reversed(second)] == ["a", "b", "a", "b"]
+    pool.episode_ended("1")
+    pool.episode_ended("3")
+    pool.episode_started("5")
+    assert (await pool.generate(request_of("5"))).message.text == "a"
+
+
+async def test_a_failed_turn_goes_elsewhere_and_two_failures_in_a_row_take_a_server_out():
+    bad, good = Named("bad"), Named("good")
+    pool = PolicyPool([bad, good])
+    bad.error = PolicyError("broken")
+    with pytest.raises(PolicyError, match="bad: broken"):
+        await pool.generate(request_of("1"))
+    assert pool.out == {}  # it may be the request's fault
+    assert (await pool.generate(request_of("1"))).message.text == "good"
+    good.error = PolicyError("broken too")
+    with pytest.raises(PolicyError, match="good: broken too"):
+        await pool.generate(request_of("1"))
+    with pytest.raises(PolicyError, match="bad: broken"):
+        await pool.generate(request_of("1"))
+    assert pool.out == {"0:bad": "broken"}
+    good.error = None
+    assert (await pool.generate(request_of("1"))).message.text == "good"
+
+
+async def test_a_server_without_the_new_weights_is_out_until_it_takes_the_next():
+    flaky, good = Named("flaky"), Named("good")
+    pool = PolicyPool([flaky, good])
+    flaky.error = PolicyError("disk full")
+    await pool.update_weights("/w1")
+    assert pool.version == 1
+    assert pool.out == {"0:flaky": "it did not take new weights (disk full)"}
+    assert {(await pool.generate(request_of(episode))).message.text for episode in "12"} == {"good"}
+    flaky.error = None
+    await pool.update_weights("/w2", version=7)
+    assert pool.out == {}
+    assert flaky.weights == [("/w2", 7)]
+    assert good.weights == [("/w1", 1), ("/w2", 7)]
+
+
+async def test_without_a_server_the_reasons_are_said_and_a_full_context_is_no_failure():
+    lone = Named("lone")
+    pool = PolicyPool([lone], deadline_s=5)
+    lone.error = ContextFull("too long")
+    for _ in range(3):
+        with pytest.raises(ContextFull):
+            await pool.generate(request_of("1"))
+    assert pool.out == {}
+    lone.error = PolicyError("gone")
+    for _ in range(2):
+        with pytest.raises(PolicyError, match="lone: gone"):
+            await pool.generate(request_of("1"))
+    with pytest.raises(PolicyError, match=r"No policy server is left: 0:lone: gone\."):
+        await pool.generate(request_of("1"))
+    with pytest.raises(ValueError, match="give at least one"):
+        PolicyPool([])
+    with pytest.raises(ValueError, match="deadline_s is 0"):
+        PolicyPool([lone], deadline_s=0)
