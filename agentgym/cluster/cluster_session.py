@@ -147,6 +147,11 @@ class ClusterSession:
                 return placement.events, f"being played on {placement.worker.link.name}"
         return 0, "waiting for a worker"
 
+    @property
+    def playing(self) -> int:
+        """Episodes that are on workers now."""
+        return len(self._placements)
+
     def _assign(self, job: Job, policy: Policy) -> Placement:
         """Send an episode to the worker with the least to do."""
         alive = [worker for worker in self._workers if not worker.is_lost]

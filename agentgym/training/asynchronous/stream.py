@@ -248,6 +248,7 @@ class GroupStream:
         self.metrics |= {
             "async/queued": float(queued),
             "async/in_flight": float(in_flight),
+            "async/episodes": float(self._slots.taken),
             "async/late": float(late),
             "async/waited_s": waited_s,
         }
