@@ -1,4 +1,4 @@
-"""What the workers on a cluster are doing now, asked from any process that is connected to it."""
+"""What the workers on a cluster are doing now, references from any process that is connected to it."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ def activity_by_node() -> dict[str, dict[str, int]]:
     actors = ray.util.list_named_actors(all_namespaces=True)
     names = [row["name"] for row in actors if row["namespace"] == NAMESPACE and row["name"].startswith(f"{_PREFIX}/")]
     by_node: dict[str, Counter[str]] = {}
-    asked = {}
+    references = {}
     for name in names:
         by_node.setdefault(name.split("/")[1], Counter())["workers"] += 1
         try:
-            asked[ray.get_actor(name, namespace=NAMESPACE).activity.remote()] = name.split("/")[1]
+            references[ray.get_actor(name, namespace=NAMESPACE).activity.remote()] = name.split("/")[1]
         except ValueError:  # it has ended meanwhile
             continue
-    answered, silent = ray.wait([*asked], num_returns=len(asked), timeout=ANSWER_S) if asked else ([], [])
+    answered, silent = (
+        ray.wait([*references], num_returns=len(references), timeout=ANSWER_S) if references else ([], [])
+    )
     for reference in silent:
-        by_node[asked[reference]]["silent"] += 1
+        by_node[references[reference]]["silent"] += 1
     for reference in answered:
         try:
-            by_node[asked[reference]].update(ray.get(reference))
+            by_node[references[reference]].update(ray.get(reference))
         except ray.exceptions.RayError:
-            by_node[asked[reference]]["silent"] += 1
+            by_node[references[reference]]["silent"] += 1
     return {node: dict(counts) for node, counts in by_node.items()}

@@ -132,12 +132,12 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
 
 @needs_ray
 async def test_the_episodes_and_open_requests_of_every_node_can_be_asked_for(cluster, capsys):
-    engine, asked = RayEngine(cluster.address), []
+    engine, episodes = RayEngine(cluster.address), []
 
     class Asking(ScriptedPolicy):
         async def generate(self, request) -> Reply:
-            asked.append(request.episode)
-            if len(asked) == 4:
+            episodes.append(request.episode)
+            if len(episodes) == 4:
                 activity.update(await asyncio.to_thread(activity_by_node))
                 report.update(engine.report())
                 await asyncio.to_thread(cluster_status, None, cluster.address)
@@ -156,9 +156,9 @@ async def test_the_episodes_and_open_requests_of_every_node_can_be_asked_for(clu
     assert sorted(activity) == sorted(row.id for row in connect(cluster.address))
     assert [*activity.values()] == [{"workers": 1, "episodes": 2, "asking": 2}] * 2
     assert report == {"nodes": 2, "lost": 0, "episodes": 4}
-    shown = capsys.readouterr().out.splitlines()
-    assert max(map(len, shown)) <= 80
-    assert [line.split()[-4:-1] for line in shown if " yes " in line] == [["1", "2", "2"]] * 2
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[-4:-1] for line in lines if " yes " in line] == [["1", "2", "2"]] * 2
     assert activity_by_node() == {}
 
 

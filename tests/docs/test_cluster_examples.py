@@ -89,10 +89,10 @@ def test_the_ray_job_waits_for_as_many_nodes_as_it_has_pods():
     pods = 1 + sum(group["replicas"] for group in spec["rayClusterSpec"]["workerGroupSpecs"])
     assert f"machine.nodes={pods}" in spec["entrypoint"].split()
     settings = dict(re.findall(r"--set machine\.(\w+)=(\S+)", spec["entrypoint"]))
-    check_machine(settings)
+    check_settings(settings)
 
 
-def check_machine(settings: dict[str, str]) -> None:
+def check_settings(settings: dict[str, str]) -> None:
     """They are settings of a recipe."""
     from agentgym.training.recipe import HardwareSection
 
@@ -135,7 +135,7 @@ def test_the_slurm_script_starts_a_head_and_the_others_and_trains_on_all_of_them
     assert calls.index("agentgym cluster probe --address 10.0.0.7:21234") < calls.index(train)
     settings = dict(re.findall(r"--set machine\.(\w+)=(\S+)", train))
     assert settings == {"engine": "ray", "address": "10.0.0.7:21234", "nodes": "3"}
-    check_machine(settings)
+    check_settings(settings)
 
 
 def test_the_table_of_examples_names_both_files():

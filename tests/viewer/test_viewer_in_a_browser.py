@@ -77,8 +77,10 @@ def test_a_training_that_plays_ahead_shows_how_playing_and_training_keep_up(page
     page.goto(f"{address}/#/run/watched")
     figures = page.get_by_role("region", name="Playing and training")
     figures.wait_for()
-    shown = dict(zip(figures.locator("dt").all_inner_texts(), figures.locator("dd").all_inner_texts(), strict=True))
-    assert shown == {
+    figures_by_name = dict(
+        zip(figures.locator("dt").all_inner_texts(), figures.locator("dd").all_inner_texts(), strict=True)
+    )
+    assert figures_by_name == {
         "Nodes": "3",
         "Groups in flight": "7",
         "Groups queued": "4",
