@@ -2,6 +2,7 @@
 
     python benchmarks/scale.py [--steps 12] [--rounds 3] [--staleness 2] [--wait-s 0.1] [--out runs/scale]
     python benchmarks/scale.py --success recipes/text.toml [--seeds 3] [--train-steps 40]
+    python benchmarks/scale.py --nodes 3 [--rounds 3] [--per-node 4] [--wait-s 0.3]
 
 The first trains a tiny model on an environment in memory whose tool takes `--wait-s`; of the episodes one in eight
 waits five times as long, as where a test suite is slow or a site does not answer. Rounds of staleness 0 and of
@@ -10,6 +11,10 @@ their ratio in each round. Times depend on the machine, the ratios much less.
 
 The second trains a recipe from the same warm start with both, for each seed, and compares success on held-out tasks,
 pair by pair. Runs that are done are kept in --out and not trained again.
+
+The third measures the stages here, predicts a step on 1, 2 ... simulated nodes of a Ray cluster as `agentgym cluster
+plan` does, and trains there. The nodes share this machine's processors with the policy and the trainer, so they add up
+only because episodes wait: it checks slots, waiting and the policy's server, not processors that nodes would bring.
 """
 
 from __future__ import annotations
@@ -19,9 +24,11 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -179,12 +186,79 @@ def compare_success(options: argparse.Namespace, console: Console) -> None:
     console.print(table)
 
 
+@contextmanager
+def simulated_cluster(nodes: int) -> Iterator[str]:
+    """A Ray cluster of so many nodes on this host. Gives its address; at the end this process is disconnected."""
+    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+    import ray
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    try:
+        for _ in range(nodes - 1):
+            cluster.add_node(num_cpus=1)
+        yield cluster.address
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def compare_plan(options: argparse.Namespace, console: Console) -> None:
+    """Print predicted and measured seconds a step on 1, 2 ... nodes, with their ratio."""
+    from agentgym.training.scale_plan import ClusterShape, StepSchedule, simulate
+    from agentgym.training.scale_plan.measuring import measure as measure_stages
+
+    Waiting.wait_s = options.wait_s
+    recipe = recipe_of(0, options)
+    data = recipe.model_dump(exclude_none=True)
+    del data["stage"]
+    data["episode"]["concurrency"] = options.per_node
+    data["evaluate"] |= {"tasks": 1}
+    shutil.rmtree(options.out / "plan", ignore_errors=True)
+    times = measure_stages(Recipe.parse(data), options.out / "plan", console)
+    start = options.out / "plan" / "together" / "checkpoints" / "warm_start"
+    data = from_start(data, start, "scale").model_dump(exclude_none=True)
+    schedule = StepSchedule(recipe.train.tasks_per_step, recipe.train.group_size)
+    table = Table(
+        "nodes", "predicted s/step", "measured s/step", "measured / predicted, by round", "predicted, measured speed-up"
+    )
+    first: tuple[float, float] | None = None
+    for nodes in range(1, options.nodes + 1):
+        predicted = simulate(times, ClusterShape(nodes, options.per_node), schedule).step_s
+        seconds = [step_on_nodes(data, nodes, options) for _ in range(options.rounds)]
+        measured = median(seconds)
+        first = first or (predicted, measured)
+        ratios = ", ".join(f"{value / predicted:.2f}" for value in seconds)
+        speed = f"{first[0] / predicted:.2f}x, {first[1] / measured:.2f}x"
+        table.add_row(str(nodes), f"{predicted:.2f}", f"{measured:.2f}", ratios, speed)
+    console.print(table)
+
+
+def step_on_nodes(data: dict[str, Any], nodes: int, options: argparse.Namespace) -> float:
+    """Median seconds of a step, without the first one, of a training whose episodes are played on so many nodes."""
+    from agentgym.cluster.ray_engine import shared_engine
+
+    folder = options.out / f"nodes_{nodes}"
+    shutil.rmtree(folder, ignore_errors=True)
+    with simulated_cluster(nodes) as address:
+        changed = {
+            **data,
+            "episode": {**data["episode"], "concurrency": options.per_node * nodes},
+            "machine": {**data["machine"], "engine": "ray", "address": address, "nodes": nodes},
+        }
+        run = train_quietly(Recipe.parse(changed), folder)
+        shared_engine.cache_clear()
+    return float(median(row["step_time"] for row in run.metrics("train")[1:]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--staleness", type=int, default=2)
     parser.add_argument("--wait-s", type=float, default=0.1)
+    parser.add_argument("--nodes", type=int, help="compare predictions with so many simulated nodes, from one on")
+    parser.add_argument("--per-node", type=int, default=4, help="episodes at once on each node")
     parser.add_argument("--success", type=Path, metavar="RECIPE")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--train-steps", type=int, default=40)
@@ -193,7 +267,7 @@ def main() -> None:
     register(NAME, Waiting)
     register(NAME, waiting_tasks, kind="task_sets")
     register("bench_work_done", WorkDone, kind="rewards")
-    (compare_success if options.success else measure)(options, Console())
+    (compare_success if options.success else compare_plan if options.nodes else measure)(options, Console())
 
 
 if __name__ == "__main__":

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.cluster_plan import plan
 from agentgym.cli.console import err, out
 from agentgym.cli.options import BackendName
+
+if TYPE_CHECKING:
+    from agentgym.storage.run_folder import RunFolder
 
 app = typer.Typer(no_args_is_help=True, help="A Ray cluster that plays episodes: plan, start, check and end it.")
 app.command("plan")(plan)
@@ -48,21 +52,64 @@ def down() -> None:
 
 
 @app.command()
-def status(address: Address = "auto") -> None:
-    """Show the nodes of a cluster: processors and memory, and how much of them Ray has given out."""
+def status(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="Show the last figures of this training too.")
+    ] = None,
+    address: Address = "auto",
+) -> None:
+    """Show the nodes of a cluster, the episodes that are played on each, and the pace of a training.
+
+    A request is open while an episode waits for the policy. Example: [b]agentgym cluster status runs/guess[/b]
+    """
+    from agentgym.storage.run_folder import RunFolder
+
+    folder = None if run is None else RunFolder.existing(run)
+    _show_nodes(address)
+    if folder is not None:
+        _show_pace(folder)
+
+
+def _show_nodes(address: str) -> None:
     from rich.table import Table
 
+    from agentgym.cluster.ray_activity import activity_by_node
     from agentgym.cluster.ray_nodes import connect, import_ray
 
     connect(address)
-    table = Table("node", "alive", "cpus", "memory GiB", "id")
+    activity = activity_by_node()
+    table = Table("node", "alive", "cpus", "GiB", "workers", "episodes", "requests", "id", box=None, pad_edge=False)
     for row in import_ray().nodes():
-        resources = row["Resources"]
-        memory_gib = resources.get("memory", 0) / 2**30
+        resources, doing = row["Resources"], activity.get(row["NodeID"], {})
         alive = "yes" if row["Alive"] else f"no ({row.get('DeathReasonMessage') or 'ended'})"
+        workers = f"{doing.get('workers', 0)}" + (f" ({doing['silent']} silent)" if doing.get("silent") else "")
         table.add_row(
-            row["NodeManagerAddress"], alive, f"{resources.get('CPU', 0):g}", f"{memory_gib:.1f}", row["NodeID"][:12]
+            row["NodeManagerAddress"],
+            alive,
+            f"{resources.get('CPU', 0):g}",
+            f"{resources.get('memory', 0) / 2**30:.1f}",
+            workers,
+            str(doing.get("episodes", 0)),
+            str(doing.get("asking", 0)),
+            row["NodeID"][:8],
         )
+    out().print(table)
+
+
+def _show_pace(folder: RunFolder) -> None:
+    from rich.table import Table
+
+    from agentgym.evaluation.report.contents import read
+    from agentgym.evaluation.report.pace_data import in_words
+    from agentgym.evaluation.report.run_data import pace_of
+
+    rows = pace_of(read(folder.path, credit=False))
+    if not rows:
+        out().print(f"{folder.name}: no step of a training was logged yet.", markup=False)
+        return
+    table = Table(f"{folder.name}, last step", "", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(row["name"], in_words(row["unit"], row["value"]))
     out().print(table)
 
 

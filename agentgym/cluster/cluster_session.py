@@ -21,6 +21,9 @@ from agentgym.trajectory import Provenance, Trajectory, Turn
 
 MOST_MOVES = 3
 """How often an episode may lose its worker before it counts as failed."""
+MOST_FAILURES = 3
+"""A node on which so many episodes in a row failed gets no more of them while there is another. Failures are quick, so
+a node whose disk is full would otherwise always be the one with the least to do."""
 END_S = 30.0
 """How long workers may take to close what a run left open."""
 
@@ -77,6 +80,7 @@ class Worker:
     def __init__(self, link: WorkerLink, lose: Callable[[Worker, Exception], None]) -> None:
         self.link, self._lose = link, lose
         self.episodes = 0
+        self.failures_in_a_row = 0
         self.is_lost = False
         self._outbox: list[Event] = []
         self._sending: asyncio.Task[None] | None = None
@@ -120,15 +124,26 @@ class ClusterSession:
         self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
 
     async def play(self, job: Job, policy: Policy) -> None:
-        """As EpisodePlayer. Raises: ClusterError when no worker is left."""
+        """As EpisodePlayer. An episode that a node failed is played on another one, once.
+
+        Raises: ClusterError when no worker is left.
+        """
         notes: list[str] = []
+        failed_on: Worker | None = None
         while len(notes) <= MOST_MOVES:
             self._episodes.episode(job, policy)  # notes in the record how it is made
-            placement = self._assign(job, policy)
+            placement = self._assign(job, policy, avoid=failed_on)
+            worker = placement.worker
             try:
                 trajectory, checkpoints = await placement.done
             except WorkerGone as gone:
                 notes.append(f"{gone} The episode began anew on another node.")
+                _clear(job.trajectory)
+                continue
+            worker.failures_in_a_row = worker.failures_in_a_row + 1 if _is_failure_of_node(trajectory) else 0
+            if worker.failures_in_a_row and failed_on is None and self._others(worker):
+                failed_on = worker
+                notes.append(f"On {worker.link.name} it failed: {trajectory.error} It began anew on another node.")
                 _clear(job.trajectory)
                 continue
             _copy(trajectory, job.trajectory)
@@ -147,14 +162,28 @@ class ClusterSession:
                 return placement.events, f"being played on {placement.worker.link.name}"
         return 0, "waiting for a worker"
 
-    def _assign(self, job: Job, policy: Policy) -> Placement:
-        """Send an episode to the worker with the least to do."""
+    @property
+    def playing(self) -> int:
+        """Episodes that are on workers now."""
+        return len(self._placements)
+
+    def _others(self, worker: Worker) -> list[Worker]:
+        return [other for other in self._workers if other is not worker and not other.is_lost]
+
+    def _assign(self, job: Job, policy: Policy, *, avoid: Worker | None = None) -> Placement:
+        """Send an episode to the worker with the least to do, of those that do not fail.
+
+        Args:
+            avoid: not to this one, if there is another.
+        """
         alive = [worker for worker in self._workers if not worker.is_lost]
         if not alive:
             raise ClusterError(
                 f"No node is left to play on: {' '.join(self._reasons)} See what is up with: agentgym cluster status"
             )
-        worker = min(alive, key=lambda worker: worker.load)
+        worker = min(
+            alive, key=lambda worker: (worker is avoid, worker.failures_in_a_row >= MOST_FAILURES, worker.load)
+        )
         number = next(self._numbers)
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         placement = self._placements[number] = Placement(job, policy, worker, done)
@@ -273,6 +302,12 @@ class ClusterSession:
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
         return task
+
+
+def _is_failure_of_node(trajectory: Trajectory) -> bool:
+    """Whether an episode failed, and not because of its policy, which is the same for all nodes."""
+    is_policy = (trajectory.error or "").startswith(PolicyError.__name__)
+    return trajectory.stop_reason is StopReason.INFRA_ERROR and not is_policy
 
 
 def _copy(source: Trajectory, target: Trajectory) -> None:

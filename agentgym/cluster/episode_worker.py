@@ -86,6 +86,14 @@ class EpisodeWorker:
         """
         return await node_facts(backend)
 
+    async def activity(self) -> dict[str, int]:
+        """What goes on here: `episodes` being played, and `asking`, requests to the policy that are open."""
+        sessions = self._sessions.values()
+        return {
+            "episodes": sum(session.playing for session in sessions),
+            "asking": sum(session.mailbox.asking for session in sessions),
+        }
+
     async def begin(self, session: str, spec: SessionSpec) -> None:
         """Get ready for the episodes of a run."""
         registry.adopt(spec.registered)
@@ -126,6 +134,11 @@ class _Session:
         self._episodes: dict[int, asyncio.Task[None]] = {}
         judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
         self._environments = EnvironmentFactory(spec.rollout, judge_policy)
+
+    @property
+    def playing(self) -> int:
+        """Episodes that have begun and not ended."""
+        return len(self._episodes)
 
     def do(self, item: Event) -> None:
         kind, number, *rest = item

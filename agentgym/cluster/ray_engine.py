@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from agentgym import registry
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
 from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
-from agentgym.cluster.ray_nodes import RayNode, connect, import_ray, probe_nodes, report_of
+from agentgym.cluster.ray_activity import worker_name
+from agentgym.cluster.ray_nodes import NAMESPACE, RayNode, connect, import_ray, probe_nodes, report_of
 from agentgym.cluster.relay import Event
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError
@@ -52,6 +53,7 @@ class RayEngine:
         self._workers: dict[str, Any] = {}  # actors by node id
         self._sessions = itertools.count()
         self._is_connected = False
+        self._players: set[ClusterSession] = set()
         self.lost: list[str] = []
 
     @asynccontextmanager
@@ -68,10 +70,17 @@ class RayEngine:
         except ray.exceptions.RayError as error:
             raise ClusterError(f"A worker cannot begin the run: {error}") from error
         player = ClusterSession(episodes, links, self._forget)
+        self._players.add(player)
         try:
             yield player
         finally:
+            self._players.discard(player)
             await player.close()
+
+    def report(self) -> Mapping[str, float]:
+        """As ReportingEngine."""
+        episodes = sum(player.playing for player in [*self._players])
+        return {"nodes": len(self._workers), "lost": len(self.lost), "episodes": episodes}
 
     async def probe(self) -> list[tuple[RayNode, dict[str, Any], str]]:
         """What each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
@@ -153,6 +162,8 @@ def start_actor(cls: type, node: RayNode, *arguments: Any, groups: dict[str, int
             max_restarts=0,
             max_task_retries=0,
             max_concurrency=1000,
+            name=worker_name(node.id),
+            namespace=NAMESPACE,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node.id, soft=False),
         )
         .remote(*arguments)

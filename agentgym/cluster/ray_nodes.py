@@ -17,6 +17,8 @@ from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.extras import install_command
 
 CONNECT_S = 5.0
+NAMESPACE = "agentgym"
+"""Of the names of our actors."""
 PROBE_S = 120.0
 """How long a node may take to start a worker and try a sandbox."""
 _CURRENT_CLUSTER = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
@@ -61,7 +63,7 @@ def connect(address: str, nodes: int | None = None) -> list[RayNode]:
     ray = import_ray()
     if not ray.is_initialized():
         try:
-            ray.init(address=_reachable(address), log_to_driver=False, configure_logging=False, namespace="agentgym")
+            ray.init(address=_reachable(address), log_to_driver=False, configure_logging=False, namespace=NAMESPACE)
         except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ClusterError(

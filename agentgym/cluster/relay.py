@@ -24,6 +24,11 @@ class Mailbox:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count()
 
+    @property
+    def asking(self) -> int:
+        """How many answers of the driver are waited for."""
+        return len(self._waiting)
+
     def put(self, event: Event) -> None:
         self._events.append(event)
         self._has_some.set()

@@ -3,6 +3,7 @@
 config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
 workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
+health.py standstill.py   whether they get anywhere
 episode.py            one episode: the play loop
 conversation.py live_environment.py budgets.py judging.py   what the loop works with
 replay.py             branches of saved trajectories, and replays
@@ -14,6 +15,7 @@ from agentgym.rollout.episode_config import Checkpoints
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
 from agentgym.rollout.slots import Slots
+from agentgym.rollout.standstill import StandstillWatch
 
 __all__ = [
     "Budgets",
@@ -24,5 +26,6 @@ __all__ = [
     "Fork",
     "RolloutConfig",
     "Slots",
+    "StandstillWatch",
     "tree_labels",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -45,6 +45,15 @@ class Engine(Protocol):
 
         Raises, when it is entered: AgentGymError saying what is missing.
         """
+        ...
+
+
+@runtime_checkable
+class ReportingEngine(Protocol):
+    """An engine that can say how it is; optional."""
+
+    def report(self) -> Mapping[str, float]:
+        """`nodes` that play now, `lost` workers so far, `episodes` being played."""
         ...
 
 

@@ -16,7 +16,7 @@ from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.group_rewards import GroupRewards
-from agentgym.rollout.health import RunHealth
+from agentgym.rollout.health import FailureStreak
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
 from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.rollout.replay import (
@@ -28,6 +28,7 @@ from agentgym.rollout.replay import (
     trajectory_divergence,
 )
 from agentgym.rollout.slots import Slots
+from agentgym.rollout.standstill import StandstillWatch
 from agentgym.rollout.workers import WorkerPool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
@@ -116,17 +117,25 @@ class EpisodeManager:
                 yield trajectory
 
     async def stream(
-        self, tasks: Iterable[Task], group_size: int, *, label: str, slots: Slots, skip: Container[int] = ()
+        self,
+        tasks: Iterable[Task],
+        group_size: int,
+        *,
+        label: str,
+        slots: Slots,
+        skip: Container[int] = (),
+        watch: StandstillWatch | None = None,
     ) -> AsyncIterator[tuple[int, Trajectory]]:
         """As `run`, with the position of each trajectory: the episodes of a group have positions that follow another.
 
         Args:
             slots: shared with other runs on this event loop, instead of the config's concurrency.
             skip: groups, counted from 0, that are not played.
+            watch: shared with other runs, which then stand still only if none of them moves; by default of this run.
         """
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
         jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
-        async with aclosing(self._pool(jobs_to_play, group_size, label, slots=slots).results()) as results:
+        async with aclosing(self._pool(jobs_to_play, group_size, label, slots=slots, watch=watch).results()) as results:
             async for result in results:
                 yield result
 
@@ -193,6 +202,7 @@ class EpisodeManager:
         record: bool = True,
         checkpoints: Checkpoints | None = None,
         slots: Slots | None = None,
+        watch: StandstillWatch | None = None,
     ) -> WorkerPool:
         """The workers of one run."""
         label, ledger = label or self.label, self.ledger if record else None
@@ -206,7 +216,6 @@ class EpisodeManager:
         episodes = EpisodeFactory(self.policy, config, self._provenance(config))
         groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)
         engine = rollout.engine or LocalEngine()
-        health = RunHealth(rollout.max_failures_in_a_row, rollout.stall_warning_s)
         return WorkerPool(
             jobs,
             episodes,
@@ -215,7 +224,8 @@ class EpisodeManager:
             concurrency=rollout.concurrency,
             ledger=ledger,
             label=label,
-            health=health,
+            failures=FailureStreak(rollout.max_failures_in_a_row),
+            watch=watch or StandstillWatch(rollout.stall_warning_s),
             slots=slots,
         )
 

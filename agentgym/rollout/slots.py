@@ -12,8 +12,13 @@ class Slots:
     """
 
     def __init__(self, count: int) -> None:
-        self._free = count
+        self._count = self._free = count
         self._waiting: list[Callable[[], None]] = []
+
+    @property
+    def taken(self) -> int:
+        """How many are held: episodes that are being played."""
+        return self._count - self._free
 
     def take(self) -> bool:
         """Take a slot. Returns: False if none is free."""

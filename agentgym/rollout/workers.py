@@ -13,9 +13,10 @@ from agentgym.policy.contract import Policy
 from agentgym.rollout.engine import Engine, EpisodePlayer
 from agentgym.rollout.garbage_collection import relaxed_gc
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
-from agentgym.rollout.health import RunHealth, too_many_failures
+from agentgym.rollout.health import FailureStreak, too_many_failures
 from agentgym.rollout.jobs import EpisodeFactory, Job
 from agentgym.rollout.slots import Slots
+from agentgym.rollout.standstill import StandstillWatch
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -37,8 +38,9 @@ class WorkerPool:
         engine: where the episodes are played.
         ledger: keeps the ends of episodes; those it holds already are handed over instead of played.
         label: of the run.
-        health: ends the run after too many failures, and tells of standstills.
-        slots: shared with other runs on the same event loop; by default the run has `concurrency` of its own.
+        failures: ends the run after too many in a row.
+        watch: tells of standstills; like the slots it may be shared with other runs on the same event loop.
+        slots: by default the run has `concurrency` of its own.
     """
 
     def __init__(
@@ -51,11 +53,12 @@ class WorkerPool:
         concurrency: int,
         ledger: Ledger | None,
         label: str,
-        health: RunHealth,
+        failures: FailureStreak,
+        watch: StandstillWatch,
         slots: Slots | None = None,
     ) -> None:
         self._jobs, self._episodes, self._groups, self._engine = jobs, episodes, groups, engine
-        self._label, self._health = label, health
+        self._label, self._failures, self._watch = label, failures, watch
         self._ledger, self._slots = ledger, slots or Slots(concurrency)
         self._player: EpisodePlayer  # of the engine's session, while there are results to come
         self._is_exhausted = False  # no job is left to begin
@@ -69,18 +72,14 @@ class WorkerPool:
 
     async def results(self) -> AsyncGenerator[tuple[int, Trajectory], None]:
         """Each episode when it ends, with its position; everything is stopped and awaited when the caller leaves."""
-        watch = asyncio.ensure_future(self._health.watch())
         with relaxed_gc:
-            try:
-                async with (
-                    self._engine.session(self._episodes) as player,
-                    aclosing(self._results_of(player)) as results,
-                ):
-                    async for result in results:
-                        yield result
-            finally:
-                watch.cancel()
-                await asyncio.gather(watch, return_exceptions=True)
+            async with (
+                self._watch.running(),
+                self._engine.session(self._episodes) as player,
+                aclosing(self._results_of(player)) as results,
+            ):
+                async for result in results:
+                    yield result
 
     async def _results_of(self, player: EpisodePlayer) -> AsyncGenerator[tuple[int, Trajectory], None]:
         try:
@@ -151,15 +150,15 @@ class WorkerPool:
             job = next_job
 
     async def _play(self, job: Job, policy: Policy) -> None:
-        self._health.begin(job, self._player)
+        self._watch.begin(job, self._player)
         try:
             await self._player.play(job, policy)
         finally:
-            self._health.end(job)
+            self._watch.end(job)
 
     def _stop_after_failures(self, trajectory: Trajectory) -> None:
         """Raises: EpisodesFailed after too many failures in a row, none of which stays in the ledger as an end."""
-        if failed := self._health.failures_with(trajectory):
+        if failed := self._failures.too_many_with(trajectory):
             if self._ledger is not None:
                 self._ledger.set_aside(self._label, [t.id for t in failed])
             raise too_many_failures(failed, is_recorded=self._ledger is not None)

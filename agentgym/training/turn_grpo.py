@@ -35,6 +35,7 @@ from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.monitoring.diagnostics import diagnose, summarise
 from agentgym.training.monitoring.silence import silence_rollout_func_warning
 from agentgym.training.rollouts.rollouts import Rollouts
+from agentgym.training.pace import Pace, engine_metrics
 from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
@@ -93,6 +94,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._tasks, self._rollouts, self._label, self._estimator = tasks, rollouts, label, estimator
         self._signal_providers, self._failures = signal_providers, failures
         self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
+        self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
         self._groups: list[GatheredGroup] = []  # in the first process: what was played in this step
         self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
@@ -177,6 +179,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self.log_metrics(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
         self.log_metrics(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
         if self.model.training:
+            self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
             self._update_learners()
         if self._credit_callback is not None:
             self.log_metrics(self._credit_callback(self.state.global_step, trajectories, credit))

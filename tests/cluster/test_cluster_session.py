@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import pickle
 import random
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +26,9 @@ from agentgym.testing import ByteRenderer, CounterWithState, FakeClock, TargetRe
 ADD, SUBMIT = Call("add", {"amount": 1}), Call("submit", {})
 SCRIPT = [Message("assistant", "", (call,)) for call in (ADD, ADD, SUBMIT)]
 TASKS = [Task(f"t{n}", "x/counter-v1", "Count.", truth="2") for n in range(8)]
+
+
+NODE: ContextVar[str] = ContextVar("node")
 
 
 class Link:
@@ -44,6 +50,7 @@ class Link:
 
     async def deliver(self, items):
         self._check()
+        NODE.set(self.name)  # inherited by the episodes that begin
         self.began += sum(item[0] == "start" for item in items)
         await self.worker.deliver("s", pickle.loads(pickle.dumps(items)))
 
@@ -242,5 +249,51 @@ def test_a_branch_and_its_checkpoint_are_played_on_workers_too():
         fork = Fork(record, 1, requested[("t0", 0, 1)])
         branches = [branch async for branch in manager(engine).branch([fork], 2)]
         assert [(b.error, b.success, b.provenance.branch.turn) for b in branches] == [(None, 1.0, 1)] * 2
+
+    FakeClock().run(scenario())
+
+
+class DiskFullOnB(CounterWithState):
+    """Keeps a file beside itself; on node b the disk has no room for it."""
+
+    def keep(self) -> None:
+        Path("/dev/full" if NODE.get() == "b" else "/dev/null").write_text("state")
+
+    async def reset(self, task, *, seed):
+        self.keep()
+        return await super().reset(task, seed=seed)
+
+
+def test_episodes_that_fail_on_a_node_whose_disk_is_full_are_played_elsewhere_and_it_gets_no_more(tmp_path):
+    async def scenario() -> None:
+        ledger, engine = Ledger(tmp_path / "ledger.sqlite"), TwoWorkers()
+        config = RolloutConfig(environment=DiskFullOnB, reward=TargetReached(), engine=engine, concurrency=4)
+        manager = EpisodeManager(lambda task: ScriptedPolicy(SCRIPT), config, ledger=ledger, label="run")
+        trajectories = await manager.collect(TASKS, 3)
+        assert [(t.error, t.success) for t in trajectories] == [(None, 1.0)] * 24
+        notes = [note for t in trajectories for note in t.provenance.retries]
+        note_pattern = re.compile(r"On b it failed: .*No space left on device.* It began anew on another node\.")
+        assert all(note_pattern.fullmatch(note) for note in notes)
+        began_on_b = engine.links[1].began
+        assert 3 <= began_on_b == len(notes) <= 6  # those that were under way when the third one failed
+        assert {t.id: plain(t) for t in ledger.trajectories()} == {t.id: plain(t) for t in trajectories}
+        ledger.close()
+
+    FakeClock().run(scenario())
+
+
+def test_an_episode_that_fails_everywhere_is_played_on_two_nodes_and_no_more():
+    class Broken(CounterWithState):
+        async def reset(self, task, *, seed):
+            raise OSError("the database is gone")
+
+    async def scenario() -> None:
+        engine = TwoWorkers("abc")
+        config = RolloutConfig(environment=Broken, reward=TargetReached(), engine=engine)
+        [trajectory] = await EpisodeManager(lambda task: ScriptedPolicy(SCRIPT), config).collect(TASKS[:1])
+        assert "the database is gone" in trajectory.error
+        moves = [note for note in trajectory.provenance.retries if note.startswith("On ")]
+        assert [note.partition(" it failed")[0] for note in moves] == ["On a"]
+        assert [link.began for link in engine.links] == [1, 1, 0]
 
     FakeClock().run(scenario())

@@ -18,7 +18,9 @@ import pytest
 from served_environments import Workshop
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
+from agentgym.cli.cluster import status as cluster_status
 from agentgym.cluster import RayEngine
+from agentgym.cluster.ray_activity import activity_by_node
 from agentgym.cluster.ray_nodes import _fault, connect
 from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.policy import Reply
@@ -110,6 +112,38 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
     finally:
         await engine.close()
         ledger.close()
+
+
+@needs_ray
+async def test_the_episodes_and_open_requests_of_every_node_can_be_asked_for(cluster, capsys):
+    engine, episodes = RayEngine(cluster.address), []
+
+    class Asking(ScriptedPolicy):
+        async def generate(self, request) -> Reply:
+            episodes.append(request.episode)
+            if len(episodes) == 4:
+                activity.update(await asyncio.to_thread(activity_by_node))
+                report.update(engine.report())
+                await asyncio.to_thread(cluster_status, None, cluster.address)
+                all_asked.set()
+            await all_asked.wait()
+            return await super().generate(request)
+
+    activity, report, all_asked = {}, {}, asyncio.Event()
+    config = RolloutConfig(environment=CounterWithState, reward=TargetReached(), engine=engine, concurrency=4)
+    four = [Task(f"t{n}", "x/counter-v1", "Count.", truth="0") for n in range(4)]
+    submit = [Message("assistant", "", (Call("submit", {}),))]
+    try:
+        await EpisodeManager(Asking(submit), config).collect(four)
+    finally:
+        await engine.close()
+    assert sorted(activity) == sorted(row.id for row in connect(cluster.address))
+    assert [*activity.values()] == [{"workers": 1, "episodes": 2, "asking": 2}] * 2
+    assert report == {"nodes": 2, "lost": 0, "episodes": 4}
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split()[-4:-1] for line in lines if " yes " in line] == [["1", "2", "2"]] * 2
+    assert activity_by_node() == {}
 
 
 def agentgym(*arguments: str) -> str:

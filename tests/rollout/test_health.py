@@ -11,7 +11,9 @@ from scripted_episodes import counting, make_manager, say, task
 
 from agentgym.errors import EpisodesFailed, SandboxDied
 from agentgym.policy import ScriptedPolicy
-from agentgym.rollout.health import standstill
+from agentgym.rollout import StandstillWatch
+from agentgym.rollout.slots import Slots
+from agentgym.rollout.standstill import standstill
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, FakeClock, TargetReached
 
@@ -102,3 +104,28 @@ def test_a_run_that_moves_is_not_warned_about(caplog):
     with caplog.at_level(logging.WARNING, "agentgym.rollout"):
         FakeClock().run(manager.collect([task("a")]))
     assert not caplog.records
+
+
+def test_runs_that_share_a_watch_stand_still_only_if_none_of_them_moves(caplog):
+    """One hangs for 500 s; the other moves in the first 240 s of them, so warnings count from there."""
+
+    async def scenario() -> None:
+        watch, slots = StandstillWatch(100.0), Slots(2)
+        hanging = make_manager(Hanging([say("submit")], name="slow"), environment=Counter, reward=TargetReached())
+        moving = make_manager(
+            ScriptedPolicy([say("slow_add")] * 4 + [say("submit")]),
+            environment=lambda: Counter(latency_s=60.0),
+            reward=TargetReached(),
+        )
+
+        async def play(manager, label) -> None:
+            async for _ in manager.stream([task("a")], 1, label=label, slots=slots, watch=watch):
+                pass
+
+        await asyncio.gather(play(hanging, "step-1"), play(moving, "step-2"))
+
+    with caplog.at_level(logging.WARNING, "agentgym.rollout"):
+        FakeClock().run(scenario())
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[:1] == ["No episode has moved for 100 s: 1 is asking the policy 'slow' (such as step-1/a#0)."]
+    assert len(messages) == 2  # 100 and 200 s after the last one moved, not three as of a run that hangs alone

@@ -73,6 +73,27 @@ def test_from_the_list_of_runs_to_an_episode_by_keys_alone(page, address):
     assert "search" in page.locator("dialog[open]").inner_text()
 
 
+def test_a_training_that_plays_ahead_shows_how_playing_and_training_keep_up(page, address):
+    page.goto(f"{address}/#/run/watched")
+    figures = page.get_by_role("region", name="Playing and training")
+    figures.wait_for()
+    figures_by_name = dict(
+        zip(figures.locator("dt").all_inner_texts(), figures.locator("dd").all_inner_texts(), strict=True)
+    )
+    assert figures_by_name == {
+        "Nodes": "3",
+        "Groups in flight": "7",
+        "Groups queued": "4",
+        "Age of tokens, mean": "1 steps",
+        "Age of tokens, oldest": "2 steps",
+        "Turns masked as too old": "0 %",
+        "Publish lag of weights": "1 ms",
+        "Episodes wait for tools": "25 %",
+    }
+    titles = page.get_by_role("region", name="Curves").locator("figcaption b").all_inner_texts()
+    assert {"Age of tokens", "Groups ahead"} <= set(titles)
+
+
 def test_filters_narrow_the_list_and_stay_in_the_address(page, address):
     page.goto(f"{address}/{EPISODES}")
     page.wait_for_selector("tr.active")

@@ -133,7 +133,11 @@ async def make(path: Path, *, steps: int = 5, seed: int = 3, wait=None) -> RunFo
                     row = {"trajectory": trajectory.id, "step": step, "advantages": advantages.tolist()}
                     file.write(json.dumps(row) + "\n")
             success = sum(t.success or 0 for t in trajectories) / len(trajectories)
-            folder.log(step + 1, "train", success=success, reward=success + 0.1, turns=4.0, entropy=1.0 / (1 + step))
+            how = {"async/age_mean": 0.5 + step / 8, "async/age_max": 2.0, "async/masked": 0.0, "cluster/nodes": 3.0}
+            how |= {"async/in_flight": 7.0, "async/queued": step, "async/publish_s": 0.0012, "pace/tools_wait": 0.25}
+            folder.log(
+                step + 1, "train", success=success, reward=success + 0.1, turns=4.0, entropy=1 / (1 + step), **how
+            )
             folder.log(step + 1, "validation", success=success, failed=0)
         await measured(folder, ledger, tasks, "after", Player(0.95, rng), config)
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.findings import estimate_data, findings, finite, stratum
+from agentgym.evaluation.report.pace_data import pace_rows
 from agentgym.evaluation.statistics import wilson
 from agentgym.visible import visible
 
@@ -115,11 +116,19 @@ def run_data(contents: Contents) -> dict[str, Any]:
         "reinforcement": [_phases(stage) for stage in reinforcement],
         "imitation": [_phases(stage) for stage in imitation],
         "bands": {visible(stage.validation): _bands(contents, stage) for stage in (*reinforcement, *imitation)},
+        "pace": pace_of(contents),
         "alarms": _alarms(contents),
         "notes": [visible(note) for note in contents.notes],
         "recipe": visible(contents.recipe_text),
         "state": _flat(contents.state),
     }
+
+
+def pace_of(contents: Contents) -> list[dict[str, Any]]:
+    """The last figures (see pace_rows) of the stage that trains, or of the last one that did."""
+    stages = reversed(_stages(contents, "reinforce"))
+    current = next((stage for stage in stages if stage.phase in contents.metrics), None)
+    return [] if current is None else pace_rows(contents.metrics[current.phase])
 
 
 def _alarms(contents: Contents) -> list[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.policy.contract import Policy
 from agentgym.policy.transformers import TransformersPolicy
-from agentgym.rollout import EpisodeManager, Slots
+from agentgym.rollout import EpisodeManager, Slots, StandstillWatch
 from agentgym.task import Task
 from agentgym.training.asynchronous.ages import age_metrics
 from agentgym.training.asynchronous.capacity import Capacity
@@ -58,6 +58,7 @@ class GroupStream:
         self._group_size, self._quorum, self._iterations = group_size, quorum or group_size, iterations
         self._manager = EpisodeManager(sampler, rollouts.config, ledger=rollouts.ledger)
         self._slots = Slots(rollouts.config.concurrency)
+        self._watch = StandstillWatch(rollouts.config.stall_warning_s)
         self._changed = Condition()  # guards what both threads use: the steps and the error
         self._steps: list[StepGroups] = []  # with groups that the trainer has not got yet, and late ones
         self._error: BaseException | None = None
@@ -213,7 +214,9 @@ class GroupStream:
             assert task is not None
             self._playing.add(task)
             error: BaseException | None = None
-            stream = self._manager.stream(tasks, self._group_size, label=step.label, slots=self._slots, skip=skip)
+            stream = self._manager.stream(
+                tasks, self._group_size, label=step.label, skip=skip, slots=self._slots, watch=self._watch
+            )
             try:
                 async with aclosing(stream) as results:  # type: ignore[type-var]
                     async for position, trajectory in results:
@@ -248,6 +251,7 @@ class GroupStream:
         self.metrics |= {
             "async/queued": float(queued),
             "async/in_flight": float(in_flight),
+            "async/episodes": float(self._slots.taken),
             "async/late": float(late),
             "async/waited_s": waited_s,
         }

@@ -22,6 +22,7 @@ from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.rollout.engine import ReportingEngine
 from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
@@ -54,6 +55,19 @@ from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming, streaming
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
+
+STREAM_TITLES = {
+    "async/age_mean": "age",
+    "async/age_max": "oldest",
+    "async/masked": "masked",
+    "off_policy/effective_sample_size": "ess",
+    "async/episodes": "in flight",
+    "async/queued": "queued",
+    "async/publish_s": "publish s",
+    "pace/episodes_per_s": "episodes/s",
+    "pace/tokens_per_s": "tokens/s",
+}
+"""What is shown of a training whose episodes are played in the background, by metric."""
 
 
 @define_stage(section="train", checkpoint=FINAL, plays=True)
@@ -104,7 +118,9 @@ def _make_trainer(
     bar = context.progress.add_task(title, total=section.steps * section.iterations, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
     if stream is not None:
-        shown_metrics |= {"async/age_mean": "age", "async/masked": "masked"}
+        shown_metrics |= STREAM_TITLES
+    if isinstance(context.rollouts.config.engine, ReportingEngine):
+        shown_metrics |= {"cluster/nodes": "nodes"}
     logging = LoggingCallback(context.folder, "train", context.progress, bar, shown_metrics)
     make_trainer = partial(
         TurnGRPOTrainer,

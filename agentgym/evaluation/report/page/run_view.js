@@ -13,7 +13,7 @@ export async function runView(key) {
   let run = null;
   async function refresh() {
     run = await source.run(key);
-    fill(body, headline(run), gains(run), failures(run), charts(run), allNumbers(run, open), toRead(run), evaluations(run), passes(run), costs(run), settings(run, open));
+    fill(body, headline(run), gains(run), failures(run), charts(run), pace(run), allNumbers(run, open), toRead(run), evaluations(run), passes(run), costs(run), settings(run, open));
   }
   await refresh();
   return {
@@ -138,6 +138,8 @@ function reinforcementCharts(run, stage) {
     lineChart({ title: titled("Turns per episode"), series: [checked("turns"), line("training", train.turns, 5)] }),
     lineChart({ title: titled("Calls that ran"), share: true, series: [checked("calls_ok"), line("training", train.calls_ok, 5)] }),
     lineChart({ title: titled("Turn rewards"), note: "sum over an episode", series: components.map((name, i) => line(name.slice(12), train[name], i + 1)) }),
+    lineChart({ title: titled("Age of tokens"), note: "optimiser steps", series: [line("oldest", train["async/age_max"], 3), line("mean", train["async/age_mean"], 1)] }),
+    lineChart({ title: titled("Groups ahead"), series: [line("in flight", train["async/in_flight"], 1), line("queued", train["async/queued"], 2)] }),
     lineChart({ title: titled("Entropy"), note: "of the next token, nats", series: [line("entropy", train.entropy, 4)] }),
   ];
 }
@@ -148,6 +150,14 @@ function imitationCharts(run, stage) {
     lineChart({ title: `${named(stage)}, loss`, note: "nats per token", series: [line("loss", run.curves[stage.phase]?.loss, 3)] }),
     lineChart({ title: `${named(stage)}, success`, share: true, series: [{ name: "validation", points: validated, colour: 3, dots: true, band: run.bands[stage.validation] ?? [] }] }),
   ];
+}
+
+/** How playing and training keep up with each other: the figures of the last step. */
+function pace(run) {
+  if (!run.pace.length) return null;
+  const words = { count: number, share: (value) => percent(value), seconds: duration, rate: (value) => `${number(value)} / s`, steps: (value) => `${number(value)} steps` };
+  return h("section", { "aria-label": "Playing and training" }, h("h2", {}, "Playing and training, last step"),
+    h("dl", { class: "facts-list" }, run.pace.map((row) => h("div", { title: row.metric }, h("dt", {}, row.name.charAt(0).toUpperCase() + row.name.slice(1)), h("dd", {}, words[row.unit](row.value))))));
 }
 
 function allNumbers(run, open) {

@@ -1,0 +1,81 @@
+"""Says what episodes wait for when none of them gets on, in one run or in several that share a watch."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from agentgym.rollout.causes import LOGGER
+from agentgym.rollout.engine import EpisodePlayer
+from agentgym.rollout.jobs import Job
+
+_MOST_LISTED = 3
+_TURN = re.compile(r" (?:in|for|of|before) turn \d+$")
+
+
+class StandstillWatch:
+    """Warns when no episode that it is told of has done anything new for a while. Used on one event loop.
+
+    Args:
+        warn_after_s: the first warning comes after so long, and others whenever that time has doubled; None for none.
+    """
+
+    def __init__(self, warn_after_s: float | None) -> None:
+        self._warn_after_s = warn_after_s
+        self._playing: dict[str, tuple[Job, EpisodePlayer]] = {}
+        self._runs = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, job: Job, player: EpisodePlayer) -> None:
+        self._playing[job.trajectory.id] = job, player
+
+    def end(self, job: Job) -> None:
+        self._playing.pop(job.trajectory.id, None)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Watch as long as at least one run is inside."""
+        self._runs += 1
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._watch())
+        try:
+            yield
+        finally:
+            self._runs -= 1
+            if not self._runs:
+                task, self._task = self._task, None
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        if self._warn_after_s is None:
+            return
+        now = asyncio.get_running_loop().time
+        last_state, last_change, warn_after_s = self._state(), now(), self._warn_after_s
+        while True:
+            await asyncio.sleep(self._warn_after_s / 4)
+            if (state := self._state()) != last_state:
+                last_state, last_change, warn_after_s = state, now(), self._warn_after_s
+            elif state and now() - last_change >= warn_after_s:
+                logging.getLogger(LOGGER).warning(standstill(state, now() - last_change))
+                warn_after_s *= 2
+
+    def _state(self) -> dict[str, tuple[int, str]]:
+        """By episode, how far it is and what it is doing."""
+        return {name: player.progress(job) for name, (job, player) in self._playing.items()}
+
+
+def standstill(state: dict[str, tuple[int, str]], seconds: float) -> str:
+    """One line that says what the episodes have been doing for so long, the most frequent first."""
+    examples = {_TURN.sub("", activity): name for name, (_, activity) in reversed(state.items())}
+    counts = Counter(_TURN.sub("", activity) for _, activity in state.values())
+    listed = [
+        f"{count} {'is' if count == 1 else 'are'} {activity} (such as {examples[activity]})"
+        for activity, count in counts.most_common(_MOST_LISTED)
+    ]
+    more = f", {len(counts) - _MOST_LISTED} more activities" if len(counts) > _MOST_LISTED else ""
+    return f"No episode has moved for {seconds:.0f} s: {', '.join(listed)}{more}."

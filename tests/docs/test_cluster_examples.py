@@ -1,0 +1,143 @@
+"""The files for Slurm and KubeRay: their syntax, their field names, and what the Slurm script starts in which order."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agentgym.cluster.ray_nodes import NICE_VARIABLE
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
+
+# Of the types of KubeRay, apis/ray/v1/rayjob_types.go and raycluster_types.go, without those of pods.
+JOB = {
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "rayClusterSpec",
+    "submitterPodTemplate",
+    "metadata",
+    "clusterSelector",
+    "submitterConfig",
+    "managedBy",
+    "deletionStrategy",
+    "entrypoint",
+    "runtimeEnvYAML",
+    "jobId",
+    "submissionMode",
+    "entrypointResources",
+    "entrypointNumCpus",
+    "entrypointNumGpus",
+    "ttlSecondsAfterFinished",
+    "shutdownAfterJobFinishes",
+    "suspend",
+}
+CLUSTER = {
+    "headGroupSpec",
+    "workerGroupSpecs",
+    "rayVersion",
+    "enableInTreeAutoscaling",
+    "autoscalerOptions",
+    "headServiceAnnotations",
+    "suspend",
+}
+HEAD = {"serviceType", "headService", "enableIngress", "rayStartParams", "template"}
+WORKERS = {
+    "groupName",
+    "replicas",
+    "minReplicas",
+    "maxReplicas",
+    "numOfHosts",
+    "rayStartParams",
+    "template",
+    "scaleStrategy",
+    "suspend",
+}
+CONTAINER = {"name", "image", "env", "resources", "securityContext", "volumeMounts"}
+
+
+def job() -> dict[str, Any]:
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra train")
+    return yaml.safe_load((FOLDER / "kuberay.yaml").read_text())
+
+
+def test_the_fields_of_the_ray_job_are_those_of_its_published_types():
+    data = job()
+    assert (data["apiVersion"], data["kind"]) == ("ray.io/v1", "RayJob")
+    spec, cluster = data["spec"], data["spec"]["rayClusterSpec"]
+    groups = [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+    for names, known in [(spec, JOB), (cluster, CLUSTER), (groups[0], HEAD), *((g, WORKERS) for g in groups[1:])]:
+        assert set(names) <= known
+    assert spec["submissionMode"] in ("K8sJobMode", "HTTPMode", "InteractiveMode")
+    for group in groups:
+        assert all(isinstance(value, str) for value in group["rayStartParams"].values())  # a map of strings
+        [container] = group["template"]["spec"]["containers"]
+        assert set(container) <= CONTAINER
+        variables = {row["name"]: row["value"] for row in container["env"]}
+        assert variables[NICE_VARIABLE] == "0"
+        mounted = {mount["name"] for mount in container.get("volumeMounts", ())}
+        assert mounted == {volume["name"] for volume in group["template"]["spec"].get("volumes", ())}
+
+
+def test_the_ray_job_waits_for_as_many_nodes_as_it_has_pods():
+    spec = job()["spec"]
+    pods = 1 + sum(group["replicas"] for group in spec["rayClusterSpec"]["workerGroupSpecs"])
+    assert f"machine.nodes={pods}" in spec["entrypoint"].split()
+    settings = dict(re.findall(r"--set machine\.(\w+)=(\S+)", spec["entrypoint"]))
+    check_settings(settings)
+
+
+def check_settings(settings: dict[str, str]) -> None:
+    """They are settings of a recipe."""
+    from agentgym.training.recipe import HardwareSection
+
+    quoted = "\n".join(f"{key} = {value if value.isdigit() else repr(value)}" for key, value in settings.items())
+    assert HardwareSection.model_validate(tomllib.loads(quoted)).engine == "ray"
+
+
+PROGRAM = """#!/bin/bash
+echo "$(basename "$0") $*" >> "$LOG"
+case "$(basename "$0") $*" in
+    "scontrol show"*) printf 'a1\\na2\\na3\\n' ;;
+    *"hostname --ip-address") echo '10.0.0.7 fd00::1' ;;
+    "agentgym cluster status"*) printf '10.0.0.%s  yes  4\\n' 7 8 9 ;;
+    "srun"*"--block"*) exec sleep 60 ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_the_slurm_script_starts_a_head_and_the_others_and_trains_on_all_of_them(tmp_path, exists):
+    """Programs of Slurm and ours are stand-ins that note how they are called."""
+    subprocess.run(["bash", "-n", FOLDER / "slurm.sh"], check=True)
+    for name in ("srun", "scontrol", "agentgym"):
+        (tmp_path / name).write_text(PROGRAM)
+        (tmp_path / name).chmod(0o755)
+    if exists:
+        (tmp_path / "runs" / "mine").mkdir(parents=True)
+    job = {"SLURM_JOB_NAME": "mine", "SLURM_JOB_ID": "41234", "SLURM_JOB_NODELIST": "a[1-3]"}
+    variables = os.environ | job | {"PATH": f"{tmp_path}:{os.environ['PATH']}", "LOG": str(tmp_path / "log")}
+    command = ["bash", FOLDER / "slurm.sh", "my.toml"]
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    calls = (tmp_path / "log").read_text().splitlines()
+    [head] = [call for call in calls if "--head" in call]
+    assert "--nodelist=a1 ray start --head --port=21234" in head
+    joining = [call for call in calls if "--address=10.0.0.7:21234" in call]
+    assert sorted(re.search(r"--nodelist=(\w+)", call)[1] for call in joining) == ["a2", "a3"]
+    train = calls[-1]
+    assert train.startswith("agentgym train my.toml --out runs/mine " + ("--resume " if exists else "--set "))
+    assert calls.index("agentgym cluster probe --address 10.0.0.7:21234") < calls.index(train)
+    settings = dict(re.findall(r"--set machine\.(\w+)=(\S+)", train))
+    assert settings == {"engine": "ray", "address": "10.0.0.7:21234", "nodes": "3"}
+    check_settings(settings)
+
+
+def test_the_table_of_examples_names_both_files():
+    table = (FOLDER.parent / "README.md").read_text()
+    assert all(f"`cluster/{path.name}`" in table for path in FOLDER.iterdir())
