@@ -58,7 +58,8 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
     if evaluation.held_out_uses is not None:
         lines.append(
             Text(
-                f"held-out tasks that had been played {format_count(evaluation.held_out_uses)} here before", style="dim"
+                f"these held-out tasks were evaluated {format_count(evaluation.held_out_uses)} before on this machine",
+                style="dim",
             )
         )
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")

@@ -16,6 +16,7 @@ from agentgym.policy.device import dtype_of
 from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.quantization import quantization_config, sample_as_in_training
+from agentgym.policy.training_template import use_training_template
 
 
 def load_checkpoint(
@@ -145,7 +146,10 @@ def _load(source: str | Path, device: str, options: LoadOptions, sees: bool | No
 
 
 def _load_reader(source: str | Path, options: LoadOptions, sees: bool) -> Any:
-    """The tokenizer or processor, with the template that it shall have."""
+    """The tokenizer or processor, with the template that it shall have.
+
+    A template that rewrites earlier turns is replaced by its training variant, where TRL has one.
+    """
     revision = options.revision if options.tokenizer is None else None
     reader = (AutoProcessor if sees else AutoTokenizer).from_pretrained(options.tokenizer or source, revision=revision)
     tokenizer = reader.tokenizer if sees else reader
@@ -153,6 +157,8 @@ def _load_reader(source: str | Path, options: LoadOptions, sees: bool) -> Any:
         tokenizer.chat_template = getattr(reader, "chat_template", None) or tokenizer.chat_template
     if options.chat_template is not None:
         tokenizer.chat_template = Path(options.chat_template).read_text(encoding="utf-8")
+    elif use_training_template(tokenizer, options.template_options) and sees:
+        reader.chat_template = tokenizer.chat_template
     return reader
 
 

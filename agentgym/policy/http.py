@@ -10,6 +10,7 @@ import asyncio
 import logging
 import random
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -83,6 +84,8 @@ class JsonEndpoint:
         retry_policy: see RetryPolicy.
         connections: open at once; further requests wait for one.
         jitter: draws the pauses, so that a thousand clients do not return at the same moment.
+        check_server: called after a failed attempt. It raises PolicyError if the server is known to have ended, so that
+            nobody waits for it.
     """
 
     def __init__(
@@ -93,13 +96,14 @@ class JsonEndpoint:
         retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 256,
         jitter: random.Random | None = None,
+        check_server: Callable[[], None] | None = None,
     ) -> None:
         self.base_url, self.retry_policy = base_url.rstrip("/"), retry_policy
         on_socket = _UNIX_SOCKET.fullmatch(self.base_url)
         self._socket = on_socket["socket"] if on_socket else None
         self._http_url = f"http://localhost{on_socket['path'] or ''}" if on_socket else self.base_url
         self._headers, self._connections = dict(headers or {}), connections
-        self._jitter = jitter or random.Random()
+        self._jitter, self._check_server = jitter or random.Random(), check_server
         self._has_answered = self._given_up = False  # whether the server ever did; whether unreached_s has passed
         self._has_warned = False
         self._client: httpx.AsyncClient | None = None
@@ -150,6 +154,8 @@ class JsonEndpoint:
                 failed = _RetryableFailure(f"no answer within {self.retry_policy.attempt_s:g} s")
             except _RetryableFailure as failure:
                 failed = failure
+            if self._check_server is not None:
+                self._check_server()
             wait = max(pause * self._jitter.uniform(0.5, 1.0), failed.wait_s)
             pause = min(2 * pause, self.retry_policy.longest_backoff_s)
             unreached = self._is_unreached(failed)

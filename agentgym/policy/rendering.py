@@ -314,8 +314,9 @@ class TemplateRenderer:
     def _unusable(self, why: str) -> PolicyError:
         return PolicyError(
             f"The chat template of {self._name} is not prefix-preserving: it {why}. Tokens would not be what the agent "
-            "saw. Set tokenizer.chat_template to its training variant (TRL ships some in trl/chat_templates), or "
-            "pass template_options that switch the rewriting off."
+            "saw, and TRL has no training variant of it that could be used. Give a template that does not "
+            "(policy.chat_template in a recipe, --policy-option chat_template=FILE.jinja), or template_options that "
+            "switch it off."
         )
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import PolicyError
 from agentgym.messages import Message
-from agentgym.policy.formats.choice import AUTO, PROBE_CALL, PROBE_TOOL, call_by_template, call_format_for, reads_back
+from agentgym.policy.formats.choice import AUTO, PROBE_CALL, PROBE_TOOL, call_by_template, reads_back
 from agentgym.policy.formats.contract import THOUGHTS, excerpt
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.training_template import is_training_template, tried_renderer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -37,20 +38,21 @@ def check_template(
     Raises: UnknownNameError for a call format that is not registered.
     """
     try:
-        renderer = TemplateRenderer(
-            tokenizer, call_format_for(tokenizer, call_format, template_options), template_options=template_options
-        )
-        renderer.prompt([Message("user", "?")], [PROBE_TOOL])
-        renderer.observation([_result("words")])
+        renderer = tried_renderer(tokenizer, call_format, template_options)
     except PolicyError as error:
         return [TemplateFinding("usable", False, str(error))]
     return [
-        TemplateFinding("usable", True, "earlier tokens stay as they are when the conversation goes on"),
+        TemplateFinding("usable", True, _usable(tokenizer)),
         _tools(renderer, template_options),
         _calls(renderer, call_by_template(tokenizer, template_options)),
         _thoughts(renderer),
         _results(renderer),
     ]
+
+
+def _usable(tokenizer: PreTrainedTokenizerFast) -> str:
+    by_what = " by TRL's training variant of the template" if is_training_template(tokenizer.chat_template) else ""
+    return f"earlier tokens stay as they are when the conversation goes on{by_what}"
 
 
 def _tools(renderer: TemplateRenderer, template_options: dict[str, Any] | None) -> TemplateFinding:

@@ -20,6 +20,7 @@ from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm_images import completion_choice, generate_request
+from agentgym.policy.vllm_server import VllmServer
 
 
 @renamed_keywords(patience="retry_policy")
@@ -40,6 +41,8 @@ class VllmPolicy(Policy):
         call_format: registered name of how the model writes calls; "auto" is how its chat template does.
         context_tokens: by default what the server says at the first request.
         retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
+        server: the process behind `base_url`, if this process started it. Once it has ended, requests fail at once,
+            with the path and the end of its log.
     """
 
     name = "vllm"
@@ -55,10 +58,16 @@ class VllmPolicy(Policy):
         context_tokens: int | None = None,
         retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 256,
+        server: VllmServer | None = None,
     ) -> None:
         self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
-        self._endpoint = JsonEndpoint(base_url, retry_policy=retry_policy, connections=connections)
+        self._endpoint = JsonEndpoint(
+            base_url,
+            retry_policy=retry_policy,
+            connections=connections,
+            check_server=server.raise_if_ended if server is not None else None,
+        )
         self._updated: asyncio.Event | None = None  # set once the weights that are being replaced are in place
         self._drained: asyncio.Event | None = None  # set once no request runs under the old ones
         self._running: Counter[str] = Counter()  # requests, by the model or adapter that answers them

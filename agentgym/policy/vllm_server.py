@@ -108,9 +108,14 @@ class VllmServer:
         finally:
             await endpoint.close()
         code = process.poll()
-        what = f"was not ready within {timeout_s:g} s" if code is None else f"ended with status {code}"
+        what = f"was not ready within {timeout_s:g} s" if code is None else _end(code)
         await asyncio.to_thread(self.close)
         raise PolicyError(f"The vLLM server {what}. Its log, {self._log}, ends with:\n{self._last_lines()}")
+
+    def raise_if_ended(self) -> None:
+        """Raises: PolicyError in one line, with the path of the log, if the process was started and has ended."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            raise PolicyError(f"The vLLM server {_end(code)}. Its log, {self._log}, ends with: {self._last_lines(1)}")
 
     def close(self) -> None:
         """End the server and all that it started; it has 30 s to do so by itself."""
@@ -129,3 +134,8 @@ class VllmServer:
     def _last_lines(self, count: int = 12) -> str:
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(line[:300] for line in lines[-count:])
+
+
+def _end(code: int) -> str:
+    """How a process ended, by its exit status."""
+    return f"ended with status {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"

@@ -69,7 +69,7 @@ async def try_hacks(stage: EpisodeChecker) -> None:
             stage.subject.findings.add(
                 f"The reward can be hacked: {who} succeeds on {len(hits)} task(s), for example {hits[0].task.id!r}, "
                 f"after {len(hits[0].turns)} turns. It ended with {answer_text}. "
-                "Judge where the agent never was, from data that it could not write."
+                "Judge in a fresh sandbox or in this process, from data that the agent cannot write."
             )
 
 

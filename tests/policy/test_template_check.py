@@ -13,7 +13,9 @@ from agentgym.cli.app import app
 from agentgym.errors import PolicyError
 from agentgym.messages import Message
 from agentgym.policy import TemplateRenderer, make_tokenizer
+from agentgym.policy.checkpoint import load_tokenizer
 from agentgym.policy.formats.choice import PROBE_CALL, PROBE_TOOL, call_format_for
+from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.template_check import check_template
 from agentgym.registry import load
 
@@ -68,6 +70,21 @@ def test_a_template_can_be_used_with_the_format_it_writes_or_is_refused(template
     known = [beginning for beginning in FORMATS if template.startswith(beginning)]
     expected = FORMATS[max(known, key=len)] if known else "hermes"
     assert call_format_for(tokenizer_of(template)).name == expected
+
+
+def test_a_template_that_rewrites_is_replaced_by_its_training_variant_where_that_can_be_used(tmp_path):
+    for template, is_replaced in {"glm4moe": True, "deepseekv3": False, "gemma4": False, "qwen3": False}.items():
+        tokenizer = tokenizer_of(template)
+        own = tokenizer.chat_template
+        tokenizer.save_pretrained(tmp_path / template)
+        loaded = load_tokenizer(tmp_path / template)
+        assert (loaded.chat_template != own) == is_replaced
+        [usable, *_] = check_template(loaded)
+        assert ("TRL's training variant" in usable.detail) == is_replaced
+        assert usable.ok == (template in ("glm4moe", "qwen3"))
+        assert usable.ok or "policy.chat_template" in usable.detail
+    named = load_tokenizer(tmp_path / "glm4moe", LoadOptions(chat_template=str(TEMPLATES / "glm4moe.jinja")))
+    assert named.chat_template == tokenizer_of("glm4moe").chat_template  # what a user names is used
 
 
 def test_a_template_whose_calls_nobody_reads_names_the_formats_there_are():

@@ -31,6 +31,7 @@ HEAVY_MODULES = {
     "agentgym.policy.sampling": "train",
     "agentgym.policy.gguf": "train",
     "agentgym.policy.template_check": "train",
+    "agentgym.policy.training_template": "train",
     "agentgym.policy.tiny": "train",
     "agentgym.policy.tiny_vision": "train",
     "agentgym.policy.device": "train",

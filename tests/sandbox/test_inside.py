@@ -57,6 +57,11 @@ async def test_third_party_packages_are_hidden_unless_preloaded(backend, sandbox
     await other.close()
 
 
+async def test_no_command_line_tells_of_the_host(sandbox):
+    command_lines = await sandbox.exec(["cat", "/proc/1/cmdline", "/proc/cmdline"])
+    assert set(command_lines.text.split("\0")) <= {"agentgym-guest", ""}
+
+
 async def test_sets_have_the_same_order_in_every_sandbox(backend, small, sandbox):
     """A replayed episode must see what the first one saw."""
     other = await backend.create(small)

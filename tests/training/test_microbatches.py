@@ -55,6 +55,15 @@ def test_rows_of_like_length_stand_together():
     assert [sorted(part) for part in parts] == [[1, 3], [0, 2]]
 
 
+def test_little_is_padding_and_parts_are_few():
+    lengths = np.random.default_rng(0).lognormal(6.0, 0.5, size=(64, 1)).astype(int)
+    parts = parts_of(lengths, 16_384)
+    padded = sum(lengths[part].max() * len(part) for part in parts)
+    assert lengths.sum() > 0.9 * padded
+    assert len(parts) <= 8
+    assert len(parts_of(lengths // 100, 16_384)) == 1  # as little as this is computed at once
+
+
 def gradients(trainer, batch) -> dict[str, torch.Tensor]:
     trainer.model.zero_grad()
     loss = trainer.compute_loss(trainer.model, dict(batch))

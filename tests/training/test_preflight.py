@@ -7,6 +7,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from rich.console import Console
@@ -106,6 +107,41 @@ def test_a_control_parameter_that_tasks_leave_out_is_known_by_being_read():
     short = recipe.model_copy(update={"evaluate": recipe.evaluate.model_copy(update={"control": {"lang": True}})})
     with pytest.raises(RecipeError, match=r"evaluate.control.lang: .* Did you mean 'long'"):
         check_environments(short, TaskSet("lookup/shown-v1", splits))
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"weights": {"sucess": 2.0}}, r"reward.weights.sucess: no reward .* Did you mean 'success'\?"),
+        ({"caps": {"loked": 1.0}}, r"reward.caps.loked: .* Did you mean 'looked'\?"),
+        ({"gates": [{"by": "won", "threshold": 1.0}]}, r"reward.gates: by = 'won': .* Components: looked, success"),
+        ({"schedules": {"x": {"start": 0, "end": 1}}}, r"reward.schedules.x: no reward here gives a component 'x'"),
+    ],
+    ids=["weights", "caps", "gates", "schedules"],
+)
+def test_a_component_that_no_reward_gives_is_named(section, message):
+    recipe = Recipe.parse(data(reward=section))
+    with pytest.raises(RecipeError, match=message):
+        check_before_start(recipe, recipe.tasks.load())
+
+
+def test_a_reward_whose_weights_nearly_name_what_it_gives_is_named():
+    class Misspelt(lookup_environment.Right):
+        weights: ClassVar = {"succes": 2.0, "asked_for": 0.1}
+
+    register("test_misspelt", Misspelt, kind="rewards")
+    recipe = Recipe.parse(data(reward={"name": "test_misspelt"}))
+    with pytest.raises(RecipeError, match=r"`weights` name 'succes', and it gives 'success'"):
+        check_before_start(recipe, recipe.tasks.load())
+
+
+def test_a_reward_that_reads_the_truth_of_tasks_without_one_is_named():
+    recipe = Recipe.parse(data())
+    complete = recipe.tasks.load()
+    without = {name: [replace(task, truth=None) for task in complete[name]] for name in complete}
+    with pytest.raises(RecipeError, match=r"the reward reads `task.truth`, which is None in every training task"):
+        check_before_start(recipe, TaskSet("lookup/untrue-v1", without, oracle=complete.oracle))
+    check_before_start(recipe, complete)
 
 
 @pytest.mark.parametrize("split", ["train", "validation", "held_out"])

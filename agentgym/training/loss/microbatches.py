@@ -8,34 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 
 DEFAULT_TOKENS = 16_384
 """Tokens of a part, with padding."""
+_COST_OF_A_PART = 512
+"""Tokens that could be computed in the time that one part more takes; our choice."""
 
 T = TypeVar("T")
 
 
 def parts_of(lengths: np.ndarray, max_tokens: int) -> list[np.ndarray]:
-    """Share out the rows of a batch; a row that is longer than the budget is a part by itself.
+    """Share out the rows of a batch so that few tokens are padding and parts are few.
+
+    Rows are ordered by length and cut where the sum over the parts of their tokens, with padding, and of what a part
+    costs is least. A row that is longer than the budget is a part by itself.
 
     Args:
         lengths: [rows, segments] tokens of each row's segments, each of which is padded by itself.
         max_tokens: of a part, with padding.
     Returns: the indices of the rows of each part; the longest rows first.
     """
-    parts: list[list[int]] = []
-    widths = lengths[:0].sum(axis=0)
-    for row in np.argsort(-lengths.sum(axis=1), kind="stable"):
-        wider = np.maximum(widths, lengths[row])
-        if not parts or wider.sum() * (len(parts[-1]) + 1) > max_tokens:
-            parts.append([])
-            wider = lengths[row]
-        parts[-1].append(int(row))
-        widths = wider
-    return [np.array(part) for part in parts]
+    order = np.argsort(-lengths.sum(axis=1), kind="stable")
+    ordered, count = lengths[order], len(order)
+    costs, previous_cuts = np.full(count + 1, np.inf), np.zeros(count + 1, dtype=int)
+    costs[0] = 0.0
+    for cut in range(count):  # costs[k] is the least for the first k rows
+        sizes = np.maximum.accumulate(ordered[cut:], axis=0).sum(axis=1) * np.arange(1, count - cut + 1)
+        candidates = np.where(sizes <= max_tokens, costs[cut] + sizes + _COST_OF_A_PART, np.inf)
+        candidates[0] = costs[cut] + sizes[0] + _COST_OF_A_PART
+        is_less = candidates < costs[cut + 1 :]
+        costs[cut + 1 :][is_less], previous_cuts[cut + 1 :][is_less] = candidates[is_less], cut
+    cuts = [count]
+    while cuts[-1] > 0:
+        cuts.append(int(previous_cuts[cuts[-1]]))
+    return [order[start:end] for end, start in reversed(list(pairwise(cuts)))]
 
 
 def parts_alike(lengths: Sequence[np.ndarray], own: int, max_tokens: int) -> list[np.ndarray]:

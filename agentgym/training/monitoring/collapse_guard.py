@@ -154,7 +154,7 @@ def _rules(s: GuardSection) -> dict[str, _Rule]:
             s.zero_gradient,
             True,
             False,
-            "Almost no group tells its episodes apart, so there is nothing to learn from",
+            "In almost every group all episodes have the same return, so there is nothing to learn from",
             True,
         ),
         "no_tool": _Rule("guard/no_tool", s.no_tool, True, False, "The agent no longer uses its tools"),

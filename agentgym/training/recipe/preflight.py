@@ -30,6 +30,7 @@ from agentgym.training.signals.selection import check_critic_options, check_sign
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
+from agentgym.training.trial_episode import check_reward
 from agentgym.training.vllm.check import check_vllm
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
@@ -37,7 +38,7 @@ _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1
 
 
 def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE) -> None:
-    """Check everything that can be checked without a model and without playing an episode.
+    """Check everything that can be checked without a model, and with one episode of the oracle.
 
     Raises: RecipeError naming key and value; TaskError for a task set without a scripted player; CreditError for an
         estimator that requires what the environments or the task set do not provide.
@@ -58,6 +59,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
             "model. With an adapter, `reinforce` is the last stage that trains."
         )
     check_environments(recipe, task_set)
+    check_reward(recipe, task_set)
 
 
 def _check_logit_hook(recipe: Recipe) -> None:

@@ -29,7 +29,7 @@ class TrainedVllmPolicy(VllmPolicy):
     """A policy that samples, on a server, from the weights that a model has when a batch of episodes begins."""
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
-        super().__init__(engine.address, engine.served_name, renderer=renderer)
+        super().__init__(engine.address, engine.served_name, renderer=renderer, server=engine.server)
         self.trained, self.processing_class, self._engine = model, processing_class, engine
 
     async def refresh(self) -> None:
@@ -45,6 +45,8 @@ class VllmEngine:
         folder: of the run; weights and the server's log are written beneath it.
         device: torch's name of the device that is trained on.
         say: called with a line for the terminal when the server starts, which takes a minute.
+    Attributes:
+        server: the process, where this run starts one.
     Raises: RecipeError if the server of `vllm.url` does not answer.
     """
 
@@ -55,11 +57,11 @@ class VllmEngine:
         # Removed at the end, so it is a folder of this run alone.
         self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
-        self._server: VllmServer | None = None
+        self.server: VllmServer | None = None
         self._loaded: tuple[TrainedVllmPolicy, list[int]] | None = None
         if section.url is None:
-            self._server = VllmServer(log=folder / "vllm.log", python=section.python, gpus=section.gpus)
-            self.address, self.served_name = self._server.address, SERVED_NAME
+            self.server = VllmServer(log=folder / "vllm.log", python=section.python, gpus=section.gpus)
+            self.address, self.served_name = self.server.address, SERVED_NAME
             self._shares_gpus = section.gpus is None
         else:
             self.address, self.served_name = section.url, section.model or served_model(section.url)
@@ -77,8 +79,8 @@ class VllmEngine:
                 return
             if former is not policy:
                 await former.close()
-        if self._server is not None and not self._server.is_started:
-            await self._start(self._server, policy)
+        if self.server is not None and not self.server.is_started:
+            await self._start(self.server, policy)
         if has_adapter(policy.trained):
             adapter = self._weights / f"adapter-{policy.version}"
             await asyncio.to_thread(save_model, policy.trained, policy.processing_class, adapter)
@@ -95,8 +97,8 @@ class VllmEngine:
         """End the server that was started, and remove the weights that were written for it."""
         if self._loaded is not None:
             await self._loaded[0].close()
-        if self._server is not None:
-            await asyncio.to_thread(self._server.close)
+        if self.server is not None:
+            await asyncio.to_thread(self.server.close)
         shutil.rmtree(self._weights, ignore_errors=True)
 
     async def _start(self, server: VllmServer, policy: TrainedVllmPolicy) -> None:

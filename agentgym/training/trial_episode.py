@@ -1,0 +1,112 @@
+"""One episode of the oracle before a run: names that no reward gives, and a truth that no task has, show here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+from agentgym import registry
+from agentgym.errors import AgentGymError, RecipeError
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.reward import SUCCESS, Combined, Reward, validate_components
+from agentgym.rollout import EpisodeManager
+from agentgym.task import Task, TaskSet
+from agentgym.training.recipe import Recipe
+from agentgym.trajectory import Trajectory
+
+_ALIKE = 0.8  # as difflib measures: a letter more, less or changed in a name of five
+
+
+class _ReadTask(Task):
+    """A task that notes whether its truth was read."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "truth":
+            object.__setattr__(self, "truth_was_read", True)
+        return super().__getattribute__(name)
+
+
+def check_reward(recipe: Recipe, task_set: TaskSet) -> None:
+    """Let the oracle play the first training task, and compare what the reward gives with what is said about it.
+
+    Nothing is checked without an oracle, with another environment than the tasks', or where the episode cannot be
+    judged, as by a reward that asks the model.
+
+    Raises: RecipeError for a component in [reward] that no reward gives, for a name in a reward's `weights` that is
+        nearly one that it gives, and for a reward that reads the truth of tasks that have none.
+    """
+    if task_set.oracle is None or not task_set["train"] or recipe.episode.environment is not None:
+        return
+    task = task_set["train"][0]
+    reward = _reward_of(recipe, task_set, task)
+    if reward is None:
+        return
+    trajectory = _oracle_episode(recipe, task_set, task, reward)
+    if not trajectory.valid:
+        return
+    parts = reward.rewards if isinstance(reward, Combined) else (reward,)
+    given = {SUCCESS, *trajectory.outcome, *(name for turn in trajectory.turns for name in turn.rewards)}
+    declared = {name for part in parts for name in part.weights}
+    for name in sorted(declared - given):
+        if close := get_close_matches(name, given - declared, n=1, cutoff=_ALIKE):
+            raise RecipeError(
+                f"A reward's `weights` name {name!r}, and it gives {close[0]!r}, which then counts in full. "
+                "Write the two alike."
+            )
+    _check_section(recipe, given | declared)
+    if all(task.truth is None for task in task_set["train"]) and not (trajectory.success or 0) > 0:
+        asyncio.run(_check_truth(reward, trajectory, task_set.name))
+
+
+def _check_section(recipe: Recipe, known: Iterable[str]) -> None:
+    """Raises: RecipeError for the first component in [reward] that is not known."""
+    section, names = recipe.reward, sorted(known)
+    used = {
+        **{f"weights.{name}": name for name in section.weights},
+        **{f"schedules.{name}": name for name in section.schedules},
+        **{f"caps.{name}": name for name in section.caps},
+        **{f"gates: by = {gate.by!r}": gate.by for gate in section.gates},
+        **{f"gates: opens {name!r}": name for gate in section.gates for name in gate.opens},
+    }
+    for key, name in used.items():
+        if name not in names:
+            close = get_close_matches(name, names, n=1)
+            raise RecipeError(
+                f"reward.{key}: no reward here gives a component {name!r}. "
+                + (f"Did you mean {close[0]!r}? " if close else "")
+                + f"Components: {', '.join(names)}. If only some episodes have it, name it in the reward's `weights`."
+            )
+
+
+async def _check_truth(reward: Reward, trajectory: Trajectory, set_name: str) -> None:
+    """Judge the outcome once more, on a task that notes what is read. Raises: RecipeError."""
+    task = trajectory.task
+    noted = _ReadTask(**{field.name: getattr(task, field.name) for field in fields(Task)})
+    trajectory.task = noted
+    await validate_components(reward.outcome(trajectory), reward)
+    if getattr(noted, "truth_was_read", False):
+        raise RecipeError(
+            f"tasks.set = {set_name!r}: the reward reads `task.truth`, which is None in every training task, and the "
+            f"oracle's episode of {task.id!r} has no success. Give each task its `truth`."
+        )
+
+
+def _reward_of(recipe: Recipe, task_set: TaskSet, task: Task) -> Reward | None:
+    reward = recipe.make_reward(task_set)
+    name = registry.prototype(task.environment).reward if reward is None else reward
+    return registry.load_reward(name) if isinstance(name, str) else name
+
+
+def _oracle_episode(recipe: Recipe, task_set: TaskSet, task: Task, reward: Reward) -> Trajectory:
+    oracle = task_set.oracle
+    assert oracle is not None
+    config = recipe.episode.config(seed=recipe.seed, reward=reward)
+    manager = EpisodeManager(lambda task: ScriptedPolicy(oracle(task)), config, label="trial")
+    try:
+        [trajectory] = asyncio.run(manager.collect([task], 1))
+    except AgentGymError as error:
+        raise RecipeError(f"The oracle's first episode cannot be played: {error}") from error
+    return trajectory
