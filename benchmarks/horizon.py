@@ -35,10 +35,11 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 from horizon_cells import (
     ARMS,
     ENVIRONMENTS,
-    EPISODES_PER_STEP,
+    PRETRAINED,
     TARGET,
     UNSEEN_HORIZONS,
     Cell,
+    episodes_per_step,
     grid,
     recipe_of,
     start_recipe,
@@ -61,7 +62,7 @@ QUICK: dict[str, Any] = {
     "steps": 40,
 }
 NIGHT: dict[str, Any] = {
-    "environments": list(ENVIRONMENTS),
+    "environments": [name for name in ENVIRONMENTS if name not in PRETRAINED],
     "horizons": [2, 4, 8, 16, 32],
     "feedback": ["outcome", "sparse", "dense", "delayed", "misleading"],
     "arms": None,
@@ -84,19 +85,20 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
     validations, trained = run.metrics("validation"), run.metrics("train")
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
     after = Evaluation.load(folder / "evaluation" / "after.json")
+    per_step = episodes_per_step(cell.environment)
     row = cell.to_json() | {
         "estimator": ARMS[cell.arm],
         "steps": [row["step"] for row in validations],
         "success": [row["success"] for row in validations],
         "progress": [row.get("outcome/progress") for row in validations],
-        "episodes_to_target": None if reached is None else reached * EPISODES_PER_STEP,
-        "episodes": trained[-1]["step"] * EPISODES_PER_STEP,
+        "episodes_to_target": None if reached is None else reached * per_step,
+        "episodes": trained[-1]["step"] * per_step,
         "episodes_beside": sum(row.get(CONTINUED, 0.0) for row in trained),
         **cost,
         "before": Evaluation.load(folder / "evaluation" / "before.json").success().value,
         "held_out": after.success().value,
         "held_out_tasks": len(after.rows),
-        "unseen_horizons": unseen_horizons(cell, run.checkpoints / "final"),
+        "unseen_horizons": {} if cell.environment in PRETRAINED else unseen_horizons(cell, run.checkpoints / "final"),
     }
     for heavy in ("checkpoints", "tensorboard"):  # hundreds of runs; the record of what was measured stays
         shutil.rmtree(folder / heavy, ignore_errors=True)

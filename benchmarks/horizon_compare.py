@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from horizon_cells import EPISODES_PER_STEP, VALIDATE_EVERY
+from horizon_cells import VALIDATE_EVERY, episodes_per_step
 from horizon_ratios import Group, Row, by_cell, trained_of
 from scipy import stats
 
@@ -63,7 +63,7 @@ def agreements(new: Sequence[Row], stored: Sequence[Row]) -> list[Agreement]:
             "Too few of these cells were stored with several seeds: there is nothing to compare with."
         )
     most = min((row["episodes"] for row in new if row["episodes_to_target"] is None), default=math.inf)
-    grid = VALIDATE_EVERY * EPISODES_PER_STEP
+    grid = VALIDATE_EVERY * max(episodes_per_step(row["environment"]) for row in new)
 
     def episodes(row: Row) -> float:
         return math.log(min(trained_of(row), most))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 import numpy as np
-from horizon_cells import ARMS, EPISODES_PER_STEP, TARGET, VALIDATE_EVERY
+from horizon_cells import ARMS, TARGET, VALIDATE_EVERY, episodes_per_step
 from horizon_ratios import Group, Row, by_cell, episodes_of, mostly_solved, ratio
 from training_runs import COLOURS
 
 COLOUR_OF = dict(zip(ARMS, COLOURS, strict=True))
+LEAST_SEEDS = 3  # from which a map says that no difference was shown
 MAIN_ARMS = ("outcome", "flattened", "return_to_go")
 EPISODE_TICKS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 
@@ -25,11 +27,12 @@ def pictures(rows: Sequence[Row]) -> dict[str, str]:
         for row in rows
         if row["arm"] in MAIN_ARMS and row["feedback"] in ("outcome", "dense")
     ]
-    return {
-        "horizon-curves": curves(main),
-        "horizon-lengths": by_horizon(main),
-        "horizon-winners": heat_map(rows),
-    }
+    horizons = defaultdict(set)
+    for row in main:
+        horizons[row["environment"]].add(row["horizon"])
+    several = [row for row in main if len(horizons[row["environment"]]) > 1]
+    lengths = {"horizon-lengths": by_horizon(several)} if several else {}
+    return {"horizon-curves": curves(main), "horizon-winners": heat_map(rows), **lengths} if main else {}
 
 
 def _svg(figure: Any) -> str:
@@ -37,7 +40,8 @@ def _svg(figure: Any) -> str:
 
     text = io.StringIO()
     figure.tight_layout()
-    figure.savefig(text, format="svg")
+    with pyplot.rc_context({"svg.fonttype": "none", "svg.hashsalt": "horizon"}):  # the same rows, the same file
+        figure.savefig(text, format="svg", metadata={"Date": None})
     pyplot.close(figure)
     return text.getvalue()[text.getvalue().index("<svg") :]
 
@@ -92,6 +96,7 @@ def by_horizon(rows: Sequence[Row]) -> str:
         axis.set_xticks([2, 4, 8, 16, 32], labels=["2", "4", "8", "16", "32"])
         axis.set_yticks(EPISODE_TICKS, labels=[f"{tick:,}" for tick in EPISODE_TICKS])
         axis.set_ylim(EPISODE_TICKS[0], EPISODE_TICKS[-1])
+        axis.set_xlim(1.8, 36)
         axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize=7)
@@ -99,9 +104,9 @@ def by_horizon(rows: Sequence[Row]) -> str:
 
 
 def heat_map(rows: Sequence[Row], cost: Callable[[Row], float] = episodes_of) -> str:
-    """By horizon and feedback the arm that costs less than `outcome`, if the interval of the ratio says so.
+    """By horizon and feedback the arms that cost less than `outcome`, if the intervals of their ratios say so.
 
-    Of the arms with the most seeds, that with the lowest median cost is shown.
+    Of the arms with the most seeds; the lowest median cost comes first and gives the colour.
     """
     cells = by_cell(rows)
     environments = sorted({environment for (environment, _, _), _ in cells})
@@ -131,12 +136,19 @@ def _mark_winner(
         return
     most_seeds = max(map(len, own.values()))
     middles = {arm: median(map(cost, rows)) for arm, rows in own.items() if len(rows) == most_seeds}
-    winner = min(middles, key=lambda arm: middles[arm])
-    against = ratio(own[winner], cells.get((group, "outcome"), []), cost)
-    differs = against is not None and against.bound in ("", "<") and against.high < 1
-    axis.fill_between([x, x + 1], y, y + 1, color=COLOUR_OF[winner] if differs else "#ccc", alpha=0.35)
-    text = f"{winner}\n{against.bound}{against.value:.2f} x" if differs and against else "no difference"
-    axis.text(x + 0.5, y + 0.5, f"{text}\n{most_seeds} seeds", ha="center", va="center", fontsize=6)
+    against = {arm: ratio(own[arm], cells.get((group, "outcome"), []), cost) for arm in middles}
+    winners = [
+        arm
+        for arm in sorted(middles, key=lambda arm: middles[arm])
+        if (of := against[arm]) is not None and of.bound in ("", "<") and of.high < 1
+    ]
+    axis.fill_between([x, x + 1], y, y + 1, color=COLOUR_OF[winners[0]] if winners else "#ccc", alpha=0.35)
+    if winners:
+        lines = [f"{arm} {against[arm].bound}{against[arm].value:.2f} x" for arm in winners]  # type: ignore[union-attr]
+    else:
+        lines = ["no difference shown" if most_seeds >= LEAST_SEEDS else "too few seeds"]
+    lines.append(f"{most_seeds} seed{'s' if most_seeds > 1 else ''}")
+    axis.text(x + 0.5, y + 0.5, "\n".join(lines), ha="center", va="center", fontsize=6)
 
 
 def curves(rows: Sequence[Row]) -> str:
@@ -150,7 +162,7 @@ def curves(rows: Sequence[Row]) -> str:
                 last = max(row["steps"][-1] for row in own)
                 steps = np.arange(VALIDATE_EVERY, last + 1, VALIDATE_EVERY)
                 success = np.mean([np.interp(steps, row["steps"], row["success"]) for row in own], axis=0)
-                axis.plot(steps * EPISODES_PER_STEP, success, label=arm, color=COLOUR_OF[arm], linewidth=1.6)
+                axis.plot(steps * episodes_per_step(group[0]), success, label=arm, color=COLOUR_OF[arm], linewidth=1.6)
         axis.axhline(TARGET, color="#888", linewidth=0.8, linestyle=":")
         axis.set(title=", ".join(map(str, group)), xlabel="episodes", ylabel="success", ylim=(0, 1))
         axis.legend(frameon=False, fontsize=6)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from horizon_cells import EPISODES_PER_STEP, VALIDATE_EVERY
+from horizon_cells import VALIDATE_EVERY, episodes_per_step
 from scipy import stats
 
 Row = Mapping[str, Any]
@@ -80,7 +80,10 @@ def ratio(these: Sequence[Row], those: Sequence[Row], cost: Callable[[Row], floa
     if count < 2:
         return Ratio(math.exp(mean), math.nan, math.nan, math.nan, count, bound)
     # Success is looked at every few steps only: equal values are equal up to that grid.
-    grid = [(VALIDATE_EVERY * EPISODES_PER_STEP / min(trained_of(a), trained_of(b))) ** 2 / 6 for a, b in pairs]
+    grid = [
+        (VALIDATE_EVERY * episodes_per_step(a["environment"]) / min(trained_of(a), trained_of(b))) ** 2 / 6
+        for a, b in pairs
+    ]
     error = math.sqrt(max(float(logs.var(ddof=1)), float(np.mean(grid))) / count)
     reach = float(stats.t.ppf(0.975, count - 1)) * error
     p = float(2 * stats.t.sf(abs(mean) / error, count - 1))

@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+import horizon
 import horizon_predictions
-from horizon_cells import ARMS, ENVIRONMENTS, Cell, grid, recipe_of, start_recipe
+from horizon_cells import ARMS, ENVIRONMENTS, PRETRAINED, Cell, episodes_per_step, grid, recipe_of, start_recipe
 from horizon_compare import agreements, compared_text
 from horizon_ratios import by_cell, cpu_s_of, ratio
 from horizon_report import rank_correlations, table, write_report
@@ -162,6 +163,14 @@ def test_every_environment_has_a_recipe_with_tasks_of_each_horizon(environment, 
         assert recipe.train.make_estimator().name == ARMS["turn_gae"].partition("(")[0]
         for name, options in recipe.reward.options.items():
             load_reward(name, **options)
+
+
+def test_a_pretrained_model_plays_fewer_episodes_and_only_on_request(tmp_path):
+    cell = Cell("doors_smollm2", 8, "dense", "return_to_go", 0)
+    train = recipe_of(cell, tmp_path, steps=5).train
+    assert train.tasks_per_step * train.group_size == episodes_per_step("doors_smollm2") == 16
+    assert episodes_per_step("doors") == 64
+    assert not set(PRETRAINED) & set(horizon.NIGHT["environments"])
 
 
 def test_predictions_are_made_once_and_correlate_with_what_follows_them(tmp_path, monkeypatch):
