@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-import horizon
 import horizon_predictions
+from horizon import NIGHT
 from horizon_cells import ARMS, ENVIRONMENTS, PRETRAINED, Cell, episodes_per_step, grid, recipe_of, start_recipe
 from horizon_compare import agreements, compared_text
 from horizon_ratios import by_cell, cpu_s_of, ratio
@@ -170,7 +170,7 @@ def test_a_pretrained_model_plays_fewer_episodes_and_only_on_request(tmp_path):
     train = recipe_of(cell, tmp_path, steps=5).train
     assert train.tasks_per_step * train.group_size == episodes_per_step("doors_smollm2") == 16
     assert episodes_per_step("doors") == 64
-    assert not set(PRETRAINED) & set(horizon.NIGHT["environments"])
+    assert not set(PRETRAINED) & set(NIGHT["environments"])
 
 
 def test_predictions_are_made_once_and_correlate_with_what_follows_them(tmp_path, monkeypatch):
