@@ -3,12 +3,14 @@
     python benchmarks/horizon.py --quick                       # 10 minutes on two cores
     python benchmarks/horizon.py --environments doors sql --horizons 2 8 --feedback outcome dense --seeds 5
     python benchmarks/horizon.py --report                      # the tables and the page from what was run so far
+    python benchmarks/horizon.py --quick --compare benchmarks/horizon_results   # does this machine agree with them?
 
 Every run begins with a warm-started model that is right about half of the time at each turn. It trains until success
 on validation tasks reaches 80 %, or for --steps steps. Before the first run of a task set at a horizon, the steps to
 80 % are predicted from the noise of each estimator's gradient. predictions.json keeps them, and is never changed.
 
-Writes results.jsonl, a line for each run, and report.html. Runs that are done are not run again.
+Writes results.jsonl, a line for each run, and report.html. Runs that are done are not run again. With --compare the
+exit status is 1 if a cell's mean lies outside the interval of the stored runs.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
 from horizon_cells import (
     ARMS,
     ENVIRONMENTS,
-    EPISODES_PER_STEP,
+    PRETRAINED,
     TARGET,
     UNSEEN_HORIZONS,
     Cell,
+    episodes_per_step,
     grid,
     recipe_of,
     start_recipe,
 )
+from horizon_compare import compared_text
 from horizon_predictions import predict
 from horizon_report import write_report
 from rich.console import Console
@@ -58,7 +62,7 @@ QUICK: dict[str, Any] = {
     "steps": 40,
 }
 NIGHT: dict[str, Any] = {
-    "environments": list(ENVIRONMENTS),
+    "environments": [name for name in ENVIRONMENTS if name not in PRETRAINED],
     "horizons": [2, 4, 8, 16, 32],
     "feedback": ["outcome", "sparse", "dense", "delayed", "misleading"],
     "arms": None,
@@ -81,19 +85,20 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
     validations, trained = run.metrics("validation"), run.metrics("train")
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
     after = Evaluation.load(folder / "evaluation" / "after.json")
+    per_step = episodes_per_step(cell.environment)
     row = cell.to_json() | {
         "estimator": ARMS[cell.arm],
         "steps": [row["step"] for row in validations],
         "success": [row["success"] for row in validations],
         "progress": [row.get("outcome/progress") for row in validations],
-        "episodes_to_target": None if reached is None else reached * EPISODES_PER_STEP,
-        "episodes": trained[-1]["step"] * EPISODES_PER_STEP,
+        "episodes_to_target": None if reached is None else reached * per_step,
+        "episodes": trained[-1]["step"] * per_step,
         "episodes_beside": sum(row.get(CONTINUED, 0.0) for row in trained),
         **cost,
         "before": Evaluation.load(folder / "evaluation" / "before.json").success().value,
         "held_out": after.success().value,
         "held_out_tasks": len(after.rows),
-        "unseen_horizons": unseen_horizons(cell, run.checkpoints / "final"),
+        "unseen_horizons": {} if cell.environment in PRETRAINED else unseen_horizons(cell, run.checkpoints / "final"),
     }
     for heavy in ("checkpoints", "tensorboard"):  # hundreds of runs; the record of what was measured stays
         shutil.rmtree(folder / heavy, ignore_errors=True)
@@ -135,9 +140,14 @@ def results_of(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def cell_of(row: dict[str, Any]) -> Cell:
+    """What a row of results.jsonl is a run of."""
+    return Cell(*(row[name] for name in Cell.__dataclass_fields__))
+
+
 def run_grid(cells: Sequence[Cell], out: Path, *, steps: int, jobs: int, console: Console) -> list[str]:
     """Run the cells that are not done yet. Returns: a line for each that failed."""
-    known = {Cell(*(row[name] for name in Cell.__dataclass_fields__)) for row in results_of(out)}
+    known = {cell_of(row) for row in results_of(out)}
     open_cells = [cell for cell in cells if cell not in known]
     console.print(f"{len(cells) - len(open_cells)} of {len(cells)} runs are done", markup=False)
     failures: list[str] = []
@@ -174,6 +184,14 @@ def run_grid(cells: Sequence[Cell], out: Path, *, steps: int, jobs: int, console
     return failures
 
 
+def compare(cells: Sequence[Cell], out: Path, stored: Path, console: Console) -> bool:
+    """Print whether the runs of these cells agree with the stored ones, and return it. Raises: EvaluationError."""
+    chosen = set(cells)
+    text, agree = compared_text([row for row in results_of(out) if cell_of(row) in chosen], results_of(stored))
+    console.print(text, markup=False, soft_wrap=True)
+    return agree
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a slice of 10 minutes; other options replace its values")
@@ -186,6 +204,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path("runs/horizon"))
     parser.add_argument("--report", action="store_true", help="only write the report of what was run so far")
+    parser.add_argument("--compare", type=Path, metavar="FOLDER", help="compare these cells with the runs stored there")
     chosen = parser.parse_args()
     console, failures = Console(), []
     defaults = QUICK if chosen.quick else NIGHT
@@ -196,12 +215,13 @@ def main() -> int:
             chosen.out.mkdir(parents=True, exist_ok=True)
             failures = run_grid(cells, chosen.out, steps=values["steps"], jobs=chosen.jobs, console=console)
         console.print(write_report(results_of(chosen.out), chosen.out), markup=False, soft_wrap=True)
+        agree = chosen.compare is None or compare(cells, chosen.out, chosen.compare, console)
     except AgentGymError as error:
         console.print(str(error), style="red", markup=False, soft_wrap=True)
         return 2
     for line in failures:
         console.print(f"failed: {line}", style="red", markup=False, soft_wrap=True)
-    return 1 if failures else 0
+    return 1 if failures or not agree else 0
 
 
 if __name__ == "__main__":

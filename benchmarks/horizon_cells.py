@@ -13,7 +13,8 @@ from training_runs import from_start
 from agentgym.training import Recipe
 
 RECIPES = Path(__file__).parents[1] / "recipes"
-EPISODES_PER_STEP = 64
+GROUP_SIZE = 8
+TINY_EPISODES_PER_STEP = 64
 VALIDATE_EVERY = 4
 TARGET = 0.8
 UNSEEN_HORIZONS = (3, 6, 12, 24)
@@ -25,8 +26,12 @@ ENVIRONMENTS: Mapping[str, tuple[str, str]] = {
     "sql": ("horizon_sql.toml", "horizon"),
     "chores": ("horizon_chores.toml", "horizon"),
     "web": ("horizon_web.toml", "horizon"),
+    "doors_smollm2": ("horizon_smollm2.toml", "every_door"),
 }
 """The recipe of each environment, and what the tag of its tasks begins with; a number of turns follows."""
+
+PRETRAINED = ("doors_smollm2",)
+"""Played by a pretrained model, with fewer episodes; only on request, and not at the unseen horizons."""
 
 ARMS: Mapping[str, str] = {
     "outcome": "grpo(turn_weight=0.0)",
@@ -92,6 +97,11 @@ class Cell:
         return asdict(self)
 
 
+def episodes_per_step(environment: str) -> int:
+    """Episodes that a run plays between two updates."""
+    return 16 if environment in PRETRAINED else TINY_EPISODES_PER_STEP
+
+
 def start_recipe(environment: str, seed: int) -> Recipe:
     """The recipe of the warm start that all cells of an environment and a seed share."""
     file, _ = ENVIRONMENTS[environment]
@@ -116,11 +126,11 @@ def recipe_of(cell: Cell, start: Path, steps: int) -> Recipe:
         data.pop("reward", None)
     data["train"] |= {
         "steps": steps,
-        "tasks_per_step": 8,
-        "group_size": EPISODES_PER_STEP // 8,
+        "tasks_per_step": episodes_per_step(cell.environment) // GROUP_SIZE,
+        "group_size": GROUP_SIZE,
         "estimator": ARMS[cell.arm],
         "validate_every": VALIDATE_EVERY,
-        "validate_tasks": 40,
+        "validate_tasks": 16 if cell.environment in PRETRAINED else 40,
         "until_success": TARGET,
         "save_every": 20,
         "keep_checkpoints": 1,

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from horizon_cells import ARMS, EPISODES_PER_STEP, TARGET, Cell, recipe_of
+from horizon_cells import ARMS, GROUP_SIZE, TARGET, Cell, episodes_per_step, recipe_of
 from rich.console import Console
 from training_runs import play
 
@@ -71,11 +71,13 @@ def prediction(cell: Cell, chance: float) -> dict[str, Any]:
     noise = NOISE.get(cell.feedback, 0.0) / cell.horizon
     chain = SubtaskChain(cell.horizon, decisive_turns(cell), feedback, noise)
     ratios = signal_to_noise(chosen, chain, chance=chance, groups=200)
+    per_step = episodes_per_step(cell.environment)
+    groups = per_step // GROUP_SIZE
     row: dict[str, Any] = {}
     for skills in SKILLS:
         steps = [
-            steps_to(TARGET, chosen, chain, chance=chance, skills=skills, most=MOST_STEPS, seed=seed)  # type: ignore[arg-type]
+            steps_to(TARGET, chosen, chain, chance=chance, skills=skills, groups=groups, most=MOST_STEPS, seed=seed)  # type: ignore[arg-type]
             for seed in range(SEEDS)
         ]
-        row[skills] = {"episodes": median(steps) * EPISODES_PER_STEP, "signal_to_noise": round(ratios[skills], 4)}
+        row[skills] = {"episodes": median(steps) * per_step, "signal_to_noise": round(ratios[skills], 4)}
     return row

@@ -50,6 +50,14 @@ def test_the_default_comes_first_and_long_noisy_episodes_may_try_a_critic():
     assert [s.estimator for s in suggestions(long)] == ["return_to_go", "turn_gae(lam=0.9)"]
 
 
+def test_the_reason_says_up_to_how_many_turns_nothing_differed():
+    """Doors of 2, 4 and 8 turns: no difference. Above, what is said of the rewards stands."""
+    [eight, *_] = suggestions(facts_of([Group.from_arrays(turns=[8, 8], outcomes=[1.0, 0.0])]))
+    assert "8 turns or fewer, and up to 8 turns no estimator was seen to be better" in eight.reason
+    [nine, *_] = suggestions(facts_of([Group.from_arrays(turns=[9, 9], outcomes=[1.0, 0.0])]))
+    assert nine.reason.startswith("only the outcome is rewarded")
+
+
 def test_silent_outcomes_of_an_environment_with_a_potential_call_for_turn_rewards():
     potentials = [[0.0, 0.25, 0.25, 0.5]] * 3
     [*_, last] = suggestions(facts_of([group(outcomes=[0.0, 0.0, 0.0], potentials=potentials)]))

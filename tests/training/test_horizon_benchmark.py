@@ -13,9 +13,13 @@ from rich.console import Console
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import horizon_predictions
-from horizon_cells import ARMS, ENVIRONMENTS, Cell, grid, recipe_of, start_recipe
-from horizon_report import by_cell, rank_correlations, ratio, table, write_report
+from horizon import NIGHT
+from horizon_cells import ARMS, ENVIRONMENTS, PRETRAINED, Cell, episodes_per_step, grid, recipe_of, start_recipe
+from horizon_compare import agreements, compared_text
+from horizon_ratios import by_cell, cpu_s_of, ratio
+from horizon_report import rank_correlations, table, write_report
 
+from agentgym.errors import EvaluationError
 from agentgym.registry import load_reward
 
 
@@ -69,6 +73,61 @@ def test_episodes_that_an_estimator_plays_beside_count():
     assert compared.value == pytest.approx(4.0)
 
 
+def test_processor_time_is_compared_beside_episodes_and_forks_have_a_column():
+    """As many episodes of training, three times as many beside, in twice the time."""
+    forks = row("vine", 0, 512, beside=1536.0) | {"cpu_s": 60.0}
+    compared = ratio([forks], [row("outcome", 0, 512)], cpu_s_of)
+    assert compared is not None
+    assert compared.value == pytest.approx(2.0)
+    line = next(line for line in table([forks, row("outcome", 0, 512)], {}) if line[3] == "vine")
+    assert line[5:7] == ["512", "1,536"]
+    assert line[-1] == "2.00"
+
+
+def _runs(factor: float, arm_factor: float = 1.0, held_out: float = 0.8) -> list[dict[str, Any]]:
+    """Four seeds of two arms whose seeds differ by up to a factor of two, times what the machine does to them."""
+    rows = []
+    for arm, own in (("return_to_go", 1.0), ("flattened", arm_factor)):
+        for seed, reached in enumerate((1024, 1280, 1536, 2048)):
+            rows.append(row(arm, seed, round(reached * factor * own)) | {"held_out": held_out + 0.02 * seed})
+    return rows
+
+
+def test_a_machine_whose_runs_are_like_the_stored_ones_agrees_with_them():
+    text, agree = compared_text(_runs(1.1), _runs(1.0))
+    assert agree
+    assert "4 of 4 means lie within" in text
+
+
+@pytest.mark.parametrize(
+    ("new", "cell", "measure"),
+    [
+        (_runs(1.0, arm_factor=4.0), "doors, 8 turns, dense, flattened", "episodes"),
+        (_runs(1.0, arm_factor=0.25), "doors, 8 turns, dense, flattened", "episodes"),
+        (_runs(1.0, held_out=0.2), "doors, 8 turns, dense, return_to_go", "held out"),
+    ],
+)
+def test_a_machine_on_which_a_cell_comes_out_otherwise_does_not(new, cell, measure):
+    outside = [(a.cell, a.measure) for a in agreements(new, _runs(1.0)) if not a.inside]
+    assert (cell, measure) in outside
+    assert all(m == measure for _, m in outside)
+    text, agree = compared_text(new, _runs(1.0))
+    assert not agree
+    assert "OUTSIDE" in text
+
+
+def test_what_a_short_run_could_not_reach_is_not_held_against_it():
+    """New runs end after 1,280 episodes; stored ones that needed more count as that."""
+    new = [r if r["episodes"] <= 1280 else r | {"episodes_to_target": None, "episodes": 1280} for r in _runs(1.0)]
+    stored = [r if r["episodes"] <= 1280 else r | {"episodes_to_target": 5120, "episodes": 5120} for r in _runs(1.0)]
+    assert all(a.inside for a in agreements(new, stored))
+
+
+def test_nothing_to_compare_with_is_an_error():
+    with pytest.raises(EvaluationError, match="nothing to compare with"):
+        agreements(_runs(1.0), [])
+
+
 def test_success_at_unseen_horizons_is_the_mean_over_the_runs_that_measured_it():
     old = row("return_to_go", 0, 512)
     rows = [
@@ -87,7 +146,7 @@ def test_the_arm_of_the_outcome_stands_once_and_is_compared_with_under_every_fee
     rows = [row("outcome", 0, 1024, feedback="outcome"), row("return_to_go", 0, 512)]
     assert (("doors", 8, "dense"), "outcome") in by_cell(rows)
     line = next(line for line in table(rows, {}) if line[3] == "return_to_go")
-    assert "0.50" in line[-2]
+    assert "0.50" in line[-3]
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -104,6 +163,14 @@ def test_every_environment_has_a_recipe_with_tasks_of_each_horizon(environment, 
         assert recipe.train.make_estimator().name == ARMS["turn_gae"].partition("(")[0]
         for name, options in recipe.reward.options.items():
             load_reward(name, **options)
+
+
+def test_a_pretrained_model_plays_fewer_episodes_and_only_on_request(tmp_path):
+    cell = Cell("doors_smollm2", 8, "dense", "return_to_go", 0)
+    train = recipe_of(cell, tmp_path, steps=5).train
+    assert train.tasks_per_step * train.group_size == episodes_per_step("doors_smollm2") == 16
+    assert episodes_per_step("doors") == 64
+    assert not set(PRETRAINED) & set(NIGHT["environments"])
 
 
 def test_predictions_are_made_once_and_correlate_with_what_follows_them(tmp_path, monkeypatch):
@@ -129,7 +196,7 @@ def test_the_report_shows_every_cell_and_needs_nothing_from_outside(tmp_path):
     (tmp_path / "predictions.json").write_text(json.dumps({}))
     assert "2 runs" in write_report(rows, tmp_path)
     page = (tmp_path / "report.html").read_text()
-    assert page.count("<svg") == 3
+    assert page.count("<svg") == 4
     assert "<script" not in page
     assert "http://" not in page.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
         "http://creativecommons", ""
