@@ -33,9 +33,9 @@ from agentgym.training.loss.token_masks import masked_row
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.monitoring.diagnostics import diagnose, summarise
+from agentgym.training.monitoring.pace import Pace, engine_metrics
 from agentgym.training.monitoring.silence import silence_rollout_func_warning
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.pace import Pace, engine_metrics
 from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
 from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass

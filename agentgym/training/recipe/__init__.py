@@ -11,5 +11,6 @@ stage_options.py   the options of the stages that collect episodes and learn fro
 named_parts.py     parts that are named with their options in a line of text, as `topr(max_ratio=1)`
 preflight.py       what a recipe needs of its task set and of TRL
 trial_reset.py     one task of each environment is reset first
+trial_episode.py   one episode of the oracle shows rewards that cannot be as the recipe says
 memory_plan.py     the memory that a recipe takes, by part
 """

@@ -24,13 +24,13 @@ from agentgym.training.model.models import FINAL
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.trial_episode import check_reward
 from agentgym.training.recipe.trial_reset import check_environments
 from agentgym.training.samplers import make_sampler
 from agentgym.training.signals.selection import check_critic_options, check_signals_available
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
-from agentgym.training.trial_episode import check_reward
 from agentgym.training.vllm.check import check_vllm
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}

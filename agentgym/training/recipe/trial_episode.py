@@ -14,7 +14,7 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import SUCCESS, Combined, Reward, validate_components
 from agentgym.rollout import EpisodeManager
 from agentgym.task import Task, TaskSet
-from agentgym.training.recipe import Recipe
+from agentgym.training.recipe.recipe import Recipe
 from agentgym.trajectory import Trajectory
 
 _ALIKE = 0.8  # as difflib measures: a letter more, less or changed in a name of five
