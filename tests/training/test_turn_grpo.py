@@ -14,6 +14,7 @@ from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message, StopReason
 from agentgym.policy import Policy, make_model, make_tokenizer
+from agentgym.rollout import RolloutConfig
 from agentgym.task import Task
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory, Turn
@@ -28,6 +29,8 @@ TASKS = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2)
 
 class Given:
     """Stands where Rollouts does: hands out two groups made beforehand, of unequal turns, one episode failed."""
+
+    config = RolloutConfig()
 
     def __init__(self, vocabulary: int) -> None:
         self._rng = np.random.default_rng(1)
