@@ -177,7 +177,7 @@ def test_the_token_view_tells_the_mask_and_the_probability_of_each_token(page, a
     reader.close()
     assert page.locator(".tokens .token").count() == len(arrays.ids)
     assert page.locator(".stream.own .token").count() == int(arrays.loss_mask.sum())
-    assert page.locator("section.span.prompt .stream").inner_text().startswith("<|prompt|>Count to")
+    assert page.locator("section.span.prompt .stream").text_content().startswith("<|prompt|>Count to")
     page.locator(".stream.own .token").first.hover()
     first = int(arrays.loss_mask.argmax())
     readout = page.locator(".token-view .readout").inner_text()
