@@ -16,6 +16,8 @@ import signal
 import time
 from statistics import median
 
+from simulated_cluster import simulated_cluster
+
 from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
 from agentgym.cluster import RayBackend, RayEngine
 from agentgym.cluster.ray_sandbox import RaySandbox
@@ -131,19 +133,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--task-sets", default=",".join(TASK_SETS))
     options = parser.parse_args()
-    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    import ray
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        for _ in range(options.nodes - 1):
-            cluster.add_node(num_cpus=1)
-        asyncio.run(measure_calls(cluster.address, options))
-        asyncio.run(measure(cluster.address, options))
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    with simulated_cluster(options.nodes) as address:
+        asyncio.run(measure_calls(address, options))
+        asyncio.run(measure(address, options))
 
 
 if __name__ == "__main__":

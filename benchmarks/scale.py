@@ -24,8 +24,7 @@ import asyncio
 import itertools
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,6 +34,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from rich.console import Console
 from rich.table import Table
+from simulated_cluster import simulated_cluster
 from training_runs import from_start, mean_interval, share_first_measurement, train_quietly, warm_started
 
 from agentgym import Call, Environment, Message, Reward, Task, TaskSet, tool
@@ -184,23 +184,6 @@ def compare_success(options: argparse.Namespace, console: Console) -> None:
     mean, low, high = mean_interval(differences)
     table.add_row("mean", "", "", f"{100 * mean:+.1f} ({100 * low:+.1f} to {100 * high:+.1f} over seeds)")
     console.print(table)
-
-
-@contextmanager
-def simulated_cluster(nodes: int) -> Iterator[str]:
-    """A Ray cluster of so many nodes on this host. Gives its address; at the end this process is disconnected."""
-    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    import ray
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    try:
-        for _ in range(nodes - 1):
-            cluster.add_node(num_cpus=1)
-        yield cluster.address
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
 
 
 def compare_plan(options: argparse.Namespace, console: Console) -> None:

@@ -26,12 +26,14 @@ class HostLink:
     Attributes:
         sandboxes: how many it has, or is making.
         lost: why it was given up, once it was.
+        answered_at: when it last answered a heartbeat, by the monotonic clock.
     """
 
     def __init__(self, node: RayNode, actor: Any) -> None:
         self.node, self.actor = node, actor
         self.sandboxes = 0
         self.lost = ""
+        self.answered_at = time.monotonic()
         self._numbers = itertools.count()
         self._waiting: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
@@ -65,6 +67,8 @@ class HostLink:
             reference = getattr(self.actor, method).remote(*arguments)
             reference.future().add_done_callback(lambda done: _hand_over(loop, answer, done))
             return await answer
+        except import_ray().exceptions.RayTaskError as error:  # the host is there, and could not do this
+            raise SandboxDied(f"{method} failed on the node {self.node.name}: {_in_short(error.cause)}") from error
         except import_ray().exceptions.RayError as error:
             self.lose(error)
             raise SandboxDied(self.lost) from error
@@ -75,7 +79,7 @@ class HostLink:
     def lose(self, reason: BaseException | str) -> None:
         """Give the host up: whoever waits for an answer gets SandboxDied."""
         if isinstance(reason, BaseException):
-            reason = f"{type(reason).__name__}: {str(reason).strip().partition(chr(10))[0][:200]}"
+            reason = _in_short(reason)
         with self._lock:
             if self.lost:
                 return
@@ -93,13 +97,11 @@ class HostWatch:
 
     def __init__(self) -> None:
         self._links: WeakSet[HostLink] = WeakSet()
-        self._answered_at: dict[int, float] = {}
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
     def watch(self, link: HostLink) -> None:
         """Begin to ask a host."""
-        self._answered_at[id(link)] = time.monotonic()
         self._links.add(link)
         if self._thread is None:
             self._stop = threading.Event()
@@ -114,14 +116,13 @@ class HostWatch:
             self._thread.join()
         self._thread = None
         self._links.clear()
-        self._answered_at.clear()
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.wait(BEAT_S):
             for link in [*self._links]:
                 if link.lost:
                     self._links.discard(link)
-                elif (silent_s := time.monotonic() - self._answered_at[id(link)]) > SILENCE_S:
+                elif (silent_s := time.monotonic() - link.answered_at) > SILENCE_S:
                     link.lose(f"it has answered no heartbeat for {silent_s:.0f} s")
                 else:
                     self._ask(link)
@@ -137,9 +138,13 @@ class HostWatch:
             if (error := done.exception()) is not None:
                 link.lose(error)
             else:
-                self._answered_at[id(link)] = time.monotonic()
+                link.answered_at = time.monotonic()
 
         beat.add_done_callback(note)
+
+
+def _in_short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
 
 def _hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], done: Any) -> None:

@@ -16,6 +16,7 @@ from served_environments import Workshop
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
 from agentgym.cluster import RayBackend
 from agentgym.cluster.host_link import SILENCE_S
+from agentgym.cluster.ray_sandbox import RayChannel
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import Capabilities, NamespacesBackend, SandboxSpec
 from agentgym.testing.backends import SPEC, check_backend
@@ -118,6 +119,18 @@ async def test_an_episode_whose_host_is_killed_goes_on_from_its_checkpoint(clust
         assert len(killed) == 1
         assert "kept" in trajectory.turns[2].results[0].content
         assert trajectory.provenance.retries
+    finally:
+        await backend.close()
+
+
+async def test_a_call_that_a_host_cannot_do_costs_no_other_sandbox(cluster):
+    backend = RayBackend(cluster.address)
+    try:
+        sandbox = await backend.create(SPEC)
+        with pytest.raises(SandboxDied, match=r"call failed on the node .*KeyError"):
+            await RayChannel(sandbox, 999).request("no such channel")
+        assert (await sandbox.exec(["echo", "here"])).stdout == b"here\n"
+        assert not any(link.lost for link in backend._links.values())
     finally:
         await backend.close()
 
