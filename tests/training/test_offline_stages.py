@@ -133,8 +133,8 @@ def test_a_stage_that_is_killed_while_it_learns_ends_as_it_would_have(finished, 
     first, second = (folder / "stages" / name for folder in (finished, resumed))
     assert (first / "episodes.json").read_text() == (second / "episodes.json").read_text()
     for file in first.glob("checkpoints/*/*.safetensors"):
-        own, other = load_file(file), load_file(second / file.relative_to(first))
-        assert all(torch.equal(value, other[key]) for key, value in own.items()), file
+        unbroken, continued = load_file(file), load_file(second / file.relative_to(first))
+        assert all(torch.equal(value, continued[key]) for key, value in unbroken.items()), file
 
 
 def test_a_guided_evaluation_that_is_killed_while_it_plays_measures_what_it_would_have(finished, tmp_path):
@@ -187,9 +187,9 @@ def test_the_first_stage_has_no_episodes_of_its_own_run_to_learn_from(kind):
 
 
 def test_direct_advantage_refuses_episodes_of_a_player_without_log_probabilities(tmp_path):
-    shown = {"kind": "collect", "name": "shown", "options": {"policy": "oracle", "tasks": 2}}
+    by_oracle = {"kind": "collect", "name": "by_oracle", "options": {"policy": "oracle", "tasks": 2}}
     data = pressing().model_dump(exclude_none=True)
-    data["stage"] = [{"kind": "imitate"}, shown, {"kind": "direct_advantage"}]
+    data["stage"] = [{"kind": "imitate"}, by_oracle, {"kind": "direct_advantage"}]
     with pytest.raises(RecipeError, match="played by oracle, which recorded no log-probabilities"):
         run(Recipe.parse(data), tmp_path / "run")
 

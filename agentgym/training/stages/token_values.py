@@ -35,10 +35,10 @@ NAME = "guided"
 @define_stage(options=ImplicitQSection, checkpoint=NAME)
 def implicit_q_stage(context: RunContext, learner: Learner, options: ImplicitQSection) -> Learner:
     """Learns action values of tokens from stored episodes, as ILQL does. The policy itself is left as it is."""
-    own = {name: getattr(options, name) for name in ("expectile", "gamma", "conservative", "follow")}
+    settings = {name: getattr(options, name) for name in ("expectile", "gamma", "conservative", "follow")}
     configuration = learner.model.config.get_text_config()
     make = partial(AdvantageHead, hidden=configuration.hidden_size, vocabulary=configuration.vocab_size)
-    return _learn(context, learner, options, make, partial(fit_implicit_q, **own))
+    return _learn(context, learner, options, make, partial(fit_implicit_q, **settings))
 
 
 @define_stage(options=OutcomeHeadSection, checkpoint=NAME)
