@@ -109,6 +109,7 @@ HEAVY_MODULES = {
     "agentgym.training.stages.step_tasks": "train",
     "agentgym.training.stages.turn_ranking": "train",
     "agentgym.training.stages.direct_advantage": "train",
+    "agentgym.training.stages.stored_episodes": "train",
     "agentgym.training.stages.token_values": "train",
     "agentgym.training.stages.measure": "train",
     "agentgym.training.stages.contract": "train",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import sqlite3
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from safetensors.torch import load_file
 
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
+from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
 from agentgym.training.recipe.preflight import check_before_start
@@ -22,6 +24,7 @@ from agentgym.training.recipe.preflight import check_before_start
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment
 from test_run import RECIPE, assert_equal_weights
+from test_stage_resume import killed_run
 
 COLLECT = {"kind": "reinforce", "name": "collect", "options": {"steps": 1, "learning_rate": 1e-12}}
 """Plays 64 episodes with a policy that does not change."""
@@ -49,7 +52,7 @@ def success(folder: Path, name: str) -> float:
 DIRECT = {
     "kind": "direct_advantage",
     "options": {
-        "episodes": "collect-",
+        "episodes": ["collect"],
         "loss": "quadratic",  # a clip at 0.2 would let the policy move by a fifth and no further
         "beta": 0.1,
         "epochs": 12,
@@ -60,7 +63,7 @@ DIRECT = {
 }
 
 
-FROM = {"episodes": "collect-", "batch_size": 32, "steps": 120, "learning_rate": 3e-3}
+FROM = {"episodes": ["collect"], "batch_size": 32, "steps": 120, "learning_rate": 3e-3}
 GUIDED = [
     {"kind": "implicit_q", "name": "q", "options": {**FROM, "steps": 20}},
     {"kind": "evaluate_guided", "name": "by_q", "options": {"values": "q", "scale": 1.0, "candidates": 5}},
@@ -99,44 +102,96 @@ def test_a_policy_is_guided_by_values_of_stored_episodes_without_being_trained(f
     assert all(torch.equal(value, second[key]) for key, value in first.items())
 
 
-def test_a_stage_that_was_broken_off_ends_as_it_would_have(finished, tmp_path):
-    resumed = tmp_path / "run"
-    shutil.copytree(finished, resumed)
-    for folder in (resumed / "stages" / "direct_advantage", resumed / "checkpoints"):
-        shutil.rmtree(folder)
-    (resumed / "evaluation" / "after.json").unlink()
+def cut_back(finished: Path, tmp_path: Path, first: str) -> Path:
+    """A copy of the finished run, without what a stage and those after it learnt."""
+    folder = tmp_path / "run"
+    shutil.copytree(finished, folder)
+    names = ["q", "outcomes", "direct_advantage"]
+    for name in names[names.index(first) :]:
+        shutil.rmtree(folder / "stages" / name)
+    shutil.rmtree(folder / "checkpoints")
+    return folder
+
+
+def episodes_begun(folder: Path, label: str) -> int:
+    connection = sqlite3.connect(folder / "ledger.sqlite")
+    count = connection.execute("SELECT count(*) FROM episode WHERE id LIKE ? || '/%'", (label,)).fetchone()[0]
+    connection.close()
+    return int(count)
+
+
+@pytest.mark.parametrize("name", ["q", "outcomes", "direct_advantage"])
+def test_a_stage_that_is_killed_while_it_learns_ends_as_it_would_have(finished, tmp_path, name):
+    resumed = cut_back(finished, tmp_path, name)
+    before = (resumed / "metrics.jsonl").read_bytes()
+    killed_run(PRESSING, resumed, lambda: (resumed / "metrics.jsonl").read_bytes() != before)
+    assert not list((resumed / "stages" / name).glob("checkpoints/*/model.safetensors")), (
+        "it was killed within the stage"
+    )
     run(PRESSING, resumed, resume=True)
     assert_equal_weights(finished, resumed)
+    first, second = (folder / "stages" / name for folder in (finished, resumed))
+    assert (first / "episodes.json").read_text() == (second / "episodes.json").read_text()
+    for file in first.glob("checkpoints/*/*.safetensors"):
+        unbroken, continued = load_file(file), load_file(second / file.relative_to(first))
+        assert all(torch.equal(value, continued[key]) for key, value in unbroken.items()), file
 
 
-def test_a_stage_without_an_episode_ends_before_it_trains(tmp_path):
-    nothing = {"kind": "direct_advantage", "options": {"episodes": "none-"}}
-    with pytest.raises(RecipeError, match="no valid episode of this run begins with 'none-'"):
-        run(pressing(nothing), tmp_path / "run")
+def test_a_guided_evaluation_that_is_killed_while_it_plays_measures_what_it_would_have(finished, tmp_path):
+    resumed = cut_back(finished, tmp_path, "direct_advantage")
+    (resumed / "evaluation" / "by_outcomes.json").unlink()
+    ledger = Ledger(resumed / "ledger.sqlite")
+    ledger.relabel("held-out-by_outcomes", "former")
+    ledger.close()
+    killed_run(PRESSING, resumed, lambda: episodes_begun(resumed, "held-out-by_outcomes") > 0)
+    assert not (resumed / "evaluation" / "by_outcomes.json").exists(), "it was killed within the stage"
+    run(PRESSING, resumed, resume=True)
+    first, second = (Evaluation.load(f / "evaluation" / "by_outcomes.json") for f in (finished, resumed))
+    assert [(row.task, row.observed) for row in first.rows] == [(row.task, row.observed) for row in second.rows]
+
+
+PREFIX = "A beginning of ids as in episodes = 'collect-', and `runs`, are of an earlier agentgym"
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("kind", "options", "message"),
     [
-        ({"runs": ["no/run"]}, r"'direct_advantage': runs: 'no/run' is no run folder"),
-        ({"loss": "linear"}, r"'loss' of 'direct_advantage' is 'linear'"),
-        ({"kind": "implicit_q", "runs": ["no/run"]}, r"'implicit_q': runs: 'no/run' is no run folder"),
-        ({"kind": "evaluate_guided"}, "values = '' names no stage `implicit_q` or `outcome_head` before it"),
-        ({"kind": "evaluate_guided", "values": "collect"}, "values = 'collect' names no stage"),
+        ("direct_advantage", {"episodes": ["none"]}, "'none': no stage before it plays those"),
+        ("direct_advantage", {"episodes": ["no/run:train"]}, "there is no no/run/ledger.sqlite"),
+        ("direct_advantage", {"episodes": "collect-"}, PREFIX),
+        ("direct_advantage", {"loss": "linear"}, "'clipped' or 'quadratic'"),
+        ("implicit_q", {"episodes": ["no/run:train"]}, "there is no no/run/ledger.sqlite"),
+        ("outcome_head", {"low": 1.0}, "low = 1.0 has to be below high = 1.0"),
+        ("outcome_head", {"bins": 1}, "bins"),
+        ("evaluate_guided", {}, "values = '' names no stage `implicit_q` or `outcome_head` before it"),
+        ("evaluate_guided", {"values": "collect"}, "values = 'collect' names no stage"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(options, message):
-    kind = options.get("kind", "direct_advantage")
-    stage = {"kind": kind, "options": {key: value for key, value in options.items() if key != "kind"}}
+def test_what_cannot_work_is_refused_before_anything_starts(kind, options, message):
     with pytest.raises(RecipeError, match=message):
+        check_before_start(chosen := pressing({"kind": kind, "options": options}), chosen.tasks.load())
+
+
+def test_another_run_that_finished_no_such_episode_is_refused_before_anything_starts(finished):
+    stage = {"kind": "implicit_q", "options": {"episodes": [f"{finished}:none"]}}
+    with pytest.raises(RecipeError, match="that run finished none of them"):
         check_before_start(chosen := pressing(stage), chosen.tasks.load())
 
 
-def test_the_first_stage_has_no_episodes_of_its_own_run_to_learn_from():
+@pytest.mark.parametrize("kind", ["direct_advantage", "implicit_q", "outcome_head"])
+def test_the_first_stage_has_no_episodes_of_its_own_run_to_learn_from(kind):
     data = pressing().model_dump(exclude_none=True)
-    data["stage"] = [{"kind": "direct_advantage"}]
-    with pytest.raises(RecipeError, match="is the first stage, so this run holds no episode"):
+    data["stage"] = [{"kind": kind}]
+    with pytest.raises(RecipeError, match=f"The stage '{kind}' has no episodes to learn from"):
         check_before_start(chosen := Recipe.parse(data), chosen.tasks.load())
+
+
+def test_direct_advantage_refuses_episodes_of_a_player_without_log_probabilities(tmp_path):
+    by_oracle = {"kind": "collect", "name": "by_oracle", "options": {"policy": "oracle", "tasks": 2}}
+    data = pressing().model_dump(exclude_none=True)
+    data["stage"] = [{"kind": "imitate"}, by_oracle, {"kind": "direct_advantage"}]
+    with pytest.raises(RecipeError, match="played by oracle, which recorded no log-probabilities"):
+        run(Recipe.parse(data), tmp_path / "run")
 
 
 def test_nothing_is_trained_under_a_hook_that_changes_logits():

@@ -78,14 +78,14 @@ def finished(folder: Path, label: str) -> int:
     return int(count)
 
 
-def killed_run(folder: Path, is_within: Callable[[], bool]) -> None:
+def killed_run(chosen: Recipe, folder: Path, is_within: Callable[[], bool]) -> None:
     """Resume the run in a fork, which spares the imports, and kill it once it is within the stage."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of forks beside threads; the fork uses none of them
         child = os.fork()
     if child == 0:
         try:
-            run(recipe(), folder, resume=True)
+            run(chosen, folder, resume=True)
         finally:
             os._exit(3)
     deadline = time.monotonic() + 120
@@ -121,7 +121,7 @@ def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path,
             (left / "tasks.jsonl").is_file() if steps is None else bool(latest_checkpoint(left / "checkpoints" / steps))
         )
 
-    killed_run(folder, is_within)
+    killed_run(recipe(), folder, is_within)
     checkpoints = {"warm_start", "compared", "final"}
     assert not checkpoints & {path.name for path in left.glob("checkpoints/*")}, "it was killed within the stage"
     run(recipe(), folder, resume=True)

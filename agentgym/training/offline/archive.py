@@ -52,11 +52,6 @@ class EpisodeArchive:
             finally:
                 ledger.close()
 
-    def of_this_run(self, label: str) -> Iterator[Trajectory]:
-        """The valid episodes of this run whose id begins with a label, in their order."""
-        if self._own is not None:
-            yield from (trajectory for trajectory in self._own.trajectories(label) if trajectory.valid)
-
 
 def check_runs(key: str, runs: Sequence[str], label: str) -> None:
     """Check that each run holds a valid episode. Raises: RecipeError naming the key of the recipe and the run."""

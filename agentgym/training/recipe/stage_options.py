@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from agentgym.section import Count, Rate, Section
+from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection
 
@@ -123,11 +123,104 @@ class StepTasksSection(ReadsEpisodes):
     max_tasks: Count | None = None
 
 
+class StoredEpisodesSection(ReadsEpisodes):
+    """A stage that learns from whole stored episodes."""
+
+    reads_last_player: ClassVar[bool] = True
+
+    @model_validator(mode="before")
+    @classmethod
+    def _names_of_stages(cls, data: Any) -> Any:
+        if isinstance(data, dict) and (isinstance(data.get("episodes"), str) or "runs" in data):
+            raise ValueError(
+                f"`episodes` lists names of stages, such as ['collect'], and those of other runs as "
+                f"'runs/other:collect'. A beginning of ids as in episodes = {data.get('episodes', 'train-')!r}, and "
+                "`runs`, are of an earlier agentgym"
+            )
+        return data
+
+
+class DirectAdvantageSection(StoredEpisodesSection):
+    """Options of `direct_advantage`: learning on stored turns, none of which is played anew.
+
+    `continuations`: the critic learns from so many episodes that the policy plays on from each turn; with 0, from how
+    the stored episodes themselves ended. `critic_epochs`, `critic_learning_rate`: of the critic, which is frozen
+    afterwards. `loss`: `clipped`, within `clip`, or `quadratic`, which moves a turn by its advantage / `beta` in nats.
+    `epochs`, `batch_size`, `learning_rate`: of the policy; a batch is of turns.
+    """
+
+    continuations: Annotated[int, Field(ge=0)] = 0
+    critic_epochs: Count = 4
+    critic_learning_rate: Rate = 1e-3
+    loss: Literal["clipped", "quadratic"] = "clipped"
+    clip: Share = 0.2
+    beta: Rate = 1.0
+    epochs: Count = 1
+    batch_size: Count = 32
+    learning_rate: Rate = 1e-4
+
+
+class TokenValuesSection(StoredEpisodesSection):
+    """How values of tokens are learnt. `steps`: of the optimiser. `batch_size`: episodes of each."""
+
+    steps: Count = 200
+    batch_size: Count = 16
+    learning_rate: Rate = 1e-3
+
+
+class ImplicitQSection(TokenValuesSection):
+    """Options of `implicit_q`: action values of tokens.
+
+    `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes. `expectile`: 0.5 values the policy
+    that played, towards 1 the best of what it did. `gamma`: the discount of a token. `conservative`: the weight that
+    keeps tokens low which no episode holds. `follow`: how far the slow copy moves in each step.
+    """
+
+    expectile: Share = 0.7
+    gamma: Share = 1.0
+    conservative: Annotated[float, Field(ge=0)] = 0.01
+    follow: Share = 0.05
+
+
+class OutcomeHeadSection(TokenValuesSection):
+    """Options of `outcome_head`: the distribution of the return after each token.
+
+    `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes, which have to be of the policy
+    that is guided. `bins`: how many returns from `low` to `high`, both included, the distribution is over.
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+    bins: Annotated[int, Field(ge=2)] = 11
+
+    @model_validator(mode="after")
+    def _ascending(self) -> OutcomeHeadSection:
+        if not self.low < self.high:
+            raise ValueError(f"low = {self.low} has to be below high = {self.high}")
+        return self
+
+
+class EvaluateGuidedSection(Section):
+    """Options of `evaluate_guided`: a held-out measurement of the policy as values of tokens guide it.
+
+    `values`: the name of the stage `implicit_q` or `outcome_head` that learnt them. `scale`, `candidates`: see the
+    logit hook `value_guided`.
+    """
+
+    values: str = ""
+    scale: Annotated[float, Field(ge=0)] = 1.0
+    candidates: Annotated[int, Field(ge=0)] = 20
+
+
 STAGE_OPTIONS: dict[str, type[Section]] = {
     "collect": CollectSection,
     "prefer": PreferSection,
     "rank": RankSection,
     "step_tasks": StepTasksSection,
+    "direct_advantage": DirectAdvantageSection,
+    "implicit_q": ImplicitQSection,
+    "outcome_head": OutcomeHeadSection,
+    "evaluate_guided": EvaluateGuidedSection,
     "repeat": RepeatSection,
 }
 """The options of the stages that come with agentgym and have options of their own, by kind."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,8 @@ from agentgym.training.signals.gold_answer import prefixes
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory, Turn
 
+FILE = "hindsight.pt"
+"""Of the state of LearnedHindsight, in the folder of a checkpoint."""
 SUCCESS_AT = 0.5
 OUTCOME_TEXTS = {True: "This attempt succeeds.\n", False: "This attempt fails.\n"}
 """Put before the prompt, by whether the episode succeeded."""
@@ -126,6 +130,22 @@ class LearnedHindsight:
                 if epoch == 0:
                     first_pass_losses.append(float(loss.detach()))
         return {"hindsight/loss": float(np.mean(first_pass_losses))}
+
+    def save(self, folder: Path) -> None:
+        """Write what a resumed run needs into the folder of a checkpoint."""
+        order = json.dumps(self._order.bit_generator.state)
+        state = {"weights": self._model.state_dict(), "optimiser": self._optimiser.state_dict(), "order": order}
+        torch.save(state, folder / FILE)
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint; one of an earlier agentgym holds no hindsight, which then begins anew."""
+        if not (folder / FILE).is_file():
+            return
+        device = next(self._model.parameters()).device
+        state = torch.load(folder / FILE, weights_only=True, map_location=device)
+        self._model.load_state_dict(state["weights"])
+        self._optimiser.load_state_dict(state["optimiser"])
+        self._order.bit_generator.state = json.loads(state["order"])
 
     def _logprobs(self, trajectories: Sequence[Trajectory], shows_outcome: Sequence[bool]) -> list[torch.Tensor]:
         """Log-probabilities after the prompt, one tensor per trajectory; `shows_outcome` puts the outcome first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from agentgym.training.signals.provider import Rows
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
 from agentgym.trajectory import Trajectory
+
+FILE = "token_critic.pt"
+"""Of the state, in the folder of a checkpoint."""
 
 
 class TokenCritic:
@@ -59,6 +63,14 @@ class TokenCritic:
 
         metrics["critic/loss"] = self.scorer.fit(inputs, loss_of)
         return {name: value for name, value in metrics.items() if np.isfinite(value)}
+
+    def save(self, folder: Path) -> None:
+        """Write what a resumed run needs into the folder of a checkpoint."""
+        self.scorer.save(folder / FILE)
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint."""
+        self.scorer.restore(folder / FILE)
 
 
 def _token_positions(trajectory: Trajectory) -> TokenPositions:

@@ -6,6 +6,7 @@ import copy
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,6 +134,15 @@ class TurnScorer(torch.nn.Module):
         self.load_state_dict(state["weights"])
         self._optimiser.load_state_dict(state["optimiser"])
         self._order.bit_generator.state = json.loads(state["order"])
+
+    def save(self, file: Path) -> None:
+        """Write the `training_state` into a file."""
+        torch.save(self.training_state(), file)
+
+    def restore(self, file: Path) -> None:
+        """Continue from a file; without it, as in a checkpoint of an earlier agentgym, begin anew."""
+        if file.is_file():
+            self.load_training_state(torch.load(file, weights_only=True, map_location=self.head.weight.device))
 
 
 def explained_variance(predicted: Array, actual: Array) -> float:

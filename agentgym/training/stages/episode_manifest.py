@@ -19,7 +19,7 @@ from agentgym.policy.contract import Renderer
 from agentgym.storage.reader import LedgerReader
 from agentgym.task import seed_of
 from agentgym.training.stages.context import RunContext
-from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
+from agentgym.training.stages.episode_sources import LABEL_ENDS, LEDGER, EpisodeSource
 from agentgym.training.stages.tokenise import schemas_of, tokenise
 from agentgym.trajectory import Trajectory
 
@@ -108,7 +108,7 @@ def _load(context: RunContext, renderer: Renderer, source: EpisodeSource) -> lis
     reader = LedgerReader(_ledger(context, source.run))
     try:
         # Sorted by id: in which order episodes began differs in a run that was broken off.
-        ids = [key for start in "/-" for key in reader.finished(f"{source.label}{start}")]
+        ids = [key for end in LABEL_ENDS for key in reader.finished(f"{source.label}{end}")]
         return [_with_tokens(reader.load(key), renderer, source.run) for key in ids]
     finally:
         reader.close()

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentgym.errors import RecipeError
+from agentgym.storage.reader import LedgerReader
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 
 if TYPE_CHECKING:
     from agentgym.training.stages.plan import PlannedStage
 
 LEDGER = "ledger.sqlite"
+LABEL_ENDS = "/-"
+"""What follows a label in the id of an episode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,12 @@ def _other_run(text: str, name: str) -> EpisodeSource:
         raise RecipeError(f"The stage {name!r} names the episodes {text!r}, but there is no {run}/{LEDGER}.")
     if not label:
         raise RecipeError(f"The stage {name!r} names the episodes {text!r} without a label, such as {run}:train.")
+    reader = LedgerReader(Path(run) / LEDGER)
+    try:
+        if not any(reader.finished(f"{label}{separator}") for separator in LABEL_ENDS):
+            raise RecipeError(f"The stage {name!r} names the episodes {text!r}, and that run finished none of them.")
+    finally:
+        reader.close()
     return EpisodeSource(label, run)
 
 

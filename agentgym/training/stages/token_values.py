@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
-from agentgym.credit.options import Count, PositiveWeight, Share, Weight, WholeNumber
 from agentgym.errors import RecipeError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.local import policy_of
@@ -15,11 +14,17 @@ from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHea
 from agentgym.training.model.models import save_model
 from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
 from agentgym.training.offline.transitions import StoredEpisode
+from agentgym.training.recipe.stage_options import (
+    EvaluateGuidedSection,
+    ImplicitQSection,
+    OutcomeHeadSection,
+    TokenValuesSection,
+)
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.direct_advantage import check_stored_episodes, stored_episodes
 from agentgym.training.stages.measure import measure
+from agentgym.training.stages.stored_episodes import stored_episodes
 
 if TYPE_CHECKING:
     from agentgym.training.stages.plan import PlannedStage
@@ -27,88 +32,44 @@ if TYPE_CHECKING:
 NAME = "guided"
 
 
-@define_stage(checkpoint=NAME, check=check_stored_episodes)
-def implicit_q_stage(
-    context: RunContext,
-    learner: Learner,
-    *,
-    episodes: str = "train-",
-    runs: list[str] = [],  # noqa: B006 - options are never changed
-    steps: Count = 200,
-    batch_size: Count = 16,
-    learning_rate: PositiveWeight = 1e-3,
-    expectile: Share = 0.7,
-    gamma: Share = 1.0,
-    conservative: Weight = 0.01,
-    follow: Share = 0.05,
-) -> Learner:
-    """Learns action values of tokens from stored episodes, as ILQL does. The policy itself is left as it is.
-
-    Args:
-        episodes, runs: as of `direct_advantage`.
-        steps, batch_size, learning_rate, expectile, gamma, conservative, follow: see `fit_implicit_q`.
-    """
-    options: dict[str, Any] = {"expectile": expectile, "gamma": gamma, "conservative": conservative, "follow": follow}
-    fit = partial(fit_implicit_q, steps=steps, batch_size=batch_size, learning_rate=learning_rate, **options)
+@define_stage(options=ImplicitQSection, checkpoint=NAME)
+def implicit_q_stage(context: RunContext, learner: Learner, options: ImplicitQSection) -> Learner:
+    """Learns action values of tokens from stored episodes, as ILQL does. The policy itself is left as it is."""
+    settings = {name: getattr(options, name) for name in ("expectile", "gamma", "conservative", "follow")}
     configuration = learner.model.config.get_text_config()
     make = partial(AdvantageHead, hidden=configuration.hidden_size, vocabulary=configuration.vocab_size)
-    return _learn(context, learner, episodes, runs, make, fit)
+    return _learn(context, learner, options, make, partial(fit_implicit_q, **settings))
 
 
-@define_stage(checkpoint=NAME, check=check_stored_episodes)
-def outcome_head_stage(
-    context: RunContext,
-    learner: Learner,
-    *,
-    episodes: str = "train-",
-    runs: list[str] = [],  # noqa: B006 - options are never changed
-    steps: Count = 200,
-    batch_size: Count = 16,
-    learning_rate: PositiveWeight = 1e-3,
-    low: float = 0.0,
-    high: float = 1.0,
-    bins: Count = 11,
-) -> Learner:
+@define_stage(options=OutcomeHeadSection, checkpoint=NAME)
+def outcome_head_stage(context: RunContext, learner: Learner, options: OutcomeHeadSection) -> Learner:
     """Learns the distribution of the return after each token of stored episodes, as Q# does. The policy is left as is.
 
-    Args:
-        episodes, runs: as of `direct_advantage`. They have to be of the policy that is guided.
-        steps, batch_size, learning_rate: see `fit_outcomes`. low, high, bins: see OutcomeHead.
+    The episodes have to be of the policy that is guided.
     """
-    if bins < 2 or not low < high:
-        raise RecipeError(f"[[stage]] {context.stage!r}: bins = {bins} from {low} to {high}: give two bins or more.")
-    fit = partial(fit_outcomes, steps=steps, batch_size=batch_size, learning_rate=learning_rate)
     hidden = learner.model.config.get_text_config().hidden_size
-    make = partial(OutcomeHead, hidden=hidden, low=low, high=high, bins=bins)
-    return _learn(context, learner, episodes, runs, make, fit)
+    make = partial(OutcomeHead, hidden=hidden, low=options.low, high=options.high, bins=options.bins)
+    return _learn(context, learner, options, make, fit_outcomes)
 
 
 def _check_guided(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    named = cast("Mapping[str, Any]", stage.options).get("values", "")
+    options: EvaluateGuidedSection = stage.section
     kinds = {before.name: before.kind for before in earlier}
-    if kinds.get(named) not in ("implicit_q", "outcome_head"):
+    if kinds.get(options.values) not in ("implicit_q", "outcome_head"):
         raise RecipeError(
-            f"[[stage]] {stage.name!r}: values = {named!r} names no stage `implicit_q` or `outcome_head` before it. "
-            f"Stages before it are {', '.join(kinds) or 'none'}."
+            f"[[stage]] {stage.name!r}: values = {options.values!r} names no stage `implicit_q` or `outcome_head` "
+            f"before it. Stages before it are {', '.join(kinds) or 'none'}."
         )
 
 
-@define_stage(check=_check_guided)
-def evaluate_guided_stage(
-    context: RunContext,
-    learner: Learner,
-    *,
-    values: str = "",
-    scale: Weight = 1.0,
-    candidates: WholeNumber = 20,
-) -> Learner:
-    """Measures on held-out tasks the policy whose tokens are sampled by values, as [evaluate] says.
-
-    Args:
-        values: name of the stage `implicit_q` or `outcome_head` that learnt them.
-        scale, candidates: see the logit hook `value_guided`.
-    """
-    options = {"path": str(context.earlier_checkpoints[values]), "scale": scale, "candidates": candidates}
+@define_stage(options=EvaluateGuidedSection, check=_check_guided)
+def evaluate_guided_stage(context: RunContext, learner: Learner, options: EvaluateGuidedSection) -> Learner:
+    """Measures on held-out tasks the policy whose tokens are sampled by values, as [evaluate] says."""
+    hook_options = {
+        "path": str(context.earlier_checkpoints[options.values]),
+        "scale": options.scale,
+        "candidates": options.candidates,
+    }
     section = context.recipe.policy
     guided = policy_of(
         learner.model,
@@ -116,10 +77,10 @@ def evaluate_guided_stage(
         section.call_format,
         section.template_options,
         logit_hook="value_guided",
-        logit_hook_options=options,
+        logit_hook_options=hook_options,
         lockstep=context.recipe.machine.lockstep,
     )
-    guided.name = f"{learner.policy.name} guided by {values}"
+    guided.name = f"{learner.policy.name} guided by {options.values}"
     try:
         measure(context, context.stage, replace(learner, policy=guided))
     finally:
@@ -130,8 +91,7 @@ def evaluate_guided_stage(
 def _learn(
     context: RunContext,
     learner: Learner,
-    episodes: str,
-    runs: list[str],
+    options: TokenValuesSection,
     make: Callable[..., ValueNetwork],
     fit: Callable[..., None],
 ) -> Learner:
@@ -144,11 +104,14 @@ def _learn(
 
     def learn() -> None:
         context.folder.forget((phase,), 0)
-        stored = [StoredEpisode.of(t, ReturnSpec()) for t in stored_episodes(context, learner, episodes, runs)]
+        stored = [StoredEpisode.of(t, ReturnSpec()) for t in stored_episodes(context, learner, options)]
         network = make(learner.model.base_model).to(learner.model.device)
         fit(
             network,
             stored,
+            steps=options.steps,
+            batch_size=options.batch_size,
+            learning_rate=options.learning_rate,
             seed=context.recipe.seed,
             on_step=lambda step, loss: context.folder.log(step, phase, **{"values/loss": loss}),
         )
