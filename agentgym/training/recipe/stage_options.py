@@ -146,8 +146,8 @@ class DirectAdvantageSection(StoredEpisodesSection):
     `continuations`: the critic learns from so many episodes that the policy plays on from each turn; with 0, from how
     the stored episodes themselves ended. `critic_epochs`, `critic_learning_rate`: of the critic, which is frozen
     afterwards. `loss`: `clipped` or `quadratic`. `clip`: how far the ratio of a turn's probabilities may leave 1 with
-    `clipped`. `beta`: with `quadratic` a turn moves by its advantage / `beta` in nats. `epochs`, `batch_size`,
-    `learning_rate`: of the policy; a batch is of turns.
+    `clipped`. `beta`: with `quadratic` a turn moves by its advantage / `beta` in nats.
+    `epochs`, `batch_size`, `learning_rate`: of the policy; a batch is of turns.
     """
 
     continuations: Annotated[int, Field(ge=0)] = 0
