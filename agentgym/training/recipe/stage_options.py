@@ -187,7 +187,8 @@ class OutcomeHeadSection(TokenValuesSection):
     """Options of `outcome_head`: the distribution of the return after each token.
 
     `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes, which have to be of the policy
-    that is guided. `bins`: how many returns from `low` to `high`, both included, the distribution is over.
+    that is guided. `low`: the least return. `high`: the greatest. `bins`: over how many returns, these two included,
+    the distribution is.
     """
 
     low: float = 0.0
