@@ -8,7 +8,9 @@ Checked against trl 1.16; `check_trl` names the method that another version has 
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,9 @@ from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
-from agentgym.task import Task, training_only
+from agentgym.task import Task, seed_of, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
-from agentgym.training.gatherers import GatheredGroup, Gatherer, play_groups
+from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, gather_metrics, play_groups
 from agentgym.training.loss.failure_masks import apply_failure_masks
 from agentgym.training.loss.grpo_batches import by_token, episode_returns, row_columns, trl_rows
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
@@ -177,6 +179,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
         self.log_metrics(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
+        self.log_metrics(gather_metrics(self._groups))
         self.log_metrics(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
         if self.model.training:
             self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
@@ -242,10 +245,21 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         tasks = [self._tasks[i] for i in indices[::size]]
         if self._sampler is not None and self.model.training:
             tasks = self._sampler.draw(len(tasks), step)
+        more_tasks = partial(self._more_tasks, tasks)
         self._groups = self._gather(
-            self._rollouts, self.rollout_policy, tasks, label=label, group_size=size, progress=self._progress()
+            StepRequest(self._rollouts, self.rollout_policy, tasks, label, size, self._progress(), more_tasks)
         )
         return [trajectory for group in self._groups for trajectory in group.trained]
+
+    def _more_tasks(self, drawn: Sequence[Task], count: int, further: int) -> list[Task]:
+        """Tasks beside those that the step has drawn: see StepRequest."""
+        step = self.state.global_step
+        if self._sampler is not None and self.model.training:
+            return self._sampler.draw(count, step, further)
+        names = {task.id for task in drawn}
+        others = [task for task in self._tasks if task.id not in names] or list(self._tasks)
+        rng = random.Random(seed_of("more tasks", self.args.seed, step, further))
+        return rng.sample(others, count) if count <= len(others) else rng.choices(others, k=count)
 
 
 def episode_return(completions: list[Any], episode_return: list[float | None], **_: Any) -> list[float | None]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from agentgym.deprecation import AgentGymDeprecationWarning
@@ -23,14 +21,12 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task
 from agentgym.training import Recipe, train
-from agentgym.training.gatherers import GatheredGroup, make_gatherer
-from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.samplers import make_sampler, restore_sampler, save_sampler
 from agentgym.trajectory import Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_run import recipe
+from test_run import assert_equal_weights, execute, recipe
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?", tags=("all",), difficulty=index % 3) for index in range(12)]
 NEEDS_OPTIONS = {"tagged": "tagged(tag='all')"}
@@ -94,41 +90,6 @@ def test_a_state_of_other_tasks_is_refused(tmp_path):
         restore_sampler(make_sampler("learnable", TASKS[:5], 0), tmp_path)
 
 
-@given(st.lists(st.integers(-3, 3).map(float), max_size=8), st.integers(1, 6))
-def test_no_choice_of_returns_has_a_greater_variance(returns, count):
-    positions = greatest_variance(returns, count)
-    assert len(positions) == len(set(positions)) == min(count, len(returns))
-    if len(returns) > count:
-        best = max(np.var(choice) for choice in itertools.combinations(returns, count))
-        assert np.var([returns[position] for position in positions]) == pytest.approx(best)
-
-
-def test_the_most_telling_episodes_are_trained_and_the_others_counted():
-    requests = []
-
-    def play(rollouts, policy, tasks, *, label, group_size, progress=None):
-        requests.append((label, group_size, progress))
-        outcomes = [0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
-        return [GatheredGroup([episode(task, s, failed=row == 3) for row, s in enumerate(outcomes)]) for task in tasks]
-
-    gather = make_gatherer(play, ["max_variance(factor=3)"])
-    groups = gather(None, None, TASKS[:2], label="train-000001", group_size=2, progress=0.5)
-    assert requests == [("train-000001", 6, 0.5)]
-    for group in groups:
-        assert [t.success for t in group.trained] == [0.0, 1.0]
-        assert all(t.valid for t in group.trained)
-        assert len(group.episodes) == 6
-
-
-def test_failed_episodes_fill_a_group_that_has_too_few_others():
-    def play(rollouts, policy, tasks, *, label, group_size, progress=None):
-        return [GatheredGroup([episode(TASKS[0], 1.0, failed=row > 0) for row in range(4)])]
-
-    (group,) = make_gatherer(play, ["max_variance"])(None, None, TASKS[:1], label="a", group_size=3)
-    assert [t.valid for t in group.trained] == [True, False, False]
-    assert len(group.left_out) == 1
-
-
 def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp_path):
     chosen = recipe(
         train__steps=2, train__save_every=1, train__sampler="learnable", train__gather=["max_variance(factor=2)"]
@@ -150,6 +111,25 @@ def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp
     assert (folder / "checkpoints" / "checkpoint-2" / "sampler.json").is_file()
 
 
+def test_a_resumed_run_goes_on_with_the_rate_the_threshold_and_the_stored_successes_that_it_had(tmp_path):
+    wrappers = ["dynamic(max_rounds=3, max_rate=2)", "spread_threshold", "success_replay(mean=0.6, spread=0.6)"]
+    chosen = recipe(
+        train__steps=3, train__save_every=1, train__keep_checkpoints=5, train__validate_every=3, train__gather=wrappers
+    )
+    finished, resumed = tmp_path / "finished", tmp_path / "resumed"
+    execute(chosen, finished)
+    rows = RunFolder(finished).metrics("train")
+    assert max(row["gather/groups"] for row in rows) > 2, "further tasks were played"
+    shutil.copytree(finished, resumed)
+    for name in ("final", "checkpoint-3", "checkpoint-2"):
+        shutil.rmtree(resumed / "checkpoints" / name, ignore_errors=True)
+    execute(chosen, resumed, resume=True)
+    assert_equal_weights(finished, resumed)
+    kept = [name for name in rows[0] if name.startswith("gather/")]
+    again = RunFolder(resumed).metrics("train")
+    assert [[row[name] for name in kept] for row in again] == [[row[name] for name in kept] for row in rows]
+
+
 @pytest.mark.parametrize(
     ("train_section", "message"),
     [
@@ -158,6 +138,7 @@ def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp
         ({"sampler": "curriculum(seed=3)"}, "The sampler 'curriculum' has no option 'seed'"),
         ({"gather": ["oversample"]}, "train.gather = 'oversample'.*agentgym list gatherers"),
         ({"gather": ["max_variance(factor=0.5)"]}, "'factor' of 'max_variance' is 0.5"),
+        ({"gather": ["dynamic(max_rate=0)"]}, "'max_rate' of 'dynamic' is 0"),
         ({"gather": ["max_variance"], "estimator": "sibling"}, "sibling compares the branches of whole trees"),
         ({"curriculum": {"window": 2}, "sampler": "learnable"}, "both curriculum and sampler"),
     ],

@@ -110,13 +110,19 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
     try:
         if section.sampler is not None:
             make_sampler(section.sampler, task_set["train"], recipe.seed)
-        make_gatherer(play_groups, section.gather)
+        gatherer = make_gatherer(play_groups, section.gather)
     except CreditError as error:
         raise RecipeError(f"train.sampler = {section.sampler!r}, train.gather = {section.gather}: {error}") from error
     if section.gather and "branches" in section.make_estimator().requires:
         raise RecipeError(
             f"train.gather = {section.gather}: {section.estimator} compares the branches of whole trees, of which a "
             "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
+        )
+    reward = recipe.make_reward(task_set)
+    if gatherer.mixes_groups and isinstance(reward, Reward) and reward.has_stage("group"):
+        raise RecipeError(
+            f"train.gather = {section.gather} puts episodes into a group that were not judged with it, and "
+            f"{type(reward).__name__} judges whole groups. Take that out of [reward], or the gatherer out."
         )
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.credit.options import Count, Share
 from agentgym.errors import TaskError
-from agentgym.task import Task, seed_of
+from agentgym.task import Task
+from agentgym.training.samplers.contract import draws_of
 from agentgym.trajectory import Trajectory
 
 
@@ -51,9 +51,9 @@ class Curriculum:
         """Every difficulty that may be drawn, the easiest first."""
         return self.levels[max(0, self._cap - self._window + 1) : self._cap + 1]
 
-    def draw(self, count: int, step: int) -> list[Task]:
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw tasks for a step: for each a level of the window, all equally likely, then a task of that level."""
-        rng = random.Random(seed_of("curriculum", self._seed, step))
+        rng = draws_of("curriculum", self._seed, step, further)
         return [rng.choice(self._by_level[rng.choice(self.open_levels)]) for _ in range(count)]
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.task import Task, seed_of
+from agentgym.training.samplers.contract import draws_of
 from agentgym.trajectory import Trajectory
 
 
@@ -28,8 +29,10 @@ class Tagged:
             raise TaskError(f"train.sampler: no training task is tagged {tag}. Tags are {', '.join(known) or 'none'}.")
         self._seed = seed
 
-    def draw(self, count: int, step: int) -> list[Task]:
-        """Draw the next `count` tasks of the shuffled order. Every step draws equally many."""
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Draw the next `count` tasks of the shuffled order. Every step draws equally many; further ones are random."""
+        if further:
+            return draws_of("tagged", self._seed, step, further).choices(self._tasks, k=count)
         positions = [divmod(step * count + index, len(self._tasks)) for index in range(count)]
         orders = {epoch: self._order(epoch) for epoch in {epoch for epoch, _ in positions}}
         return [orders[epoch][index] for epoch, index in positions]

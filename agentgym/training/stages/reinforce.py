@@ -23,7 +23,7 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.rollout.engine import ReportingEngine
-from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
+from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
 from agentgym.training.model.model_failures import out_of_memory_named
@@ -109,6 +109,7 @@ def _make_trainer(
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
+    gatherer = _gatherer(section, estimator, recipe.seed, checkpoint)
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
@@ -133,7 +134,7 @@ def _make_trainer(
         estimator=estimator,
         signal_providers=signal_providers,
         failures=section.failures,
-        gather=_gatherer(section, estimator, recipe.seed) if stream is None else stream.gather,
+        gather=gatherer if stream is None else stream.gather,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
         objective=None if isinstance(objective, TrlLoss) else objective,
@@ -153,7 +154,7 @@ def _make_trainer(
             reference,
             entropies,
             *([signal_to_noise] if section.snr_learning_rate else []),
-            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker])),
+            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, *gatherer.wrappers])),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -240,12 +241,16 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
-def _gatherer(section: TrainSection, estimator: Estimator, seed: int) -> Gatherer:
-    """What plays the groups: as trees where the estimator compares branches, within the wrappers of the recipe."""
+def _gatherer(section: TrainSection, estimator: Estimator, seed: int, checkpoint: Path | None) -> WrappedGatherer:
+    """What plays the groups, as it was at a checkpoint: trees where the estimator compares branches, and wrappers."""
     base: Gatherer = play_groups
     if "branches" in estimator.requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
-    return make_gatherer(base, section.gather)
+    gatherer = make_gatherer(base, section.gather)
+    for wrapper in _learning(gatherer.wrappers):
+        if checkpoint is not None:
+            wrapper.restore(checkpoint)
+    return gatherer
 
 
 def _signal_providers(
