@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -14,80 +12,14 @@ import pytest
 from rich.console import Console
 
 from agentgym.deprecation import AgentGymDeprecationWarning
-from agentgym.errors import RecipeError, TaskError
-from agentgym.messages import Message, StopReason
-from agentgym.registry import names
+from agentgym.errors import RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task
 from agentgym.training import Recipe, train
 from agentgym.training.recipe.preflight import check_before_start
-from agentgym.training.samplers import make_sampler, restore_sampler, save_sampler
-from agentgym.trajectory import Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_run import assert_equal_weights, execute, recipe
-
-TASKS = [Task(f"t{index}", "test/none-v1", "?", tags=("all",), difficulty=index % 3) for index in range(12)]
-NEEDS_OPTIONS = {"tagged": "tagged(tag='all')"}
-
-
-def episode(task: Task, success: float, *, failed: bool = False) -> Trajectory:
-    """An episode of one turn."""
-    stop_reason = StopReason.INFRA_ERROR if failed else StopReason.ANSWERED
-    turns = [Turn(0, Message("assistant", "x"))]
-    return Trajectory(f"{task.id}#", task, turns=turns, outcome={"success": success}, stop_reason=stop_reason)
-
-
-def groups_of(tasks: list[Task], success: dict[str, float]) -> list[list[Trajectory]]:
-    """Two episodes of each task, which both succeed as often as `success` says."""
-    return [[episode(task, success.get(task.id, 0.0)) for _ in range(2)] for task in tasks]
-
-
-@pytest.mark.parametrize("name", names("samplers"))
-def test_a_sampler_draws_tasks_of_its_own_and_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(name, tmp_path):
-    name = NEEDS_OPTIONS.get(name, name)
-    unbroken, resumed = make_sampler(name, TASKS, 7), make_sampler(name, TASKS, 7)
-    assert unbroken.draw(5, 0) == unbroken.draw(5, 0), "the same step has the same tasks"
-    assert any(make_sampler(name, TASKS, seed).draw(5, 0) != unbroken.draw(5, 0) for seed in range(5))
-    success = {task.id: 0.25 * (index % 5) for index, task in enumerate(TASKS)}
-    for step in range(4):
-        drawn = unbroken.draw(5, step)
-        assert len(drawn) == 5
-        assert all(task in TASKS for task in drawn)
-        metrics = unbroken.update(groups_of(drawn, success))
-        assert all(np.isfinite(value) for value in metrics.values())
-    save_sampler(unbroken, tmp_path)
-    restore_sampler(resumed, tmp_path)
-    assert json.loads(json.dumps(resumed.state())) == json.loads(json.dumps(unbroken.state()))
-    assert resumed.draw(8, 9) == unbroken.draw(8, 9)
-    unbroken.update([[episode(TASKS[0], 1.0, failed=True)]])
-    assert resumed.state() == unbroken.state(), "a failed episode is no evidence"
-    assert len(unbroken.draw(50, 0)) == 50, "more than there are tasks"
-    with pytest.raises(TaskError):
-        make_sampler(name, [], 7)
-
-
-def test_tasks_that_are_solved_sometimes_are_drawn_most():
-    sampler = make_sampler("learnable(uniform=0.0, memory=0.0)", TASKS, 0)
-    success = {task.id: (0.0, 0.5, 1.0)[index % 3] for index, task in enumerate(TASKS)}
-    first = Counter(task.id for step in range(300) for task in sampler.draw(1, step))
-    assert len(first) == len(TASKS), "a task that was never played is tried"
-    metrics = sampler.update(groups_of(TASKS, success))
-    assert metrics == {"sampler/tried": 1.0, "sampler/learnability": pytest.approx(0.25 / 3)}
-    assert {success[task.id] for step in range(50) for task in sampler.draw(4, step)} == {0.5}
-    assert len({task.id for task in sampler.draw(4, 0)}) == 4, "no task twice"
-    forgetful = make_sampler("learnable(uniform=1.0)", TASKS, 0)
-    forgetful.update(groups_of(TASKS, success))
-    assert {success[task.id] for step in range(50) for task in forgetful.draw(4, step)} == {0.0, 0.5, 1.0}
-
-
-def test_a_state_of_other_tasks_is_refused(tmp_path):
-    sampler = make_sampler("learnable", TASKS, 0)
-    sampler.update(groups_of(TASKS, {}))
-    save_sampler(sampler, tmp_path)
-    with pytest.raises(TaskError, match="no task 't10'"):
-        restore_sampler(make_sampler("learnable", TASKS[:5], 0), tmp_path)
 
 
 def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp_path):

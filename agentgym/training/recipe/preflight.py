@@ -26,7 +26,7 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.trial_episode import check_reward
 from agentgym.training.recipe.trial_reset import check_environments
-from agentgym.training.samplers import make_sampler
+from agentgym.training.samplers import sampler_of
 from agentgym.training.signals.selection import check_critic_options, check_signals_available
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
@@ -108,8 +108,7 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
     """The options of the sampler and of the gatherers, and whether they suit the tasks and the estimator."""
     section = recipe.train
     try:
-        if section.sampler is not None:
-            make_sampler(section.sampler, task_set["train"], recipe.seed)
+        sampler_of(recipe, task_set["train"])
         gatherer = make_gatherer(play_groups, section.gather)
     except CreditError as error:
         raise RecipeError(f"train.sampler = {section.sampler!r}, train.gather = {section.gather}: {error}") from error
@@ -221,7 +220,7 @@ def _check_splits(recipe: Recipe, task_set: TaskSet) -> None:
         if not len(task_set[split]):
             sizes = ", ".join(f"{name} {len(tasks)}" for name, tasks in task_set.items())
             raise RecipeError(
-                f"tasks.set = {recipe.tasks.set!r} has no task in its split {split!r}, which is needed: {reason}. It "
+                f"{recipe.tasks.title} has no task in its split {split!r}, which is needed: {reason}. It "
                 f"has: {sizes}. Give some of its tasks split={split!r}."
             )
 

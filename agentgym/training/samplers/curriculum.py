@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -52,9 +53,13 @@ class Curriculum:
         return self.levels[max(0, self._cap - self._window + 1) : self._cap + 1]
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
-        """Draw tasks for a step: for each a level of the window, all equally likely, then a task of that level."""
+        """Draw the tasks of a step, as `draw_one` draws each."""
         rng = draws_of("curriculum", self._seed, step, further)
-        return [rng.choice(self._by_level[rng.choice(self.open_levels)]) for _ in range(count)]
+        return [self.draw_one(rng) for _ in range(count)]
+
+    def draw_one(self, draws: random.Random) -> Task:
+        """Draw a level of the window, all equally likely, then a task of that level."""
+        return draws.choice(self._by_level[draws.choice(self.open_levels)])
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
         """Take in how groups came out, and raise the cap if its level is mastered. Returns: metrics."""

@@ -46,7 +46,7 @@ from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
+from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -281,11 +281,11 @@ def _begin_hook(learner: Learner, checkpoint: Path | None) -> Any:
 
 
 def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:
-    """The recipe's sampler as it was at a checkpoint; None if the recipe has none."""
+    """The recipe's sampler as it was at a checkpoint; None if tasks are only shuffled."""
     recipe = context.recipe
-    if recipe.train.sampler is None:
+    sampler = sampler_of(recipe, context.task_set["train"])
+    if sampler is None:
         return None
-    sampler = make_sampler(recipe.train.sampler, context.task_set["train"], recipe.seed)
     if checkpoint is not None:
         restore_sampler(sampler, checkpoint)
     return sampler
