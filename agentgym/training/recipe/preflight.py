@@ -87,7 +87,7 @@ def _check_logit_hook(recipe: Recipe) -> None:
 def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> None:
     """The sections of a recipe, as a stage uses them."""
     _check_splits(recipe, task_set)
-    _check_stratum(recipe, task_set)
+    _check_strata(recipe, task_set)
     if (recipe.warm_start and not recipe.warm_start.episodes) or recipe.policy.tiny:
         script_of(task_set, "oracle")
     if recipe.warm_start and recipe.warm_start.imperfect_oracle:
@@ -225,11 +225,15 @@ def _check_splits(recipe: Recipe, task_set: TaskSet) -> None:
             )
 
 
-def _check_stratum(recipe: Recipe, task_set: TaskSet) -> None:
-    if (stratum := recipe.evaluate.stratum) is None:
-        return
-    tags = sorted({tag for task in task_set["held_out"] for tag in task.tags})
-    if stratum not in tags:
-        close = get_close_matches(stratum, tags, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
-        raise RecipeError(f"evaluate.stratum = {stratum!r} is no tag of a held-out task of {task_set.name}. {hint}")
+def _check_strata(recipe: Recipe, task_set: TaskSet) -> None:
+    for key, stratum, split in (
+        ("evaluate.stratum", recipe.evaluate.stratum, "held_out"),
+        ("train.validate_stratum", recipe.train.validate_stratum, "validation"),
+    ):
+        tags = sorted({tag for task in task_set[split] for tag in task.tags})
+        if stratum is not None and stratum not in tags:
+            close = get_close_matches(stratum, tags, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
+            raise RecipeError(
+                f"{key} = {stratum!r} is no tag of a {split.replace('_', '-')} task of {task_set.name}. {hint}"
+            )

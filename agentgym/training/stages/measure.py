@@ -18,16 +18,25 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 
 
-def validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
-    """Play validation tasks with the current weights and log their metrics under `phase`. Returns: the metrics."""
-    return context.processes.share(lambda: _validate(context, learner, step, count, phase))
+def validate(
+    context: RunContext, learner: Learner, step: int, count: int, phase: str, *, stratum: str | None = None
+) -> dict[str, float]:
+    """Play validation tasks with the current weights and log their metrics under `phase`.
+
+    Args:
+        count: of the tasks. stratum: only those with this tag.
+    Returns: the metrics.
+    """
+    return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum))
 
 
-def _validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
+def _validate(
+    context: RunContext, learner: Learner, step: int, count: int, phase: str, stratum: str | None
+) -> dict[str, float]:
     training = learner.model.training
     trajectories = context.rollouts.play(
         learner.policy,
-        choose(context.task_set, "validation", count),
+        choose(context.task_set, "validation", count, stratum=stratum),
         label=f"{phase}-{step:06d}",
         record=False,
         temperature=context.recipe.evaluate.temperature,

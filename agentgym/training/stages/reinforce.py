@@ -147,7 +147,16 @@ def _make_trainer(
             *([] if stream is None else [stream.callback]),
             logging,
             ValidationCallback(
-                lambda step: reference.note(validate(context, learner, step, section.validate_tasks, "validation")),
+                lambda step: reference.note(
+                    validate(
+                        context,
+                        learner,
+                        step,
+                        section.validate_tasks,
+                        "validation",
+                        stratum=section.validate_stratum,
+                    )
+                ),
                 every=section.validate_every,
                 until=section.until_success,
             ),
