@@ -43,11 +43,14 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "oversample": {"gather": ["max_variance(factor=4)"]},
     "replay": {"gather": ["success_replay"]},
     "dynamic_replay": {"gather": ["dynamic(max_rounds=4)", "success_replay"]},
+    "starts": {"gather": ["starts(share=0.5)"]},
     "easier": {"easier": True},
     "easier_adaptive": {"easier": True, "sampler": "adaptive(window=2, accuracy=0.7)"},
     "easier_ucb": {"easier": True, "sampler": "ucb"},
 }
-"""`easier` trains on rows of 2, 4 and 8 doors too, drawn alike unless a sampler says otherwise."""
+"""`starts` begins half of the groups within an episode of the oracle, one turn before its end at first. `easier` trains
+on rows of 2, 4 and 8 doors too, drawn alike unless a sampler says otherwise."""
+DEMONSTRATIONS = {"policy": "oracle", "tasks": 400, "group_size": 1}
 
 
 def arm_recipe(arm: str, seed: int, start: Path, steps: int) -> Recipe:
@@ -60,6 +63,10 @@ def arm_recipe(arm: str, seed: int, start: Path, steps: int) -> Recipe:
         data["tasks"]["tags"] = [*EASIER, HARD]
         data["evaluate"] |= {"stratum": HARD}
         data["train"] |= {"validate_stratum": HARD}
+    if arm == "starts":
+        kinds = [("evaluate", "before"), ("collect", "collect"), ("reinforce", "train"), ("evaluate", "after")]
+        data["stage"] = [{"kind": kind, "name": name} for kind, name in kinds]
+        data["stage"][1]["options"] = DEMONSTRATIONS
     data["train"] |= changes
     return Recipe.parse(data)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -58,11 +58,13 @@ class GatheredGroup:
             episodes that were left out, or have not ended yet (see `train.group_quorum`), are not valid.
         left_out: others that were played. They count in the metrics, and for the sampler.
         replayed: ids of those of `trained` that an earlier step played. They count in neither.
+        untrained_turns: by id, how many turns at the beginning of a trained episode have no loss: others took them.
     """
 
     trained: list[Trajectory]
     left_out: list[Trajectory] = field(default_factory=list)
     replayed: frozenset[str] = frozenset()
+    untrained_turns: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def episodes(self) -> list[Trajectory]:
