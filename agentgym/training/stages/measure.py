@@ -17,6 +17,9 @@ from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 
+EVALUATION = "evaluation/{name}.json"
+"""The file of an evaluation in the run folder."""
+
 
 def validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
     """Play validation tasks with the current weights and log their metrics under `phase`. Returns: the metrics."""
@@ -86,17 +89,17 @@ def _measure(context: RunContext, when: str, learner: Learner, parameters: Mappi
     )
     evaluation.held_out_uses = held_out_uses
     evaluation.duration_s = max(evaluation.duration_s, round(time.monotonic() - started, 3))
-    context.folder.write_json(f"evaluation/{when}.json", evaluation.to_json())
+    context.folder.write_json(EVALUATION.format(name=when), evaluation.to_json())
 
 
-@define_stage(section="evaluate")
+@define_stage(section="evaluate", result=EVALUATION)
 def evaluate_stage(context: RunContext, learner: Learner) -> Learner:
     """Measures the policy on held-out tasks, as [evaluate] says."""
     measure(context, context.stage, learner)
     return learner
 
 
-@define_stage(section="evaluate")
+@define_stage(section="evaluate", result=EVALUATION)
 def control_stage(context: RunContext, learner: Learner) -> Learner:
     """Measures it with the task parameters of `evaluate.control`: a task that is solved then was guessed."""
     measure(context, context.stage, learner, context.recipe.evaluate.control)
@@ -127,4 +130,4 @@ def conclude(context: RunContext, minutes: float, evaluations: Sequence[str]) ->
 
 
 def _evaluation_file(context: RunContext, when: str) -> Path:
-    return context.folder.path / "evaluation" / f"{when}.json"
+    return context.folder.path / EVALUATION.format(name=when)

@@ -80,7 +80,8 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     """
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
-    processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
+    last_step = step_of(checkpoint) if checkpoint is not None else -1
+    processes.share(lambda: context.folder.forget(("train", "validation"), last_step))
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     sampler = _sampler(context, checkpoint)
@@ -150,6 +151,7 @@ def _make_trainer(
                 lambda step: reference.note(validate(context, learner, step, section.validate_tasks, "validation")),
                 every=section.validate_every,
                 until=section.until_success,
+                before=section.reference.moves_as == "best",  # what the first one while training is compared with
             ),
             reference,
             entropies,

@@ -23,7 +23,7 @@ from agentgym.training.recipe.stage_options import (
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.measure import measure
+from agentgym.training.stages.measure import EVALUATION, measure
 from agentgym.training.stages.stored_episodes import stored_episodes
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _check_guided(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         )
 
 
-@define_stage(options=EvaluateGuidedSection, check=_check_guided)
+@define_stage(options=EvaluateGuidedSection, result=EVALUATION, check=_check_guided)
 def evaluate_guided_stage(context: RunContext, learner: Learner, options: EvaluateGuidedSection) -> Learner:
     """Measures on held-out tasks the policy whose tokens are sampled by values, as [evaluate] says."""
     hook_options = {
