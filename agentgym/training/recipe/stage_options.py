@@ -183,6 +183,19 @@ class ImplicitQSection(TokenValuesSection):
     follow: Share = 0.05
 
 
+class ConservativeQSection(TokenValuesSection):
+    """Options of `conservative_q`: action values of tokens, bootstrapped from tokens that the policy finds likely.
+
+    `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes, of the policy, of experts, or of
+    both. `top_p`: a target's maximum is over the smallest set of tokens that holds so much of the policy's probability.
+    `gamma`: the discount of a token. `follow`: how far the slow copy moves in each step.
+    """
+
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
+    gamma: Share = 1.0
+    follow: Share = 0.05
+
+
 class OutcomeHeadSection(TokenValuesSection):
     """Options of `outcome_head`: the distribution of the return after each token.
 
@@ -214,6 +227,17 @@ class EvaluateGuidedSection(Section):
     candidates: Annotated[int, Field(ge=0)] = 20
 
 
+class EvaluateRerankedSection(Section):
+    """Options of `evaluate_reranked`: a held-out measurement of the best of several episodes, as values choose it.
+
+    `values`: the name of the stage `conservative_q` or `implicit_q` that learnt them. `episodes`: of each task. The one
+    whose tokens have the highest mean value counts.
+    """
+
+    values: str = ""
+    episodes: Annotated[int, Field(ge=2)] = 4
+
+
 STAGE_OPTIONS: dict[str, type[Section]] = {
     "collect": CollectSection,
     "prefer": PreferSection,
@@ -221,8 +245,10 @@ STAGE_OPTIONS: dict[str, type[Section]] = {
     "step_tasks": StepTasksSection,
     "direct_advantage": DirectAdvantageSection,
     "implicit_q": ImplicitQSection,
+    "conservative_q": ConservativeQSection,
     "outcome_head": OutcomeHeadSection,
     "evaluate_guided": EvaluateGuidedSection,
+    "evaluate_reranked": EvaluateRerankedSection,
     "repeat": RepeatSection,
 }
 """The options of the stages that come with agentgym and have options of their own, by kind."""

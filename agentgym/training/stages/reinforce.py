@@ -30,6 +30,7 @@ from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
 from agentgym.training.model.reference import ReferenceCallback, reference_of
 from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
+from agentgym.training.model.training_arguments import training_arguments
 from agentgym.training.monitoring.callbacks import (
     HEALTHY,
     CheckpointCompleteCallback,
@@ -79,7 +80,8 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     """
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
-    processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
+    last_step = step_of(checkpoint) if checkpoint is not None else -1
+    processes.share(lambda: context.folder.forget(("train", "validation"), last_step))
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     sampler = _sampler(context, checkpoint)
@@ -159,6 +161,7 @@ def _make_trainer(
                 ),
                 every=section.validate_every,
                 until=section.until_success,
+                before=section.reference.moves_as == "best",  # what the first one while training is compared with
             ),
             reference,
             entropies,
@@ -196,14 +199,21 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         close = get_close_matches(key, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise RecipeError(f"[train.trl] {key} = {section.trl[key]!r}: TRL's GRPOConfig has no option {key!r}.{hint}")
-    options: dict[str, Any] = dict(
-        output_dir=str(checkpoints),
-        max_steps=section.steps * section.iterations,
-        per_device_train_batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
+    options = training_arguments(
+        checkpoints,
+        steps=section.steps * section.iterations,
+        batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
+        learning_rate=section.learning_rate,
+        max_grad_norm=section.max_grad_norm,
+        save_every=section.save_every,
+        keep_checkpoints=section.keep_checkpoints,
+        gradient_checkpointing=recipe.machine.gradient_checkpointing,
+        seed=recipe.seed,
+        use_cpu=device == "cpu",
+    ) | dict(
         steps_per_generation=1,
         num_generations=section.group_size,
         num_iterations=section.iterations,
-        learning_rate=section.learning_rate,
         lr_scheduler_type="constant",
         warmup_steps=section.warmup_steps,
         loss_type=objective.loss_type if isinstance(objective := section.make_objective(), TrlLoss) else "dr_grpo",
@@ -211,21 +221,9 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         temperature=recipe.episode.temperature,
         top_p=recipe.episode.top_p,
         max_completion_length=recipe.episode.max_episode_tokens,
-        max_grad_norm=section.max_grad_norm,
         disable_dropout=True,  # episodes are sampled without
         logging_steps=1,
-        save_strategy="steps",
-        save_steps=section.save_every,
-        save_total_limit=section.keep_checkpoints,
-        report_to=[],
-        disable_tqdm=True,
-        seed=recipe.seed,
-        data_seed=recipe.seed,
-        gradient_checkpointing=recipe.machine.gradient_checkpointing,
         bf16=section.autocast(device) == "bfloat16",
-        use_cpu=device == "cpu",
-        weight_decay=0.0,
-        dataloader_pin_memory=False,
     )
     if section.reference.reset_every:
         options |= dict(

@@ -31,7 +31,7 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         script_of(stage.recipe.tasks.load(), "oracle")
 
 
-@define_stage(options=StepTasksSection, has_folder=True, makes_tasks=True, check=_check)
+@define_stage(options=StepTasksSection, has_folder=True, makes_tasks=True, result=STEP_TASKS, check=_check)
 def step_tasks_stage(context: RunContext, learner: Learner, options: StepTasksSection) -> Learner:
     """Makes a task of every turn of an expert's episodes, for a later `reinforce` with `tasks_of`: SRL."""
     context.processes.share(lambda: _make(context, learner.renderer, options))
