@@ -97,8 +97,8 @@ def test_an_objective_has_the_gradient_of_finite_differences(logits, name):  # n
     By default `nft` raises an argument to a floor and keeps its gradient; without the floor nothing is raised.
     """
     fixed = everything(logits)
-    kept = ("behaviour_logps", "reference_logps")
-    given = {key: getattr(fixed, key) for key in kept} | {"proximal_logps": fixed.logps.detach() - 0.02}
+    names = ("behaviour_logps", "reference_logps")
+    given = {key: getattr(fixed, key) for key in names} | {"proximal_logps": fixed.logps.detach() - 0.02}
     objective = make_objective("nft(floor=0.0)" if name == "nft" else name)
     for kind in rows_of(name):
         assert torch.autograd.gradcheck(lambda z, r=kind: objective(everything(z, rows=r, **given)).sum(), logits)

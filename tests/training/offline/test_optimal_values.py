@@ -40,6 +40,6 @@ def test_the_value_that_is_kept_is_that_of_all_paths(name: str, tmp_path: Path):
     exact = beta * math.log(sum(p.probability * math.exp(p.return_from(0) / beta) for p in problem.paths))
     task = Task("t", "test/none-v1", "question")
     assert values.of([task, task]) == [pytest.approx(exact, abs=1e-12)] * 2
-    again = OptimalValues(None, rollouts, episodes=EPISODES[name], temperature=beta, file=file)
-    assert again.of([task]) == [json.loads(file.read_text())["t"]]
+    reopened = OptimalValues(None, rollouts, episodes=EPISODES[name], temperature=beta, file=file)
+    assert reopened.of([task]) == [json.loads(file.read_text())["t"]]
     assert rollouts.plays == 1
