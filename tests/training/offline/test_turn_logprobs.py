@@ -28,8 +28,9 @@ def test_a_stored_turn_moves_its_own_tokens_and_neither_a_result_nor_another_tur
         outputs.last_hidden_state.retain_grad()
         states.append(outputs.last_hidden_state)
 
-    model.base_model.register_forward_hook(keep)
+    hook = model.base_model.register_forward_hook(keep)
     rows = token_logprobs(model, transitions, temperature=0.5)
+    hook.remove()
     torch.stack([row.sum() for row in rows]).sum().backward()
     [state] = states
     for row, transition in enumerate(transitions):
