@@ -174,13 +174,23 @@ def test_steps_raise_what_won_above_what_lost(started, tmp_path, kind, options, 
         ("prefer", {"loss": "kto"}, "finds all 64 episodes bad"),
         ("rank", {}, "nothing to rank: among 64 episodes"),
         ("imitate", {}, "selects none of 64 episodes by 'success'"),
+        ("step_tasks", {}, "found no successful episode of an expert"),
     ],
 )
 def test_episodes_without_anything_to_learn_from_are_an_error_that_says_so(started, tmp_path, kind, options, message):
-    """All of them lost."""
-    options = options | {"steps": 1, "episodes": [f"{started}:imperfect_oracle"]}
+    """All of them lost. Only a stage that plays on from them has to begin before it can know."""
+    options = options | {"episodes": [f"{started}:imperfect_oracle"]} | ({} if kind == "step_tasks" else {"steps": 1})
+    folder = tmp_path / "run"
     with pytest.raises(RecipeError, match=message):
-        run(pressing({"kind": kind, "options": options}, start=str(started)), tmp_path / "run")
+        run(pressing({"kind": kind, "options": options}, start=str(started)), folder)
+    assert folder.exists() == (options.get("pairs") == "segment"), "it is an error before anything starts"
+
+
+def test_own_episodes_without_a_pair_are_an_error_of_the_stage(started, tmp_path):
+    lost = {"kind": "collect", "name": "lost", "options": {"policy": "imperfect_oracle", "group_size": 2}}
+    stages = [lost, {"kind": "prefer", "options": {"steps": 1}}]
+    with pytest.raises(RecipeError, match="'prefer' found no pair among 128 episodes"):
+        run(pressing(*stages, start=str(started)), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -222,3 +232,19 @@ def test_what_does_not_fit_is_one_line_before_anything_starts(stages, message):
 
     with pytest.raises(RecipeError, match=message):
         check()
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([IMITATE, {"kind": "rank"}], "'rank' has no episodes to learn from"),
+        ([{"kind": "reinforce", "options": {"objective": "ppo", "estimator": "rloo"}}], "the estimator rloo has none"),
+        ([COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "ranking": "turn_gae"}}], "requires a critic"),
+        ([{"kind": "reinforce", "options": {"objective": "apo"}}], "needs a reference model"),
+        ([{"kind": "reinforce", "options": {"terms": {"reference_kl": {}}}}], "needs a reference model"),
+    ],
+)
+def test_a_run_that_lacks_data_a_critic_or_a_reference_writes_nothing(tmp_path, stages, message):
+    with pytest.raises(RecipeError, match=message):
+        run(pressing(*stages), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
