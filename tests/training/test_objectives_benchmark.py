@@ -51,10 +51,10 @@ def test_every_arm_has_what_its_losses_or_stages_need(objectives: Any, base: str
             assert recipe.train.teacher.path == "a/teacher"
         planned = planned_stages(recipe)
         assert [stage.name for stage in planned if stage.kind.startswith("evaluate")] == ["before", "after"]
-        assert played(planned) <= 3 * recipe.train.tasks_per_step * recipe.train.group_size
+        assert episodes_of(planned) <= 3 * recipe.train.tasks_per_step * recipe.train.group_size
 
 
-def played(planned: list[Any]) -> int:
+def episodes_of(planned: list[Any]) -> int:
     """The episodes that stages collect, and at most play beside that, for training."""
     collected = [stage.options for stage in planned if stage.kind == "collect"]
     forks = [stage.options for stage in planned if stage.kind == "prefer" and stage.options.pairs == "segment"]
