@@ -15,10 +15,16 @@ from safetensors.torch import load_file
 from agentgym.errors import RecipeError
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.run_data import run_data
+from agentgym.policy import Hermes, TemplateRenderer
+from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
+from agentgym.training.imitation import imitate
+from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.stages.plan import planned_stages
+from agentgym.training.stages.tokenise import tokenise
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lookup_environment import PRESS
@@ -82,6 +88,30 @@ def test_imitation_of_successes_is_that_of_their_demonstrations(started, tmp_pat
     weighted = imitated("weighted", "weighted(temperature=0.1)")
     assert all(torch.equal(successes[name], by_score[name]) for name in successes)
     assert not all(torch.equal(successes[name], weighted[name]) for name in successes)
+
+
+def test_a_stage_that_imitates_stored_successes_ends_as_imitation_of_them(started, tmp_path):
+    """One episode of each task by each player, of which the imperfect one's all lost: as `imitate` on the others."""
+    options = {"steps": 2, "episodes": [f"{started}:{player}" for player in BOTH], "select": "success"}
+    chosen = pressing({"kind": "imitate", "options": options}, start=str(started))
+    run(chosen, tmp_path / "run")
+    ledger = Ledger(started / "ledger.sqlite")
+    successes = [
+        ledger.load(row["episode"].rpartition(":")[2]) for row in manifest(tmp_path / "run", "warm_start")["rows"]
+    ]
+    ledger.close()
+    assert len(successes) == 64
+    assert {episode.success for episode in successes} == {1.0}
+    model, tokenizer = load_checkpoint(started / "checkpoints" / "final", device="cpu")
+    model.train()
+    renderer = TemplateRenderer(tokenizer, Hermes())
+    successes = [tokenise(episode, renderer) for episode in successes]
+    section = planned_stages(chosen)[0].recipe.warm_start
+    options = {name: getattr(section, name) for name in ("steps", "batch_size", "learning_rate", "optimizer")}
+    with silence_libraries():
+        imitate(model, tokenizer, successes, folder=tmp_path / "steps", seed=chosen.seed, **options)
+    trained = weights(tmp_path / "run")
+    assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items() if name in trained)
 
 
 def test_a_block_is_repeated_with_the_episodes_of_its_own_round(started, tmp_path):
