@@ -1,16 +1,20 @@
-"""Objectives, loss terms and references from the same warm start at equal episodes, on number guessing in memory.
+"""Objectives, loss terms, references and stages from the same warm start at equal episodes.
 
     python benchmarks/objectives.py [--seeds 3] [--steps 40] [--out runs/objectives] [--set KEY=VALUE]
-    python benchmarks/objectives.py --arms grpo nft pacs          # only these; the first one is compared with
+    python benchmarks/objectives.py --recipe quickstart           # on the quickstart's database; else a game in memory
+    python benchmarks/objectives.py --arms grpo nft dpo           # only these; the first one is compared with
     python benchmarks/objectives.py --quick                       # a few steps of each, to see that they run
 
-The recipe is recipes/text.toml with the outcome alone as reward. An objective that takes advantages gets those of
-`grpo`; `ppo` has its own critic. A term is added to `dr_grpo`. The teacher is the warm-started model after more
-imitation, of the oracle alone. Every arm of a seed begins with the same weights and plays as many episodes; what a
-teacher, an expert or the reference plays and computes beside shows in the seconds of a step.
+The recipe is recipes/text.toml or recipes/quickstart.toml with the outcome alone as reward. An objective that takes
+advantages gets those of `grpo`; `ppo` has its own critic. A term is added to `dr_grpo`. The teacher is the warm-started
+model after more imitation, of the oracle alone. The stages (objective_stages.py) play at most as many episodes in three
+rounds, or in one collection where they learn from stored ones. Every arm of a seed begins with the same weights; what a
+teacher, an expert or the reference plays and computes beside shows in the seconds of a step. Those of a stage are its
+whole training divided by the steps of the others.
 
-Writes results.json and table.md. Arms that finished are not run again; one that was cut short goes on. Calls with other
---arms may run at the same time.
+Each cell, an arm under a seed, keeps its row in cell.json beside its run; results.json and table.md are made of all
+rows in --out. Cells that finished are not run again; one that was cut short goes on, and one that failed is tried
+again. Calls with other --arms may run at the same time.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,21 +33,25 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
 from learning import paired_interval
+from objective_stages import STAGE_ARMS, arm_stages
 from rich.console import Console
-from rich.markup import escape
 from training_runs import from_start, mean_interval, share_first_measurement, train_quietly, warm_started
 
 from agentgym.errors import AgentGymError
+from agentgym.storage.reader import LedgerReader
+from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 
-RECIPE = Path(__file__).parents[1] / "recipes" / "text.toml"
-STRATUM = "unseen_instances"
+RECIPES = Path(__file__).parents[1] / "recipes"
+RANKINGS = {"text": "potential_shaping", "quickstart": "return_to_go"}
+"""By recipe, the estimator that tells good turns from bad ones."""
 TEACHER = "{teacher}"
 COMMON = [
     "train.estimator=grpo(turn_weight=0.0)",
     "train.save_every=10",
     "train.keep_checkpoints=1",
     "train.validate_every=10",
+    "evaluate.control={}",
 ]
 QUICK = [
     "warm_start.demonstrations=32",
@@ -86,68 +95,107 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
 }
 """By name, what it changes in [train]. `thought_sft` is not here: this agent writes calls and no thoughts."""
 
-COLUMNS = ["arm", "held out", "against the first, paired", "mean of the curve", "seconds a step", "x of the first"]
+COLUMNS = ["arm", "held out", "against the first, paired", "episodes", "seconds a step", "x of the first"]
+Row = dict[str, Any]
 
 
-def recipe_of(arm: str, seed: int, start: Path, teacher: Path, steps: int, sets: Sequence[str]) -> Recipe:
+def recipe_of(arm: str, seed: int, start: Path, teacher: Path, steps: int, base: str, sets: Sequence[str]) -> Recipe:
     """The recipe of an arm with the shared start in place of a model of its own. Raises: RecipeError."""
-    data = Recipe.load(RECIPE, [*sets, f"seed={seed}", f"train.steps={steps}"]).model_dump(exclude_none=True)
-    data["train"] |= json.loads(json.dumps(dict(ARMS[arm])).replace(TEACHER, str(teacher)))
-    return from_start(data, start, f"{RECIPE}, {arm}")
+    source = RECIPES / f"{base}.toml"
+    data = Recipe.load(source, [*sets, f"seed={seed}", f"train.steps={steps}"]).model_dump(exclude_none=True)
+    if arm in STAGE_ARMS:
+        episodes = steps * data["train"]["tasks_per_step"] * data["train"]["group_size"]
+        data["stage"] = arm_stages(arm, episodes, RANKINGS[base])
+    else:
+        data["train"] |= json.loads(json.dumps(dict(ARMS[arm])).replace(TEACHER, str(teacher)))
+    return from_start(data, start, f"{source}, {arm}")
 
 
-def teacher_of(seed: int, folder: Path, start: Path, sets: Sequence[str]) -> Path:
+def teacher_of(seed: int, folder: Path, start: Path, base: str, sets: Sequence[str]) -> Path:
     """The start after as much imitation again, of the oracle alone; made once."""
-    recipe = Recipe.load(RECIPE, [*sets, f"seed={seed}", "train.steps=0", "warm_start.imperfect_oracle=0.0"])
+    source = RECIPES / f"{base}.toml"
+    recipe = Recipe.load(source, [*sets, f"seed={seed}", "train.steps=0", "warm_start.imperfect_oracle=0.0"])
     data = recipe.model_dump(exclude_none=True)
     data["policy"] = {"path": str(start), "call_format": data["policy"]["call_format"]}
-    return warm_started(Recipe.parse(data, str(RECIPE)), folder)
+    return warm_started(Recipe.parse(data, str(source)), folder)
 
 
-def run_arm(arm: str, seed: int, out: Path, steps: int, sets: Sequence[str]) -> dict[str, Any]:
-    """Train one arm from the shared start and read what came of it."""
+def run_cell(arm: str, seed: int, out: Path, steps: int, base: str, sets: Sequence[str]) -> Row:
+    """Train one arm from the shared start, unless that is done, and keep the row of what came of it."""
+    folder = out / f"seed-{seed}"
+    cell, key = folder / arm / "cell.json", {"arm": arm, "seed": seed}
+    try:
+        warm_start = Recipe.load(RECIPES / f"{base}.toml", [*sets, f"seed={seed}", "train.steps=0"])
+        start = warm_started(warm_start, folder / "warm_start")
+        needs_teacher = TEACHER in json.dumps(dict(ARMS.get(arm, {})))
+        teacher = teacher_of(seed, folder / "teacher", start, base, sets) if needs_teacher else start
+        share_first_measurement(folder / arm)
+        recipe = recipe_of(arm, seed, start, teacher, steps, base, sets)
+        seconds = _timed_training(recipe, folder / arm)
+        row = json.loads(cell.read_text(encoding="utf-8")) if seconds is None and cell.is_file() else {}
+        if not row or "error" in row:
+            row = key | _row_of(recipe, folder / arm, None if seconds is None else seconds / steps)
+    except AgentGymError as error:
+        row = key | {"error": str(error)}
+    cell.parent.mkdir(parents=True, exist_ok=True)
+    cell.write_text(json.dumps(row, indent=1), encoding="utf-8")
+    return row
+
+
+def _timed_training(recipe: Recipe, folder: Path) -> float | None:
+    """Train. Returns: its seconds without those of measurements; None if it was done, or began in an earlier call."""
     from agentgym.evaluation.record import Evaluation
 
-    folder = out / f"seed-{seed}"
-    start = warm_started(Recipe.load(RECIPE, [*sets, f"seed={seed}", "train.steps=0"]), folder / "warm_start")
-    teacher = teacher_of(seed, folder / "teacher", start, sets) if TEACHER in json.dumps(dict(ARMS[arm])) else start
-    share_first_measurement(folder / arm)
-    run = train_quietly(recipe_of(arm, seed, start, teacher, steps, sets), folder / arm)
-    before, after = (Evaluation.load(folder / arm / "evaluation" / f"{when}.json") for when in ("before", "after"))
-    times = [row["step_time"] for row in run.metrics("train")]
+    began, measured = RunFolder(folder).recipe.is_file(), set(folder.glob("evaluation/*.json"))
+    started = time.monotonic()
+    train_quietly(recipe, folder)
+    new = set(folder.glob("evaluation/*.json")) - measured
+    seconds = time.monotonic() - started - sum(Evaluation.load(file).duration_s for file in new)
+    return None if began else seconds
+
+
+def _row_of(recipe: Recipe, folder: Path, training_s: float | None) -> Row:
+    """What a finished run shows. `training_s`: its seconds for each step of the arms that reinforce, where known."""
+    from agentgym.evaluation.record import Evaluation
+
+    run, stratum = RunFolder(folder), recipe.evaluate.stratum
+    before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
+    times = [] if recipe.stage else [row["step_time"] for row in run.metrics("train")]
+    reader = LedgerReader(run.ledger)
+    episodes = sum(not episode.startswith("held-out-") for episode in reader.finished())
+    reader.close()
     return {
-        "arm": arm,
-        "seed": seed,
-        "before": before.success(STRATUM).value,
-        "held_out": after.success(STRATUM).value,
-        "tasks": {row.task: float(np.mean(row.observed)) for row in after.select(STRATUM) if row.observed},
-        "success": [row["success"] for row in run.metrics("validation")],
-        "step_s": float(np.median(times)),
+        "before": before.success(stratum).value,
+        "held_out": after.success(stratum).value,
+        "tasks": {row.task: float(np.mean(row.observed)) for row in after.select(stratum) if row.observed},
+        "success": [] if recipe.stage else [row["success"] for row in run.metrics("validation")],
+        "episodes": episodes,
+        "step_s": float(np.median(times)) if times else training_s,
     }
 
 
-def table(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> list[list[str]]:
-    """One row an arm: mean and interval over the seeds; the paired interval is over seeds and tasks."""
-    by_arm = {arm: [dict(run) for run in runs if run["arm"] == arm] for arm in arms}
+def table(rows: Sequence[Row], arms: Sequence[str]) -> list[list[str]]:
+    """One line an arm: mean and interval over the seeds; the paired interval is over seeds and tasks."""
+    by_arm = {arm: [row for row in rows if row["arm"] == arm and "error" not in row] for arm in arms}
     first = by_arm[arms[0]]
-    rows = []
+    lines = []
     for arm in arms:
         if not (mine := by_arm[arm]):
             continue
-        seconds = float(np.mean([run["step_s"] for run in mine]))
-        of_first = {run["seed"]: run["step_s"] for run in first}
-        ratios = [run["step_s"] / of_first[run["seed"]] for run in mine if run["seed"] in of_first]
-        rows.append(
+        of_first = {row["seed"]: row["step_s"] for row in first}
+        timed = [row for row in mine if row["step_s"]]
+        ratios = [row["step_s"] / of_first[row["seed"]] for row in timed if of_first.get(row["seed"])]
+        lines.append(
             [
                 arm,
-                _as_text(mean_interval([run["held_out"] for run in mine])),
+                _as_text(mean_interval([row["held_out"] for row in mine])),
                 "" if arm == arms[0] else _as_text(paired_interval(mine, first), signed=True),
-                _as_text(mean_interval([float(np.mean(run["success"])) for run in mine])),
-                f"{seconds:.2f}",
+                f"{np.mean([row['episodes'] for row in mine]):.0f}",
+                f"{np.mean([row['step_s'] for row in timed]):.2f}" if timed else "-",
                 f"{np.mean(ratios):.2f}" if ratios else "-",
             ]
         )
-    return rows
+    return lines
 
 
 def _as_text(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
@@ -156,35 +204,39 @@ def _as_text(estimate: tuple[float, float, float], *, signed: bool = False) -> s
 
 
 def main() -> int:
+    every_arm = [*ARMS, *STAGE_ARMS]
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arms", nargs="+", choices=sorted(ARMS), default=list(ARMS), metavar="ARM")
+    parser.add_argument("--recipe", choices=sorted(RANKINGS), default="text")
+    parser.add_argument("--arms", nargs="+", choices=sorted(every_arm), default=every_arm, metavar="ARM")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=None)
-    parser.add_argument("--out", type=Path, default=Path("runs/objectives"))
+    parser.add_argument("--out", type=Path, default=None, help="default: runs/objectives, runs/objectives-quickstart")
     parser.add_argument("--quick", action="store_true", help="one seed, two steps, few tasks")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key of the recipe")
     chosen = parser.parse_args()
-    console, runs = Console(), []
+    console, failed = Console(), False
     sets = [*COMMON, *(QUICK if chosen.quick else []), *chosen.set]
     steps = chosen.steps or (QUICK_STEPS if chosen.quick else 40)
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    try:
-        for seed in range(1 if chosen.quick else chosen.seeds):
-            for arm in chosen.arms:
-                runs.append(run_arm(arm, seed, chosen.out, steps, sets))
-                console.print(f"{arm}, seed {seed}: held out {runs[-1]['held_out']:.3f}", markup=False)
-                report(runs, chosen.arms, chosen.out)
-    except AgentGymError as error:
-        console.print(f"[red]{escape(str(error))}")
-        return 1
-    console.print((chosen.out / "table.md").read_text(encoding="utf-8"), markup=False, soft_wrap=True)
-    return 0
+    out = chosen.out or Path("runs") / ("objectives" if chosen.recipe == "text" else f"objectives-{chosen.recipe}")
+    out.mkdir(parents=True, exist_ok=True)
+    for seed in range(1 if chosen.quick else chosen.seeds):
+        for arm in chosen.arms:
+            row = run_cell(arm, seed, out, steps, chosen.recipe, sets)
+            failed |= "error" in row
+            result = row.get("error") or f"held out {row['held_out']:.3f}"
+            console.print(f"{arm}, seed {seed}: {result}", markup=False, soft_wrap=True)
+            report(out, chosen.arms)
+    console.print((out / "table.md").read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+    return int(failed)
 
 
-def report(runs: Sequence[Mapping[str, Any]], arms: Sequence[str], out: Path) -> None:
-    """Write the figures that are there so far."""
-    (out / "results.json").write_text(json.dumps(runs, indent=1), encoding="utf-8")
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *table(runs, arms)]
+def report(out: Path, arms: Sequence[str]) -> None:
+    """Write the figures that are there so far: of these arms first, then of others that earlier calls ran."""
+    rows = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(out.glob("seed-*/*/cell.json"))]
+    (out / "results.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    known = {row["arm"] for row in rows}
+    order = [*arms, *(arm for arm in (*ARMS, *STAGE_ARMS) if arm in known and arm not in arms)]
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *table(rows, order)]
     (out / "table.md").write_text("".join("| " + " | ".join(line) + " |\n" for line in lines), encoding="utf-8")
 
 

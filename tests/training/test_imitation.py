@@ -59,6 +59,25 @@ def imitated(tokenizer, examples, folder: Path, model=None, **options):
     return model.state_dict()
 
 
+@pytest.mark.parametrize("weights", [None, [0.5, 2.0]])
+def test_imitation_moves_the_agents_own_tokens_and_no_result(tokenizer, tmp_path, weights):
+    """The gradient at the last hidden states, from which each next token is predicted."""
+    first = Turn(0, Message("assistant", ""), token_ids=[7, 8], observation_ids=[9, 10, 11], logprobs=[0.0] * 2)
+    second = Turn(1, Message("assistant", ""), token_ids=[12, 13], logprobs=[0.0] * 2)
+    pair = [Trajectory(name, Task(name, "none"), turns=[first, second], prompt_ids=[5, 6]) for name in "ab"]
+    model = make_model(tokenizer, hidden=16, layers=1, heads=1, kv_heads=1, seed=0)
+    states: list[torch.Tensor] = []
+
+    def keep(_, __, outputs):
+        outputs.last_hidden_state.retain_grad()
+        states.append(outputs.last_hidden_state)
+
+    model.base_model.register_forward_hook(keep)
+    imitated(tokenizer, pair, tmp_path, model, steps=1, batch_size=2, weights=weights)
+    [state] = states
+    assert [(row.abs().sum(-1) > 0).nonzero()[:, 0].tolist() for row in state.grad] == [[1, 2, 6, 7]] * 2
+
+
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_an_imitation_that_was_broken_off_ends_with_equal_weights(tokenizer, examples, tmp_path, optimizer):
     options = {"optimizer": optimizer, "save_every": 3}

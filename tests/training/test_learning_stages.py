@@ -15,10 +15,16 @@ from safetensors.torch import load_file
 from agentgym.errors import RecipeError
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.run_data import run_data
+from agentgym.policy import Hermes, TemplateRenderer
+from agentgym.policy.checkpoint import load_checkpoint
+from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
+from agentgym.training.imitation import imitate
+from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.stages.plan import planned_stages
+from agentgym.training.stages.tokenise import tokenise
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lookup_environment import PRESS
@@ -82,6 +88,30 @@ def test_imitation_of_successes_is_that_of_their_demonstrations(started, tmp_pat
     weighted = imitated("weighted", "weighted(temperature=0.1)")
     assert all(torch.equal(successes[name], by_score[name]) for name in successes)
     assert not all(torch.equal(successes[name], weighted[name]) for name in successes)
+
+
+def test_a_stage_that_imitates_stored_successes_ends_as_imitation_of_them(started, tmp_path):
+    """One episode of each task by each player, of which the imperfect one's all lost: as `imitate` on the others."""
+    options = {"steps": 2, "episodes": [f"{started}:{player}" for player in BOTH], "select": "success"}
+    chosen = pressing({"kind": "imitate", "options": options}, start=str(started))
+    run(chosen, tmp_path / "run")
+    ledger = Ledger(started / "ledger.sqlite")
+    successes = [
+        ledger.load(row["episode"].rpartition(":")[2]) for row in manifest(tmp_path / "run", "warm_start")["rows"]
+    ]
+    ledger.close()
+    assert len(successes) == 64
+    assert {episode.success for episode in successes} == {1.0}
+    model, tokenizer = load_checkpoint(started / "checkpoints" / "final", device="cpu")
+    model.train()
+    renderer = TemplateRenderer(tokenizer, Hermes())
+    successes = [tokenise(episode, renderer) for episode in successes]
+    section = planned_stages(chosen)[0].recipe.warm_start
+    options = {name: getattr(section, name) for name in ("steps", "batch_size", "learning_rate", "optimizer")}
+    with silence_libraries():
+        imitate(model, tokenizer, successes, folder=tmp_path / "steps", seed=chosen.seed, **options)
+    trained = weights(tmp_path / "run")
+    assert all(torch.equal(value, trained[name]) for name, value in model.state_dict().items() if name in trained)
 
 
 def test_a_block_is_repeated_with_the_episodes_of_its_own_round(started, tmp_path):
@@ -174,13 +204,23 @@ def test_steps_raise_what_won_above_what_lost(started, tmp_path, kind, options, 
         ("prefer", {"loss": "kto"}, "finds all 64 episodes bad"),
         ("rank", {}, "nothing to rank: among 64 episodes"),
         ("imitate", {}, "selects none of 64 episodes by 'success'"),
+        ("step_tasks", {}, "found no successful episode of an expert"),
     ],
 )
 def test_episodes_without_anything_to_learn_from_are_an_error_that_says_so(started, tmp_path, kind, options, message):
-    """All of them lost."""
-    options = options | {"steps": 1, "episodes": [f"{started}:imperfect_oracle"]}
+    """All of them lost. Only a stage that plays on from them has to begin before it can know."""
+    options = options | {"episodes": [f"{started}:imperfect_oracle"]} | ({} if kind == "step_tasks" else {"steps": 1})
+    folder = tmp_path / "run"
     with pytest.raises(RecipeError, match=message):
-        run(pressing({"kind": kind, "options": options}, start=str(started)), tmp_path / "run")
+        run(pressing({"kind": kind, "options": options}, start=str(started)), folder)
+    assert folder.exists() == (options.get("pairs") == "segment"), "it is an error before anything starts"
+
+
+def test_own_episodes_without_a_pair_are_an_error_of_the_stage(started, tmp_path):
+    lost = {"kind": "collect", "name": "lost", "options": {"policy": "imperfect_oracle", "group_size": 2}}
+    stages = [lost, {"kind": "prefer", "options": {"steps": 1}}]
+    with pytest.raises(RecipeError, match="'prefer' found no pair among 128 episodes"):
+        run(pressing(*stages, start=str(started)), tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -222,3 +262,19 @@ def test_what_does_not_fit_is_one_line_before_anything_starts(stages, message):
 
     with pytest.raises(RecipeError, match=message):
         check()
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([IMITATE, {"kind": "rank"}], "'rank' has no episodes to learn from"),
+        ([{"kind": "reinforce", "options": {"objective": "ppo", "estimator": "rloo"}}], "the estimator rloo has none"),
+        ([COLLECT, {"kind": "prefer", "options": {"pairs": "turn", "ranking": "turn_gae"}}], "requires a critic"),
+        ([{"kind": "reinforce", "options": {"objective": "apo"}}], "needs a reference model"),
+        ([{"kind": "reinforce", "options": {"terms": {"reference_kl": {}}}}], "needs a reference model"),
+    ],
+)
+def test_a_run_that_lacks_data_a_critic_or_a_reference_writes_nothing(tmp_path, stages, message):
+    with pytest.raises(RecipeError, match=message):
+        run(pressing(*stages), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

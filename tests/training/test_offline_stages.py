@@ -21,13 +21,15 @@ from agentgym.policy.logit_hooks.value_networks import load_values
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
+from agentgym.training.monitoring.callbacks import latest_checkpoint
 from agentgym.training.offline.conservative_q import mean_value
 from agentgym.training.recipe.preflight import check_before_start
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment
 from test_run import RECIPE, assert_equal_weights
-from test_stage_resume import killed_run
+from test_stage_resume import finished as episodes_finished
+from test_stage_resume import forget_episodes, killed_run
 
 COLLECT = {"kind": "reinforce", "name": "collect", "options": {"steps": 1, "learning_rate": 1e-12}}
 """Plays 64 episodes with a policy that does not change."""
@@ -79,7 +81,19 @@ GUIDED = [
         "options": {"values": "outcomes", "scale": 6.0, "candidates": 5},
     },
 ]
-PRESSING = pressing(*GUIDED, DIRECT, {"kind": "evaluate", "name": "after"}, warm_start_steps=320)
+SEGMENTS = {
+    "kind": "prefer",
+    "name": "segments",
+    "options": {
+        "episodes": ["collect"],
+        "pairs": "segment",
+        "max_pairs": 1,
+        "branches": 2,
+        "steps": 3,
+        "save_every": 1,
+    },
+}
+PRESSING = pressing(*GUIDED, DIRECT, {"kind": "evaluate", "name": "after"}, SEGMENTS, warm_start_steps=320)
 
 
 @pytest.fixture(scope="module")
@@ -124,10 +138,11 @@ def cut_back(finished: Path, tmp_path: Path, first: str) -> Path:
     """A copy of the finished run, without what a stage and those after it learnt."""
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    names = ["q", "likely_q", "outcomes", "direct_advantage"]
+    names = ["q", "likely_q", "outcomes", "direct_advantage", "segments"]
     for name in names[names.index(first) :]:
         shutil.rmtree(folder / "stages" / name)
     shutil.rmtree(folder / "checkpoints")
+    forget_episodes(folder, "segments-branch")
     return folder
 
 
@@ -153,6 +168,24 @@ def test_a_stage_that_is_killed_while_it_learns_ends_as_it_would_have(finished, 
     for file in first.glob("checkpoints/*/*.safetensors"):
         unbroken, continued = load_file(file), load_file(second / file.relative_to(first))
         assert all(torch.equal(value, continued[key]) for key, value in unbroken.items()), file
+
+
+@pytest.mark.parametrize("when", ["while it plays", "while it learns"])
+def test_a_stage_of_segments_that_is_killed_ends_as_it_would_have(finished, tmp_path, when):
+    resumed = cut_back(finished, tmp_path, "segments")
+    steps = resumed / "stages" / "segments" / "checkpoints" / "compared_steps"
+
+    def is_within() -> bool:
+        if when == "while it plays":
+            return episodes_finished(resumed, "segments-branch") > 0
+        return latest_checkpoint(steps) is not None
+
+    killed_run(PRESSING, resumed, is_within)
+    assert not (steps.parent / "compared").exists(), "it was killed within the stage"
+    run(PRESSING, resumed, resume=True)
+    assert_equal_weights(finished, resumed)
+    manifests = [(folder / "stages" / "segments" / "episodes.json").read_text() for folder in (finished, resumed)]
+    assert manifests[0] == manifests[1]
 
 
 def test_a_guided_evaluation_that_is_killed_while_it_plays_measures_what_it_would_have(finished, tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 
 from agentgym.errors import CreditError
 from agentgym.training.objectives import TokenBatch, make_objective
@@ -215,6 +215,30 @@ def test_the_best_policy_near_the_reference_has_no_loss_under_apo(parameters):
     )
     with pytest.raises(CreditError, match="no reference model"):
         make_objective("apo")(replace(tokens_of(best), reference_logps=None))
+
+
+def test_on_the_flip_problem_apo_comes_to_the_best_policy_near_the_reference():
+    """Of three courses (answer; search and answer; search twice) with the mean returns 0.5, 0.4 and 0.9."""
+    beta, objective = 0.5, make_objective("apo(beta=0.5)")
+    returns = torch.tensor([0.5, 0.4, 0.9], dtype=torch.float64)
+    reference = torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64).log()
+    value = beta * (reference + returns / beta).logsumexp(0)
+    best = reference + (returns - value) / beta
+    theta = torch.zeros(2, dtype=torch.float64, requires_grad=True)  # the logits of a first and of a second search
+    optimiser = torch.optim.Adam([theta], lr=0.05)
+
+    def policy() -> torch.Tensor:
+        answer, search = logsigmoid(-theta), logsigmoid(theta)
+        return torch.stack([answer[0], search[0] + answer[1], search.sum()])
+
+    assert float((policy().exp() * (policy() - best)).sum().detach()) > 0.05
+    for _ in range(200):
+        tokens = group_of(policy()[:, None], returns.tolist())
+        tokens = replace(tokens, reference_logps=reference[:, None], optimal_values=value.expand(3))
+        optimiser.zero_grad()
+        (reference.exp() * objective(tokens)).sum().backward()
+        optimiser.step()
+    assert float((policy().exp() * (policy() - best)).sum().detach()) < 1e-3
 
 
 def test_grao_weighs_the_policys_episodes_and_the_experts_by_the_same_group():

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from agentgym.evaluation.record import Evaluation
+from agentgym.registry import names
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
 from agentgym.training.monitoring.callbacks import latest_checkpoint
@@ -24,6 +26,7 @@ from test_run import assert_equal_weights
 from test_stages import run
 
 BRIEF = {"steps": 3, "save_every": 1}
+MEASURED = {"tasks": 16, "group_size": 2}
 STAGES = [
     {"kind": "imitate", "name": "start", "options": {"steps": 15}},
     {"kind": "collect", "name": "played", "options": {"tasks": 16, "group_size": 2}},
@@ -43,6 +46,8 @@ STAGES = [
             ],
         },
     },
+    {"kind": "evaluate", "name": "measured", "options": MEASURED},
+    {"kind": "control", "options": MEASURED | {"control": {"told": 1}}},
 ]
 ORDER = ["start", "copy", "prefer", "rank", "steps", "practice", "learn_1", "learn_2"]
 """The stages with a folder."""
@@ -60,20 +65,29 @@ def unbroken(tmp_path_factory) -> Path:
     return folder
 
 
-def cut_back(folder: Path, first: str, label: str) -> None:
+def cut_back(folder: Path, first: str | None, label: str) -> None:
     """Leave a finished run as it was before a stage with a folder, and before the episodes of a label were played."""
-    for name in ORDER[ORDER.index(first) :]:
+    for name in ORDER[ORDER.index(first) :] if first else ():
         shutil.rmtree(folder / "stages" / name)
     shutil.rmtree(folder / "checkpoints")
+    for evaluation in (folder / "evaluation").glob("*.json"):
+        evaluation.unlink()
+    forget_episodes(folder, label)
+
+
+def forget_episodes(folder: Path, label: str) -> None:
+    """Of the label itself, and of labels that begin with it and a "-"."""
     ledger = Ledger(folder / "ledger.sqlite")
-    ledger.relabel(label, f"former-{label}")
+    for each in {episode.id.partition("/")[0] for episode in ledger.trajectories(label)}:
+        if each == label or each.startswith(f"{label}-"):
+            ledger.relabel(each, f"former-{each}")
     ledger.close()
 
 
 def finished(folder: Path, label: str) -> int:
     connection = sqlite3.connect(folder / "ledger.sqlite")
-    query = "SELECT count(*) FROM episode WHERE turns IS NOT NULL AND id LIKE ? || '/%'"
-    count = connection.execute(query, (label,)).fetchone()[0]
+    query = "SELECT count(*) FROM episode WHERE turns IS NOT NULL AND (id LIKE ? || '/%' OR id LIKE ? || '-%')"
+    count = connection.execute(query, (label, label)).fetchone()[0]
     connection.close()
     return int(count)
 
@@ -105,6 +119,7 @@ def killed_run(chosen: Recipe, folder: Path, is_within: Callable[[], bool]) -> N
         ("prefer", "prefer", "none", "compared_steps"),
         ("rank", "rank", "none", "compared_steps"),
         ("step_tasks", "steps", "none", None),
+        ("reinforce", "practice", "practice", ""),
         ("repeat", "learn_2", "again_2", None),
     ],
 )
@@ -115,11 +130,11 @@ def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path,
     left = folder / "stages" / first
 
     def is_within() -> bool:
-        if kind in ("collect", "repeat"):
+        if kind == "step_tasks":
+            return (left / "tasks.jsonl").is_file()
+        if steps is None:
             return finished(folder, label) > 0
-        return (
-            (left / "tasks.jsonl").is_file() if steps is None else bool(latest_checkpoint(left / "checkpoints" / steps))
-        )
+        return bool(latest_checkpoint(left / "checkpoints" / steps))
 
     killed_run(recipe(), folder, is_within)
     checkpoints = {"warm_start", "compared", "final"}
@@ -129,3 +144,21 @@ def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path,
     for name in ("copy", "prefer", "rank", "learn_2"):
         manifest = (folder / "stages" / name / "episodes.json").read_text()
         assert manifest == (unbroken / "stages" / name / "episodes.json").read_text()
+
+
+@pytest.mark.parametrize("name", ["measured", "control"])
+def test_a_measurement_that_is_killed_while_it_plays_measures_what_it_would_have(unbroken, tmp_path, name):
+    folder, file = tmp_path / "run", f"evaluation/{name}.json"
+    shutil.copytree(unbroken, folder)
+    cut_back(folder, None, f"held-out-{name}")
+    killed_run(recipe(), folder, lambda: finished(folder, f"held-out-{name}") > 0)
+    assert not (folder / file).exists(), "it was killed within the stage"
+    run(recipe(), folder, resume=True)
+    first, second = (Evaluation.load(path / file).rows for path in (unbroken, folder))
+    assert [(row.task, row.observed) for row in first] == [(row.task, row.observed) for row in second]
+
+
+def test_every_kind_of_stage_is_killed_here_or_beside():
+    """`test_offline_stages.py` kills those that learn values, and `prefer` where it plays segments itself."""
+    beside = {"direct_advantage", "implicit_q", "outcome_head", "evaluate_guided"}
+    assert {stage["kind"] for stage in STAGES} | beside == {n for n in names("stages") if not n.startswith("test_")}

@@ -31,6 +31,7 @@ from agentgym.training.signals.selection import check_critic_options, check_sign
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
+from agentgym.training.stages.stored_sources import check_stored_sources
 from agentgym.training.vllm.check import check_vllm
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
@@ -58,6 +59,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
             f"policy.lora: the stage {trained[-1].name!r} would train after one that has merged the adapter into the "
             "model. With an adapter, `reinforce` is the last stage that trains."
         )
+    check_stored_sources(stages)
     check_environments(recipe, task_set)
     check_reward(recipe, task_set)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentgym.section import Section
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from agentgym.training.stages.plan import PlannedStage
 
 RunStage = Callable[..., Learner]
 CheckStage = Callable[["PlannedStage", Sequence["PlannedStage"]], None]
+CheckEpisodes = Callable[[str, Any, list[Trajectory]], None]
+"""From the name of a stage, its section or options, and the episodes that it would learn from."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Stage:
         result: the file or folder in its folder that is there once it is done, with {name} for its name; "" for one
             that leaves none.
         check: gets the planned stage and those before it, before anything starts. Raises: RecipeError.
+        check_episodes: likewise, where all of its episodes are stored in other runs already. They may have no token
+            ids of this policy yet. Raises: RecipeError where they hold nothing to learn from.
     """
 
     run: RunStage
@@ -45,6 +50,7 @@ class Stage:
     makes_tasks: bool = False
     result: str = ""
     check: CheckStage | None = None
+    check_episodes: CheckEpisodes | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "__doc__", self.run.__doc__)  # what `agentgym list` shows
@@ -68,6 +74,7 @@ def define_stage(
     makes_tasks: bool = False,
     result: str = "",
     check: CheckStage | None = None,
+    check_episodes: CheckEpisodes | None = None,
 ) -> Callable[[RunStage], Stage]:
     """Decorate the function of a stage, to be registered under the kind `stages`.
 
@@ -75,10 +82,12 @@ def define_stage(
     with the first stage that has none.
 
     Args:
-        section, checkpoint, options, plays, makes_tasks, check: see Stage.
+        section, checkpoint, options, plays, makes_tasks, check, check_episodes: see Stage.
         has_folder: likewise; by default where there is a checkpoint.
         result: likewise; by default the checkpoint.
     """
     in_folder = checkpoint is not None if has_folder is None else has_folder
     left = f"checkpoints/{checkpoint}" if checkpoint is not None and not result else result
-    return lambda run: Stage(run, section, checkpoint, options, plays, in_folder, makes_tasks, left, check)
+    return lambda run: Stage(
+        run, section, checkpoint, options, plays, in_folder, makes_tasks, left, check, check_episodes
+    )

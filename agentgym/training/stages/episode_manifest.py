@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -93,23 +93,34 @@ def _query(context: RunContext, renderer: Renderer, earlier_rounds: float) -> li
             draws = random.Random(seed_of(context.recipe.seed, context.stage, source.label))
             read = sorted(draws.sample(read, round(earlier_rounds * len(read))), key=read.index)
         trajectories += read
-    if not any(trajectory.valid for trajectory in trajectories):
-        named = ", ".join(f"{source.run}:{source.label}".lstrip(":") for source in context.sources)
-        raise RecipeError(f"The stage {context.stage!r} found no finished episode of {named} in the ledger.")
-    if tested := [t.task.id for t in trajectories if t.task.split != "train"]:
-        raise RecipeError(
-            f"The stage {context.stage!r} would learn from {tested[0]!r}, which is no training task. Name the episodes "
-            "of a stage or run that plays training tasks."
-        )
+    check_usable(context.stage, context.sources, trajectories)
     return trajectories
 
 
+def check_usable(stage: str, sources: Sequence[EpisodeSource], trajectories: Sequence[Trajectory]) -> None:
+    """Raises: RecipeError unless a stage has a finished episode of its sources, and all are of training tasks."""
+    if not any(trajectory.valid for trajectory in trajectories):
+        named = ", ".join(f"{source.run}:{source.label}".lstrip(":") for source in sources)
+        raise RecipeError(f"The stage {stage!r} found no finished episode of {named} in the ledger.")
+    if tested := [t.task.id for t in trajectories if t.task.split != "train"]:
+        raise RecipeError(
+            f"The stage {stage!r} would learn from {tested[0]!r}, which is no training task. Name the episodes "
+            "of a stage or run that plays training tasks."
+        )
+
+
 def _load(context: RunContext, renderer: Renderer, source: EpisodeSource) -> list[Trajectory]:
-    reader = LedgerReader(_ledger(context, source.run))
+    return [
+        _with_tokens(each, renderer, source.run) for each in finished_of(_ledger(context, source.run), source.label)
+    ]
+
+
+def finished_of(ledger: Path, label: str) -> list[Trajectory]:
+    """The finished episodes of a label as they were recorded."""
+    reader = LedgerReader(ledger)
     try:
         # Sorted by id: in which order episodes began differs in a run that was broken off.
-        ids = [key for end in LABEL_ENDS for key in reader.finished(f"{source.label}{end}")]
-        return [_with_tokens(reader.load(key), renderer, source.run) for key in ids]
+        return [reader.load(key) for end in LABEL_ENDS for key in reader.finished(f"{label}{end}")]
     finally:
         reader.close()
 

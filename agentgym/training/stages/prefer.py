@@ -43,7 +43,16 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         )
 
 
-@define_stage(options=PreferSection, checkpoint=COMPARED, check=_check)
+def _check_episodes(name: str, options: PreferSection, trajectories: list[Trajectory]) -> None:
+    """Raises: RecipeError where no length of tokens and no credit could make a pair of them, or all are alike."""
+    if options.loss == "kto":
+        _labelled(name, trajectories, options)
+    elif options.pairs == "outcome":
+        of_any_length = options.model_copy(update={"max_length_ratio": None})
+        _require_pairs(name, outcome_pairs(trajectories, of_any_length), trajectories, options)
+
+
+@define_stage(options=PreferSection, checkpoint=COMPARED, check=_check, check_episodes=_check_episodes)
 def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) -> Learner:
     """Learns which episodes, turns or segments are better: DPO, DMPO, SDPO, KTO."""
     check_learner(context, learner)
@@ -64,13 +73,9 @@ def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> Ep
 
     def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
         if options.loss == "kto":
-            return _labelled(context, trajectories, options)
+            return _labelled(context.stage, trajectories, options)
         pairs = _pairs(context, learner, trajectories, options)
-        if not pairs:
-            raise RecipeError(
-                f"The stage {context.stage!r} found no pair among {len(trajectories)} episodes: nowhere do two of a "
-                f"task differ by more than margin = {options.margin}. Collect more episodes of each task, or lower it."
-            )
+        _require_pairs(context.stage, pairs, trajectories, options)
         rows = [
             {
                 "chosen": pair.chosen.id,
@@ -84,6 +89,16 @@ def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> Ep
 
     recorded = options.model_dump(include={"loss", "pairs", "margin", "max_pairs", "score", "ranking"})
     return episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds, options=recorded)
+
+
+def _require_pairs(
+    stage: str, pairs: Sequence[Pair], trajectories: Sequence[Trajectory], options: PreferSection
+) -> None:
+    if not pairs:
+        raise RecipeError(
+            f"The stage {stage!r} found no pair among {len(trajectories)} episodes: nowhere do two of a task differ by "
+            f"more than margin = {options.margin}. Collect more episodes of each task, or lower it."
+        )
 
 
 def _pairs(
@@ -106,14 +121,14 @@ def _pairs(
 
 
 def _labelled(
-    context: RunContext, trajectories: Sequence[Trajectory], options: PreferSection
+    stage: str, trajectories: Sequence[Trajectory], options: PreferSection
 ) -> tuple[list[Row], list[Trajectory]]:
     """Each episode as good or bad. Raises: RecipeError unless there are both."""
     valid = [trajectory for trajectory in trajectories if trajectory.valid]
     labels = [score_of(trajectory, options.score) >= options.desirable_from for trajectory in valid]
     if len(set(labels)) < 2:
         raise RecipeError(
-            f"The stage {context.stage!r} finds all {len(valid)} episodes {'good' if labels[0] else 'bad'} by "
+            f"The stage {stage!r} finds all {len(valid)} episodes {'good' if labels[0] else 'bad'} by "
             f"desirable_from = {options.desirable_from}, and kto learns from both kinds. Collect more, or change it."
         )
     rows: list[Row] = [{"episode": t.id, "good": label} for t, label in zip(valid, labels, strict=True)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from agentgym.errors import RecipeError
 from agentgym.training.preferences.losses import RankLoss
 from agentgym.training.preferences.scored_rows import ScoredRow
@@ -15,7 +17,11 @@ from agentgym.training.stages.selection import groups_of, score_of
 from agentgym.trajectory import Trajectory
 
 
-@define_stage(options=RankSection, checkpoint=COMPARED, check=check_compares)
+def _check_episodes(name: str, options: RankSection, trajectories: list[Trajectory]) -> None:
+    _ranked(name, options, trajectories)
+
+
+@define_stage(options=RankSection, checkpoint=COMPARED, check=check_compares, check_episodes=_check_episodes)
 def rank_stage(context: RunContext, learner: Learner, options: RankSection) -> Learner:
     """Learns the order of the episodes of each task, and imitates the best one: RRHF."""
     check_learner(context, learner)
@@ -32,26 +38,27 @@ def rank_stage(context: RunContext, learner: Learner, options: RankSection) -> L
 
 
 def _chosen(context: RunContext, learner: Learner, options: RankSection) -> EpisodeSet:
-    """The best and the worst episodes of each task, best first. Raises: RecipeError if no two of a task differ."""
-
-    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
-        rows: list[Row] = []
-        ranked_episodes: list[Trajectory] = []
-        for group in groups_of(trajectories):
-            ranked = sorted(group, key=lambda trajectory: -score_of(trajectory, options.score))
-            if len(ranked) > options.max_candidates:
-                high = (options.max_candidates + 1) // 2
-                ranked = ranked[:high] + ranked[high - options.max_candidates :]
-            scores = [score_of(trajectory, options.score) for trajectory in ranked]
-            if len(set(scores)) > 1:
-                rows.append({"episodes": [trajectory.id for trajectory in ranked], "scores": scores})
-                ranked_episodes += ranked
-        if not rows:
-            raise RecipeError(
-                f"The stage {context.stage!r} has nothing to rank: among {len(trajectories)} episodes no two of a task "
-                "differ in score. Collect more episodes of each task."
-            )
-        return rows, ranked_episodes
-
     recorded = options.model_dump(include={"score", "max_candidates"})
+    choose = partial(_ranked, context.stage, options)
     return episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds, options=recorded)
+
+
+def _ranked(stage: str, options: RankSection, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+    """The best and the worst episodes of each task, best first. Raises: RecipeError if no two of a task differ."""
+    rows: list[Row] = []
+    ranked_episodes: list[Trajectory] = []
+    for group in groups_of(trajectories):
+        ranked = sorted(group, key=lambda trajectory: -score_of(trajectory, options.score))
+        if len(ranked) > options.max_candidates:
+            high = (options.max_candidates + 1) // 2
+            ranked = ranked[:high] + ranked[high - options.max_candidates :]
+        scores = [score_of(trajectory, options.score) for trajectory in ranked]
+        if len(set(scores)) > 1:
+            rows.append({"episodes": [trajectory.id for trajectory in ranked], "scores": scores})
+            ranked_episodes += ranked
+    if not rows:
+        raise RecipeError(
+            f"The stage {stage!r} has nothing to rank: among {len(trajectories)} episodes no two of a task differ in "
+            "score. Collect more episodes of each task."
+        )
+    return rows, ranked_episodes

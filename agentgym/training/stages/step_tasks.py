@@ -31,7 +31,18 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         script_of(stage.recipe.tasks.load(), "oracle")
 
 
-@define_stage(options=StepTasksSection, has_folder=True, makes_tasks=True, result=STEP_TASKS, check=_check)
+def _check_episodes(name: str, options: StepTasksSection, trajectories: list[Trajectory]) -> None:
+    _require_experts(name, _successful(trajectories))
+
+
+@define_stage(
+    options=StepTasksSection,
+    has_folder=True,
+    makes_tasks=True,
+    result=STEP_TASKS,
+    check=_check,
+    check_episodes=_check_episodes,
+)
 def step_tasks_stage(context: RunContext, learner: Learner, options: StepTasksSection) -> Learner:
     """Makes a task of every turn of an expert's episodes, for a later `reinforce` with `tasks_of`: SRL."""
     context.processes.share(lambda: _make(context, learner.renderer, options))
@@ -42,35 +53,41 @@ def _make(context: RunContext, renderer: Renderer, options: StepTasksSection) ->
     path = context.folder.path / STEP_TASKS
     if path.is_file():
         return
-    tasks = [task for expert in _experts(context, renderer, options) for task in step_tasks(expert)]
-    if not tasks:
-        raise RecipeError(
-            f"The stage {context.stage!r} found no successful episode of an expert to make tasks of. Name the episodes "
-            "of a stronger policy, or leave `episodes` out to take the demonstrations."
-        )
+    _require_experts(context.stage, experts := _experts(context, renderer, options))
+    tasks = [task for expert in experts for task in step_tasks(expert)]
     chosen = sorted(tasks, key=lambda task: seed_of(context.recipe.seed, task.id))[: options.max_tasks]
     context.folder.create()
     TaskSet(context.stage, {"train": chosen}).to_jsonl(path)
 
 
 def _experts(context: RunContext, renderer: Renderer, options: StepTasksSection) -> list[Trajectory]:
-    """The first successful episode of each task, of the sources or of the demonstrations."""
-
-    def successful(trajectories: list[Trajectory]) -> list[Trajectory]:
-        by_task: dict[str, Trajectory] = {}
-        for trajectory in trajectories:
-            if trajectory.valid and (trajectory.success or 0.0) >= 1.0:
-                by_task.setdefault(trajectory.task.id, trajectory)
-        return list(by_task.values())
+    """Of the sources, or of the demonstrations."""
 
     def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
-        experts = successful(trajectories)
+        experts = _successful(trajectories)
         return [{"episode": expert.id} for expert in experts], experts
 
     if not context.sources:
-        return successful(demonstrate(context))
+        return _successful(demonstrate(context))
     chosen = episode_set(context, renderer, choose, earlier_rounds=options.earlier_rounds)
     return [chosen.episodes[row["episode"]] for row in chosen.rows]
+
+
+def _successful(trajectories: list[Trajectory]) -> list[Trajectory]:
+    """The first successful episode of each task."""
+    by_task: dict[str, Trajectory] = {}
+    for trajectory in trajectories:
+        if trajectory.valid and (trajectory.success or 0.0) >= 1.0:
+            by_task.setdefault(trajectory.task.id, trajectory)
+    return list(by_task.values())
+
+
+def _require_experts(stage: str, experts: Sequence[Trajectory]) -> None:
+    if not experts:
+        raise RecipeError(
+            f"The stage {stage!r} found no successful episode of an expert to make tasks of. Name the episodes of a "
+            "stronger policy, or leave `episodes` out to take the demonstrations."
+        )
 
 
 def step_tasks(expert: Trajectory) -> list[Task]:

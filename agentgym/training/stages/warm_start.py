@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 from agentgym import registry
 from agentgym.errors import RecipeError
@@ -47,7 +48,11 @@ def _check_selection(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> No
     make_selection(stage.section.select or DEFAULT_SELECTION)
 
 
-@define_stage(section="warm_start", checkpoint=WARM_START, check=_check_selection)
+def _check_episodes(name: str, section: WarmStartSection, trajectories: list[Trajectory]) -> None:
+    _chosen_by(name, section.select or DEFAULT_SELECTION, trajectories)
+
+
+@define_stage(section="warm_start", checkpoint=WARM_START, check=_check_selection, check_episodes=_check_episodes)
 def imitate_stage(context: RunContext, learner: Learner) -> Learner:
     """Imitates the task set's scripted players, or stored episodes, as [warm_start] says."""
     section = context.recipe.warm_start
@@ -62,19 +67,21 @@ def imitate_stage(context: RunContext, learner: Learner) -> Learner:
 
 
 def _selected(context: RunContext, section: WarmStartSection, renderer: Renderer) -> EpisodeSet:
-    """The stored episodes that the stage imitates, with their weights. Raises: RecipeError if none is selected."""
-    select = make_selection(text := section.select or DEFAULT_SELECTION)
-
-    def choose(trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
-        selected = [pair for group in groups_of(trajectories) for pair in select(group)]
-        if not selected:
-            raise RecipeError(
-                f"The stage {context.stage!r} selects none of {len(trajectories)} episodes by {text!r}: there is "
-                "nothing to imitate. Choose another `select`, or collect more episodes."
-            )
-        return [{"episode": t.id, "weight": weight} for t, weight in selected], [t for t, _ in selected]
-
+    text = section.select or DEFAULT_SELECTION
+    choose = partial(_chosen_by, context.stage, text)
     return episode_set(context, renderer, choose, earlier_rounds=section.earlier_rounds, options={"select": text})
+
+
+def _chosen_by(stage: str, text: str, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
+    """The stored episodes that a stage imitates, with their weights. Raises: RecipeError if none is selected."""
+    select = make_selection(text)
+    selected = [pair for group in groups_of(trajectories) for pair in select(group)]
+    if not selected:
+        raise RecipeError(
+            f"The stage {stage!r} selects none of {len(trajectories)} episodes by {text!r}: there is nothing to "
+            "imitate. Choose another `select`, or collect more episodes."
+        )
+    return [{"episode": t.id, "weight": weight} for t, weight in selected], [t for t, _ in selected]
 
 
 def _tiny_learner(context: RunContext, examples: Sequence[Trajectory]) -> Learner:

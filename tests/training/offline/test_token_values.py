@@ -15,19 +15,30 @@ from agentgym.training.offline.transitions import StoredEpisode
 from agentgym.training.signals.return_spec import ReturnSpec
 
 sys.path.insert(0, str(Path(__file__).parent))
-from problem_episodes import ACTIONS, EPISODES, PROMPT, TARGET, Names, TableModel, episodes
+from problem_episodes import (
+    ACTIONS,
+    BEHAVIOUR,
+    EPISODES,
+    PROMPT,
+    Names,
+    TableModel,
+    action_chances,
+    episodes,
+    exact,
+    trajectory_of,
+)
 
 SEARCH, ANSWER = ACTIONS["search"], ACTIONS["answer"]
 
 
-def stored(name: str = "flip") -> list[StoredEpisode]:
-    return [StoredEpisode.of(t, ReturnSpec()) for t in episodes(TARGET[name], EPISODES[name], Names())]
+def stored(name: str = "flip", names: Names | None = None) -> list[StoredEpisode]:
+    return [StoredEpisode.of(t, ReturnSpec()) for t in episodes(BEHAVIOUR[name], EPISODES[name], names or Names())]
 
 
-def implicit_q(expectile: float, *, steps: int = 300) -> AdvantageHead:
+def implicit_q(expectile: float, recorded: list[StoredEpisode], *, steps: int) -> AdvantageHead:
     network = AdvantageHead(TableModel().base_model, 64, 20)
     options = {"gamma": 1.0, "conservative": 0.0, "follow": 0.2, "learning_rate": 0.05}
-    fit_implicit_q(network, stored(), steps=steps, batch_size=100, expectile=expectile, **options)
+    fit_implicit_q(network, recorded, steps=steps, batch_size=500, expectile=expectile, **options)
     return network
 
 
@@ -38,17 +49,34 @@ def values(network: AdvantageHead, ids: list[int]) -> tuple[np.ndarray, float]:
     return actions[0, -1].numpy(), float(value[0, -1])
 
 
-def test_at_one_half_the_values_are_those_of_the_policy_that_sampled():
-    """In flip: 0.65 for a search, 0.5 for an answer at once, both as likely."""
-    actions, value = values(implicit_q(0.5), [PROMPT])
-    assert actions[SEARCH] == pytest.approx(0.65, abs=1e-2)
-    assert actions[ANSWER] == pytest.approx(0.5, abs=1e-2)
-    assert value == pytest.approx(0.575, abs=1e-2)
+def every_turn(name: str, names: Names):
+    """Of each turn of each path: the tokens up to the action, the action, its exact value, and that of the state."""
+    problem = exact(BEHAVIOUR[name])
+    chances = action_chances(problem)
+    for path in problem.paths:
+        episode = StoredEpisode.of(trajectory_of(path, "x", names, chances), ReturnSpec())
+        for k, (begin, _, _) in enumerate(episode.bounds):
+            ids = [int(token) for token in episode.ids[: begin + 1]]
+            yield ids[:-1], ids[-1], path.signals["action_values"][k], path.signals["values"][k]
+
+
+STEPS = {"flip": 150, "stop_or_go": 120, "lucky_tool": 120, "back_and_forth": 250}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_at_one_half_the_values_are_those_of_the_policy_that_sampled(name: str):
+    """Exact Q and V of every turn of the four problems; in flip 0.65 for a search, 0.5 for an answer at once."""
+    names = Names()
+    network = implicit_q(0.5, stored(name, names), steps=STEPS[name])
+    for before, token, action_value, state_value in every_turn(name, names):
+        actions, value = values(network, before)
+        assert actions[token] == pytest.approx(action_value, abs=2e-2)
+        assert value == pytest.approx(state_value, abs=2e-2)
 
 
 def test_towards_one_the_values_are_those_of_the_best_stored_tokens_without_sampling_any():
     """Searching twice pays 0.5 + 0.4 = 0.9, and the value of the start is that of the search: nobody played it so."""
-    actions, value = values(implicit_q(0.99, steps=400), [PROMPT])
+    actions, value = values(implicit_q(0.99, stored(), steps=400), [PROMPT])
     assert value == pytest.approx(actions[SEARCH], abs=0.02)
     assert actions[SEARCH] > 0.85
     assert actions[ANSWER] == pytest.approx(0.5, abs=1e-2)
@@ -60,6 +88,18 @@ def test_tokens_that_no_episode_holds_are_kept_low():
     fit_implicit_q(network, stored(), steps=100, batch_size=100, conservative=0.1, **options)
     actions, _ = values(network, [PROMPT])
     assert max(np.delete(actions, [SEARCH, ANSWER])) < min(actions[SEARCH], actions[ANSWER]) - 0.5
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_mean_of_the_distribution_after_each_turn_is_its_exact_action_value(name: str):
+    names = Names()
+    network = OutcomeHead(TableModel().base_model, 64, -2.0, 3.0, 6)
+    fit_outcomes(network, stored(name, names), steps=100, batch_size=500, learning_rate=0.2)
+    for before, token, action_value, _ in every_turn(name, names):
+        row = torch.tensor([[*before, token]])
+        with torch.no_grad():
+            chances = network(row, torch.ones_like(row))[0, -1].double().softmax(-1)
+        assert float(chances @ network.support) == pytest.approx(action_value, abs=1e-2)
 
 
 def test_the_distribution_after_each_token_is_that_of_the_returns_of_the_episodes_that_hold_it():

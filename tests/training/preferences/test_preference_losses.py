@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import exp, log
 from types import SimpleNamespace
 
@@ -79,6 +80,46 @@ def test_a_pair_has_the_loss_that_the_formula_gives_by_hand(chosen_weights, reje
     assert metrics["margin"] == pytest.approx(margin, abs=1e-6)
 
 
+class ThreeWords(torch.nn.Module):
+    """Three tokens, each with one probability wherever it stands."""
+
+    def __init__(self, *chances: float) -> None:
+        super().__init__()
+        self.logits = torch.nn.Parameter(torch.tensor(chances).log())
+
+    def forward(self, input_ids, labels, **_):
+        picked = self.logits.log_softmax(-1)[labels[:, 1:].clamp(min=0)]
+        return SimpleNamespace(log_probs=picked.masked_fill(labels[:, 1:] == -100, 0.0))
+
+
+@pytest.mark.parametrize(
+    ("method", "margin"),
+    [
+        ("dpo", 0.0),  # chosen ln 2 + ln 1.2, rejected ln 1.2 + ln 2
+        ("dmpo", (log(2) - log(1.2)) * (1 - 0.7 * 0.3 / 0.51)),  # the second turn counts 0.4118
+        ("sdpo", log(1.2) - log(2)),  # the second turn alone
+        ("dpo by turn", log(2) - log(1.2)),  # the first one
+    ],
+)
+def test_a_pair_of_two_turn_trajectories_has_its_loss_by_hand_under_a_model_of_three_tokens(method, margin):
+    """Token 1 is 0.5 against 0.25 of the reference, so ln 2; token 2 is 0.3 against 0.25; results are tokens, too."""
+    turns = {"dpo": [1.0, 1.0], "dmpo": dmpo_weights(2, 0.7), "sdpo": [0.0, 1.0], "dpo by turn": [1.0, 0.0]}[method]
+    chosen = episode("chosen", ([1], [2, 0]), ([2], []), success=1.0)
+    rejected = episode("rejected", ([2], [1, 1, 0]), ([1], []))
+    rows = [ScoredRow.of(trajectory, turns) for trajectory in (chosen, rejected)]
+    reference = scores_of(ThreeWords(0.5, 0.25, 0.25), rows).detach()
+    loss, _ = PairLoss(1.0)(scores_of(ThreeWords(0.2, 0.5, 0.3), rows), reference, torch.tensor([1.0, 0.0]), 0.0)
+    assert float(loss.detach()) == pytest.approx(log(1 + exp(-margin)), abs=1e-6)
+
+
+def test_towards_gamma_1_episodes_of_equal_length_are_ordered_as_by_the_turns_that_are_left():
+    """With l = (0.2, -0.1, 0.3) and (0.1, 0.4, -0.2), weights 1, 2/3, 1/3 give 7/30 and 3/10: the second is ahead."""
+    scores = [np.dot(dmpo_weights(3, 1 - 1e-6), turns) for turns in ([0.2, -0.1, 0.3], [0.1, 0.4, -0.2])]
+    assert scores == pytest.approx([7 / 30, 3 / 10], abs=1e-5)
+    weights = [dmpo_weights(3, gamma) for gamma in (0.3, 0.7, 1.0)]
+    assert all(earlier > later > 0 for row in weights for earlier, later in pairwise(row))
+
+
 def test_the_chosen_row_may_be_imitated_beside_the_comparison():
     """log 2 for equal policies, and 2 nats over 4 tokens at half the weight."""
     scores = torch.tensor([-2.0, -8.0])
@@ -121,6 +162,16 @@ def test_observation_tokens_have_no_gradient_and_the_agents_own_have():
     assert (per_context[[0, 1, 4]] > 0).all()
     assert (per_context[[2, 3, 5]] == 0).all()
     assert [float(w) for w in rows[1].weights] == pytest.approx([0, 1, 0, 0, 0.4117647, 0.4117647])
+
+
+@pytest.mark.parametrize("loss", [KtoLoss(), RankLoss()], ids=["kto", "rrhf"])
+def test_neither_kto_nor_ranking_has_a_gradient_on_observation_tokens(loss):
+    model = Bigrams()
+    rows = [ScoredRow.mean_of(trajectory) for trajectory in (CHOSEN, REJECTED)]
+    loss(scores_of(model, rows), torch.zeros(2), torch.tensor([1.0, 0.0]), 0.0)[0].backward()
+    per_context = model.table.grad.abs().sum(1)
+    assert (per_context[[2, 3]] == 0).all(), "after 2 and 3 stands what was observed"
+    assert per_context[0] > 0
 
 
 def test_the_score_of_a_row_is_the_weighted_log_probability_of_its_own_tokens():

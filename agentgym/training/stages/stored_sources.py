@@ -1,0 +1,29 @@
+"""What stages would learn from other runs, read before anything starts: whether there is anything to learn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from agentgym.training.stages.episode_manifest import check_usable, finished_of
+from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.trajectory import Trajectory
+
+
+def check_stored_sources(stages: Sequence[PlannedStage]) -> None:
+    """Check the stages all of whose episodes are stored in other runs already.
+
+    Raises: RecipeError where a stage has no episode, one of a task that is not for training, or nothing to learn from.
+    """
+    read: dict[EpisodeSource, list[Trajectory]] = {}
+    for stage in stages:
+        if not stage.sources or not all(source.run for source in stage.sources):
+            continue
+        for source in stage.sources:
+            if source not in read:
+                read[source] = finished_of(Path(source.run) / LEDGER, source.label)
+        trajectories = [trajectory for source in stage.sources for trajectory in read[source]]
+        check_usable(stage.name, stage.sources, trajectories)
+        if stage.stage.check_episodes is not None:
+            stage.stage.check_episodes(stage.name, stage.section, trajectories)

@@ -1,0 +1,99 @@
+"""Arms of benchmarks/objectives.py that are stages: they play as many training episodes as the other arms, at most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+ROUNDS = 3
+GROUP = 8
+BRANCHES = 4
+Stages = list[dict[str, Any]]
+
+
+def arm_stages(name: str, episodes: int, ranking: str) -> Stages:
+    """The stages of an arm, between a measurement `before` and one `after`.
+
+    Args:
+        episodes: that it may play for training.
+        ranking: the estimator that says at which turn an episode went wrong.
+    """
+    before, after = ({"kind": "evaluate", "name": when} for when in ("before", "after"))
+    stages = STAGE_ARMS[name](episodes, ranking)
+    return [before, *stages, *([] if stages[-1].get("name") == "after" else [after])]
+
+
+def _rounds(learn: dict[str, Any], *, group: int = GROUP, plays_beside: int = 0, trees: bool = False) -> Any:
+    """Three rounds of `collect` and a stage that learns from its episodes.
+
+    Args:
+        plays_beside: episodes that the stage itself may play for each collected one.
+    """
+
+    def stages(episodes: int, ranking: str) -> Stages:
+        tasks = max(episodes // (ROUNDS * group * (1 + plays_beside)), 1)
+        collect = {"kind": "collect", "options": {"tasks": tasks, "group_size": group, "trees": trees}}
+        options = {"episodes": ["collect"], **learn["options"]}
+        if options.get("pairs") == "segment":
+            options["ranking"] = ranking
+        return [{"kind": "repeat", "options": {"times": ROUNDS, "stages": [collect, {**learn, "options": options}]}}]
+
+    return stages
+
+
+def _imitate(select: str) -> Any:
+    options = {"select": select, "steps": 60, "learning_rate": 5e-4, "batch_size": 16, "validate_every": 1000}
+    return _rounds({"kind": "imitate", "name": "learn", "options": options})
+
+
+def _prefer(*, imitation_weight: float = 0.0, plays_beside: int = 0, trees: bool = False, **options: Any) -> Any:
+    chosen = {"steps": 20, "batch_size": 16, "learning_rate": 2e-4, "imitation_weight": imitation_weight, **options}
+    group = 1 if plays_beside else GROUP
+    learn = {"kind": "prefer", "name": "learn", "options": chosen}
+    return _rounds(learn, group=group, plays_beside=plays_beside, trees=trees)
+
+
+def _stored(learn: dict[str, Any], *after: dict[str, Any]) -> Any:
+    """One collection, and a stage that plays nothing."""
+
+    def stages(episodes: int, ranking: str) -> Stages:
+        collect = {"kind": "collect", "options": {"tasks": max(episodes // (2 * GROUP), 1), "group_size": 2 * GROUP}}
+        return [collect, {**learn, "options": {"episodes": ["collect"], **learn["options"]}}, *after]
+
+    return stages
+
+
+def _guided(scale: float) -> dict[str, Any]:
+    options = {"values": "learn", "scale": scale, "candidates": 8}
+    return {"kind": "evaluate_guided", "name": "after", "options": options}
+
+
+def _step_tasks(episodes: int, ranking: str) -> Stages:
+    practice = {"tasks_of": "step_tasks", "estimator": "grpo"}
+    return [{"kind": "step_tasks", "options": {"max_tasks": 400}}, {"kind": "reinforce", "options": practice}]
+
+
+STAGE_ARMS: Mapping[str, Callable[[int, str], Stages]] = {
+    "imitate_successes": _imitate("success"),
+    "imitate_best": _imitate("best_of(n=1)"),
+    "imitate_weighted": _imitate("weighted(temperature=0.5)"),
+    "dpo": _prefer(imitation_weight=1.0),
+    "dmpo": _prefer(imitation_weight=1.0, loss="dmpo"),
+    "kto": _prefer(loss="kto"),
+    "turn_dpo": _prefer(pairs="turn", trees=True),
+    "sdpo": _prefer(pairs="segment", plays_beside=BRANCHES, branches=BRANCHES, segment_turns=2),
+    "rank": _rounds({"kind": "rank", "name": "learn", "options": {"steps": 20, "learning_rate": 2e-4}}),
+    "step_tasks": _step_tasks,
+    "direct_advantage": _stored(
+        {"kind": "direct_advantage", "name": "learn", "options": {"loss": "quadratic", "beta": 0.2, "epochs": 2}}
+    ),
+    "outcome_head": _stored({"kind": "outcome_head", "name": "learn", "options": {"bins": 2}}, _guided(4.0)),
+    "implicit_q": _stored({"kind": "implicit_q", "name": "learn", "options": {}}, _guided(1.0)),
+}
+"""By name, the stages of an arm from the episodes that it may play and an estimator that ranks."""
+
+
+def kinds_of(stages: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Which kinds of stages there are, those of a block included."""
+    blocks = [stage["options"]["stages"] for stage in stages if stage["kind"] == "repeat"]
+    return {stage["kind"] for stage in stages}.union(*(kinds_of(block) for block in blocks))
