@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from agentgym.cluster.relay import Event
-from agentgym.errors import ClusterError, PolicyError
+from agentgym.errors import ClusterError, NodeFailed, NodeLost, PolicyError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
 from agentgym.rollout.jobs import EpisodeFactory, Job
@@ -52,16 +52,12 @@ class WorkerLink(Protocol):
         ...
 
 
-class WorkerGone(Exception):
-    """The worker of an episode is gone."""
-
-
 @dataclass(eq=False, slots=True)
 class Placement:
     """An episode on a worker.
 
     Attributes:
-        done: its trajectory and checkpoints, or what ended it.
+        done: its trajectory, its checkpoints and what of the node failed it; or NodeLost.
         writing: its last turn, on its way into the ledger.
         events: how many the worker has sent of it.
     """
@@ -69,7 +65,7 @@ class Placement:
     job: Job
     policy: Policy
     worker: Worker
-    done: asyncio.Future[tuple[Trajectory, dict[Any, Any]]]
+    done: asyncio.Future[tuple[Trajectory, dict[Any, Any], NodeFailed | None]]
     writing: asyncio.Task[None] | None = None
     events: int = 0
 
@@ -135,15 +131,15 @@ class ClusterSession:
             placement = self._assign(job, policy, avoid=failed_on)
             worker = placement.worker
             try:
-                trajectory, checkpoints = await placement.done
-            except WorkerGone as gone:
+                trajectory, checkpoints, failure = await placement.done
+            except NodeLost as gone:
                 notes.append(f"{gone} The episode began anew on another node.")
                 _clear(job.trajectory)
                 continue
-            worker.failures_in_a_row = worker.failures_in_a_row + 1 if _is_failure_of_node(trajectory) else 0
-            if worker.failures_in_a_row and failed_on is None and self._others(worker):
+            worker.failures_in_a_row = worker.failures_in_a_row + 1 if failure is not None else 0
+            if failure is not None and failed_on is None and self._others(worker):
                 failed_on = worker
-                notes.append(f"On {worker.link.name} it failed: {trajectory.error} It began anew on another node.")
+                notes.append(f"On {worker.link.name} it failed: {failure} It began anew on another node.")
                 _clear(job.trajectory)
                 continue
             _copy(trajectory, job.trajectory)
@@ -236,7 +232,7 @@ class ClusterSession:
         self._on_lost(worker.link, reason)
         for placement in [*self._placements.values()]:
             if placement.worker is worker and not placement.done.done():
-                placement.done.set_exception(WorkerGone(reason))
+                placement.done.set_exception(NodeLost(reason))
 
     def _handle(self, worker: Worker, event: Event) -> None:
         kind, number, *rest = event
@@ -252,7 +248,8 @@ class ClusterSession:
         elif placement is None or placement.done.done():
             return  # cancelled meanwhile
         elif kind == "end":
-            placement.done.set_result((rest[0], rest[1]))
+            trajectory, checkpoints, failure = rest
+            placement.done.set_result((trajectory, checkpoints, failure))
         elif kind == "broken":
             placement.done.set_exception(ClusterError(f"On {worker.link.name} an episode broke off: {rest[0]}"))
         elif kind in ("begin", "turn"):
@@ -302,12 +299,6 @@ class ClusterSession:
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
         return task
-
-
-def _is_failure_of_node(trajectory: Trajectory) -> bool:
-    """Whether an episode failed, and not because of its policy, which is the same for all nodes."""
-    is_policy = (trajectory.error or "").startswith(PolicyError.__name__)
-    return trajectory.stop_reason is StopReason.INFRA_ERROR and not is_policy
 
 
 def _copy(source: Trajectory, target: Trajectory) -> None:

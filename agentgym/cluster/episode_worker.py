@@ -17,6 +17,15 @@ from typing import Any
 
 from agentgym import __version__, registry
 from agentgym.cluster.relay import Event, Mailbox, RelayedLedger, RelayedPolicy
+from agentgym.errors import (
+    EnvironmentServerError,
+    JudgeError,
+    NodeFailed,
+    PolicyError,
+    RemoteEnvironmentError,
+    RewardError,
+    SandboxError,
+)
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
@@ -28,6 +37,9 @@ from agentgym.trajectory import Trajectory
 
 COLLECT_S = 1.0
 """How long `collect` waits before it answers with nothing: so that silence means that the worker is gone."""
+
+SAME_EVERYWHERE = (PolicyError, JudgeError, RewardError, EnvironmentServerError, RemoteEnvironmentError)
+"""Failures of what all nodes use alike. Any other may be the node's: its disk, a sandbox, a package that it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +122,7 @@ class EpisodeWorker:
         """What has happened since it was last asked; waits a second for something to happen.
 
         Returns: ("ask", number, request, method, arguments), ("turn", number, turn, head), ("end", number, trajectory,
-            checkpoints), ("broken", number, text).
+            checkpoints, NodeFailed or None), ("broken", number, text).
         """
         running = self._sessions.get(session)
         return [] if running is None else await running.mailbox.take(COLLECT_S)
@@ -159,9 +171,10 @@ class _Session:
         try:
             checkpoints: Checkpoints = dict.fromkeys(self._spec.checkpoints)
             config = self._config(number, fork, checkpoints)
-            await Episode(config, RelayedPolicy(self.mailbox, number, self._spec.policy), trajectory).play()
+            episode = Episode(config, RelayedPolicy(self.mailbox, number, self._spec.policy), trajectory)
+            await episode.play()
             filled = {key: checkpoint for key, checkpoint in checkpoints.items() if checkpoint is not None}
-            self.mailbox.put(("end", number, trajectory, filled))
+            self.mailbox.put(("end", number, trajectory, filled, failure_of_node(episode)))
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001  an episode keeps its failures: this is a bug of ours
@@ -183,3 +196,14 @@ class _Session:
             checkpoints=checkpoints or None,
             state_keys=spec.state_keys,
         )
+
+
+def failure_of_node(episode: Episode) -> NodeFailed | None:
+    """What a driver is told of an episode that failed, and may not fail on another node.
+
+    A judge fails with the node where a sandbox failed the judge.
+    """
+    failure = episode.failure
+    if failure is None or (isinstance(failure, SAME_EVERYWHERE) and not isinstance(failure.__cause__, SandboxError)):
+        return None
+    return NodeFailed(episode.trajectory.error or "")
