@@ -226,7 +226,10 @@ class ClusterSession:
             return
         worker.is_lost = True
         detail = str(error).strip().partition("\n")[0][:200]
-        reason = f"The worker on {worker.link.name} is gone ({type(error).__name__}{detail and f': {detail}'})."
+        if isinstance(error, NodeLost):
+            reason = detail
+        else:
+            reason = f"The worker on {worker.link.name} is gone ({type(error).__name__}{detail and f': {detail}'})."
         self._reasons.append(reason)
         worker.link.give_up()
         self._on_lost(worker.link, reason)

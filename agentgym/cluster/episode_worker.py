@@ -90,6 +90,9 @@ class EpisodeWorker:
     def __init__(self) -> None:
         self._sessions: dict[str, _Session] = {}
 
+    def beat(self) -> None:
+        """Answer a heartbeat of the driver, on a thread for these alone."""
+
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
         """What the driver checks before it uses a node.
 

@@ -85,7 +85,7 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
             type(self).requests += 1
             if type(self).requests == 10:
                 node, worker = next((n, w) for n, w in engine._workers.items() if n != extra.node_id)
-                os.kill((await worker.probe.remote())["pid"], signal.SIGKILL)
+                os.kill((await worker.ask("probe"))["pid"], signal.SIGKILL)
                 killed.append(node)
             if type(self).requests == 40:
                 await asyncio.to_thread(cluster.remove_node, extra, False)
@@ -146,6 +146,44 @@ async def test_the_episodes_and_open_requests_of_every_node_can_be_asked_for(clu
     assert activity_by_node() == {}
 
 
+@needs_ray
+async def test_a_node_that_hangs_is_noticed_by_its_heartbeats_and_its_episodes_are_played_elsewhere(cluster):
+    """Its processes are stopped, so all connections stay open and Ray says nothing for half a minute."""
+    import ray
+
+    extra = cluster.add_node(num_cpus=2)
+    raylet = extra.all_processes["raylet"][0].process.pid
+    engine, stopped = RayEngine(cluster.address), []
+
+    class Freezing(ScriptedPolicy):
+        async def generate(self, request) -> Reply:
+            if not stopped:
+                stopped.append(raylet)
+                stopped.append((await engine._workers[extra.node_id].ask("probe"))["pid"])
+                for pid in stopped:
+                    os.kill(pid, signal.SIGSTOP)
+            return await super().generate(request)
+
+    add, submit = Call("add", {"amount": 1}), Call("submit", {})
+    script = [Message("assistant", "", (call,)) for call in (add, add, submit)]
+    config = RolloutConfig(environment=CounterWithState, reward=TargetReached(), engine=engine, concurrency=6)
+    many = [Task(f"t{n}", "x/counter-v1", "Count.", truth="2") for n in range(12)]
+    try:
+        trajectories = await EpisodeManager(Freezing(script), config).collect(many)
+        assert [(t.error, t.success) for t in trajectories] == [(None, 1.0)] * 12
+        [reason] = engine.lost
+        assert re.search(r"is lost \(it has answered no heartbeat for [45] s\)", reason)
+        moved = [t for t in trajectories if t.provenance.retries]
+        assert 1 <= len(moved) <= 2
+        assert engine.report() == {"nodes": 2, "lost": 1, "episodes": 0}
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+        cluster.remove_node(extra, False)
+        await engine.close()
+        await until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)  # Ray prints a line when it notices
+
+
 def agentgym(*arguments: str) -> str:
     """What the command prints; it must succeed."""
     done = subprocess.run([sys.executable, "-m", "agentgym", *arguments], capture_output=True, text=True, timeout=240)
@@ -176,7 +214,7 @@ async def main():
     class Announcing(ScriptedPolicy):
         async def generate(self, request):
             if request.turn == 1:
-                print(*[(await worker.probe.remote())["pid"] for worker in engine._workers.values()], flush=True)
+                print(*[(await worker.ask("probe"))["pid"] for worker in engine._workers.values()], flush=True)
             return await super().generate(request)
     call = Call("run", {"command": "sleep 50"})
     script = [Message("assistant", "", (c,)) for c in (Call("run", {"command": "true"}), call)]
