@@ -34,10 +34,12 @@ class WorkerLink(Protocol):
     Attributes:
         name: of the node, for messages.
         cpus: of the node: it gets episodes in proportion.
+        spooled: ids of episodes of the ledger that have ended there before, for a driver that was lost.
     """
 
     name: str
     cpus: int
+    spooled: set[str]
 
     async def deliver(self, items: list[Event]) -> None: ...
 
@@ -57,11 +59,13 @@ class Placement:
     """An episode on a worker.
 
     Attributes:
+        number: of it in this run.
         done: its trajectory, its checkpoints and what of the node failed it; or NodeLost.
         writing: its last turn, on its way into the ledger.
         events: how many the worker has sent of it.
     """
 
+    number: int
     job: Job
     policy: Policy
     worker: Worker
@@ -91,6 +95,11 @@ class Worker:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._deliver())
 
+    async def flush(self) -> None:
+        """Wait until everything is sent."""
+        if self._sending is not None:
+            await asyncio.wait({self._sending})
+
     async def _deliver(self) -> None:
         while self._outbox and not self.is_lost:
             items, self._outbox = self._outbox, []
@@ -114,6 +123,8 @@ class ClusterSession:
         self._episodes, self._on_lost = episodes, on_lost
         self._workers = [Worker(link, self._lose) for link in links]
         self._placements: dict[int, Placement] = {}
+        self._spooled = {episode: worker for worker in self._workers for episode in worker.link.spooled}
+        self._unrecorded: dict[str, tuple[Worker, int]] = {}  # ended episodes by id
         self._numbers = itertools.count()
         self._answering: set[asyncio.Task[None]] = set()
         self._reasons: list[str] = []
@@ -142,6 +153,7 @@ class ClusterSession:
                 notes.append(f"On {worker.link.name} it failed: {failure} It began anew on another node.")
                 _clear(job.trajectory)
                 continue
+            self._unrecorded[job.trajectory.id] = worker, placement.number
             _copy(trajectory, job.trajectory)
             job.trajectory.provenance.retries[:0] = notes
             requested = self._episodes.config.checkpoints
@@ -150,6 +162,12 @@ class ClusterSession:
             return
         job.trajectory.stop_reason = StopReason.INFRA_ERROR
         job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
+
+    def recorded(self, job: Job) -> None:
+        """As EpisodePlayer."""
+        worker, number = self._unrecorded.pop(job.trajectory.id, (None, 0))
+        if worker is not None:
+            worker.send(("recorded", number, job.trajectory.id))
 
     def progress(self, job: Job) -> tuple[int, str]:
         """As EpisodePlayer."""
@@ -167,7 +185,7 @@ class ClusterSession:
         return [other for other in self._workers if other is not worker and not other.is_lost]
 
     def _assign(self, job: Job, policy: Policy, *, avoid: Worker | None = None) -> Placement:
-        """Send an episode to the worker with the least to do, of those that do not fail.
+        """Send an episode to the worker that has kept its end, or to the one with the least to do that does not fail.
 
         Args:
             avoid: not to this one, if there is another.
@@ -180,9 +198,12 @@ class ClusterSession:
         worker = min(
             alive, key=lambda worker: (worker is avoid, worker.failures_in_a_row >= MOST_FAILURES, worker.load)
         )
+        keeper = self._spooled.pop(job.trajectory.id, None)
+        if keeper is not None and not keeper.is_lost:
+            worker = keeper
         number = next(self._numbers)
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        placement = self._placements[number] = Placement(job, policy, worker, done)
+        placement = self._placements[number] = Placement(number, job, policy, worker, done)
         worker.episodes += 1
 
         def end(done: asyncio.Future[Any]) -> None:
@@ -200,10 +221,16 @@ class ClusterSession:
         for task in (*self._pumps, *self._answering):
             task.cancel()
         await asyncio.gather(*self._pumps, *self._answering, return_exceptions=True)
-        endings = [worker.link.end() for worker in self._workers if not worker.is_lost]
+
+        async def end(worker: Worker) -> None:
+            await worker.flush()  # what is recorded, above all
+            await worker.link.end()
+
         try:
             async with asyncio.timeout(END_S):
-                await asyncio.gather(*endings, return_exceptions=True)
+                await asyncio.gather(
+                    *(end(worker) for worker in self._workers if not worker.is_lost), return_exceptions=True
+                )
         except TimeoutError:
             for worker in self._workers:
                 worker.link.give_up()

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym import registry
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
-from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
+from agentgym.cluster.episode_worker import SessionSpec
 from agentgym.cluster.host_link import HEARTBEATS, SILENCE_S, HostLink, HostWatch
+from agentgym.cluster.leased_worker import LeasedWorker
 from agentgym.cluster.ray_activity import worker_name
 from agentgym.cluster.ray_nodes import NAMESPACE, RayNode, connect, import_ray, probe_nodes, report_of
 from agentgym.cluster.relay import Event
@@ -26,6 +27,8 @@ from agentgym.rollout.jobs import EpisodeFactory
 if TYPE_CHECKING:
     from agentgym.policy import Policy
 
+LEASE_S = 30.0
+"""How long workers outlive the last heartbeat of their driver."""
 JOIN_S = 20.0
 """A run that has some nodes waits no longer for the worker of another."""
 
@@ -38,6 +41,8 @@ class RayEngine:
         nodes: how many there must be at least at the start; None for any number.
         backend: sandboxes of this backend must work on every node, which is tried at the start.
         silence_s: a worker that answers no heartbeat for so long is given up.
+        lease_s: how long the workers outlive the last heartbeat of this process. What ends meanwhile is kept on their
+            disks, for a process that goes on with the same ledger.
     """
 
     name = "ray"
@@ -49,9 +54,10 @@ class RayEngine:
         nodes: int | None = None,
         backend: str | None = None,
         silence_s: float = SILENCE_S,
+        lease_s: float = LEASE_S,
     ) -> None:
         self.address, self.nodes, self.backend = address, nodes, backend
-        self._host_watch = HostWatch(silence_s)
+        self._host_watch, self._lease_s = HostWatch(silence_s), lease_s
         self._workers: dict[str, HostLink] = {}  # by node id
         self._left_out: set[str] = set()  # ids of nodes whose worker did not start in time
         self._sessions = itertools.count()
@@ -88,7 +94,7 @@ class RayEngine:
         Raises: ClusterError if there is no cluster, MissingExtraError.
         """
         nodes = connect(self.address, self.nodes)
-        actors = {node.id: _start_worker(node) for node in nodes}
+        actors = {node.id: self._start(node) for node in nodes}
         try:
             return await report_of(nodes, actors, self.backend)
         finally:
@@ -116,7 +122,7 @@ class RayEngine:
 
     async def _join(self, nodes: list[RayNode]) -> None:
         """Start a worker on each node. Where there are others, nobody waits long for a node that does not answer."""
-        actors = {node.id: _start_worker(node) for node in nodes}
+        actors = {node.id: self._start(node) for node in nodes}
         try:
             async with asyncio.timeout(JOIN_S if self._workers else None):
                 usable = await probe_nodes(nodes, actors, self.backend)
@@ -127,6 +133,9 @@ class RayEngine:
             return
         for node in usable:
             self._watch(node, actors[node.id])
+
+    def _start(self, node: RayNode) -> Any:
+        return start_actor(LeasedWorker, node, self._lease_s, groups={HEARTBEATS: 2}, outlives_driver=True)
 
     def _watch(self, node: RayNode, actor: Any) -> None:
         worker = self._workers[node.id] = HostLink(node, actor)
@@ -156,9 +165,10 @@ class _RayLink:
     def __init__(self, worker: HostLink, session: str) -> None:
         self.worker, self._session = worker, session
         self.name, self.cpus = worker.node.name, worker.node.cpus
+        self.spooled: set[str] = set()
 
     async def begin(self, spec: Any) -> None:
-        await self.worker.ask("begin", self._session, spec)
+        self.spooled = await self.worker.ask("begin", self._session, spec)
 
     async def deliver(self, items: list[Event]) -> None:
         await self.worker.ask("deliver", self._session, items)
@@ -174,16 +184,15 @@ class _RayLink:
         self.worker.lose("a run gave it up")
 
 
-def _start_worker(node: RayNode) -> Any:
-    return start_actor(EpisodeWorker, node, groups={HEARTBEATS: 2})
-
-
-def start_actor(cls: type, node: RayNode, *arguments: Any, groups: dict[str, int] | None = None) -> Any:
+def start_actor(
+    cls: type, node: RayNode, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
+) -> Any:
     """An actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
 
     Args:
         arguments: of the class.
         groups: threads of their own, by name, for calls that must not wait for the others.
+        outlives_driver: whether it must end itself.
     """
     ray = import_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -197,6 +206,7 @@ def start_actor(cls: type, node: RayNode, *arguments: Any, groups: dict[str, int
             max_concurrency=1000,
             name=worker_name(node.id),
             namespace=NAMESPACE,
+            lifetime="detached" if outlives_driver else None,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node.id, soft=False),
         )
         .remote(*arguments)
@@ -222,7 +232,7 @@ def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
         seed_parts=config.seed_parts,
         state_keys=config.state_keys,
         policy=_facts_of(policy),
-        records=config.ledger is not None,
+        ledger=None if config.ledger is None else getattr(config.ledger, "identity", ""),
         checkpoints=tuple(config.checkpoints or ()),
         registered=registry.registrations(),
     )

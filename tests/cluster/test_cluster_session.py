@@ -44,6 +44,7 @@ class Link:
 
     def __init__(self, name: str, worker: EpisodeWorker) -> None:
         self.name, self.cpus, self.worker = name, 1, worker
+        self.spooled: set[str] = set()
         self.dies_after: int | None = None
         self.answers_left = 0
         self.began = 0
@@ -79,14 +80,14 @@ class TwoWorkers:
 
     name = "two workers"
 
-    def __init__(self, names: str = "ab") -> None:
-        self.links = [Link(name, EpisodeWorker()) for name in names]
+    def __init__(self, names: str = "ab", folder: Path | None = None) -> None:
+        self.links = [Link(name, EpisodeWorker(folder)) for name in names]
         self.lost: list[str] = []
 
     @asynccontextmanager
     async def session(self, episodes) -> AsyncIterator[ClusterSession]:
         for link in self.links:
-            await link.worker.begin("s", replace(_spec_of(episodes), registered={}))
+            link.spooled = await link.worker.begin("s", replace(_spec_of(episodes), registered={}))
         player = ClusterSession(episodes, self.links, lambda link, reason: self.lost.append(reason))
         try:
             yield player

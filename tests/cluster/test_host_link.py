@@ -18,12 +18,12 @@ class Actor:
     """
 
     def __init__(self, answers: bool, pause_s: float = 0.0) -> None:
-        self.answers, self.pause_s, self.asked = answers, pause_s, 0
+        self.answers, self.pause_s, self.heartbeats = answers, pause_s, 0
         self.beat = SimpleNamespace(options=lambda **_: SimpleNamespace(remote=self.remote))
 
     def remote(self):
-        self.asked += 1
-        if self.asked == 3:
+        self.heartbeats += 1
+        if self.heartbeats == 3:
             time.sleep(self.pause_s)
         done: Future[None] = Future()
         if self.answers:
@@ -35,7 +35,7 @@ def watched(actor: Actor, beats: int, watch: HostWatch) -> HostLink:
     """A link after so many heartbeats, or once it is lost."""
     link = HostLink(RayNode("0", "node", 1), actor)
     watch.watch(link)
-    while actor.asked < beats and not link.lost:
+    while actor.heartbeats < beats and not link.lost:
         time.sleep(0.01)
     return link
 
@@ -48,13 +48,13 @@ def test_a_host_that_answers_no_heartbeat_is_lost():
 
 
 def test_a_driver_that_was_stopped_for_a_while_loses_no_host():
-    """Nobody has asked the hosts meanwhile, so their silence says nothing."""
+    """Nobody has heartbeats the hosts meanwhile, so their silence says nothing."""
     watch = HostWatch(silence_s=1.0, beat_s=0.2)
     first, second = Actor(answers=True, pause_s=1.5), Actor(answers=True)
     links = [HostLink(RayNode(str(n), "node", 1), actor) for n, actor in enumerate((first, second))]
     for link in links:
         watch.watch(link)
-    while first.asked < 6:
+    while first.heartbeats < 6:
         time.sleep(0.01)
     watch.end()
     assert [link.lost for link in links] == ["", ""]
