@@ -58,16 +58,16 @@ class EpisodeSpool:
 
     def write(self, trajectory: Trajectory, checkpoints: dict[Any, Any]) -> bool:
         """Keep an episode. Returns: whether it is kept; it is not where the disk or the allowance is full."""
-        data = pickle.dumps((trajectory, checkpoints), protocol=pickle.HIGHEST_PROTOCOL)
         file = self._file(trajectory.id)
         try:
+            data = pickle.dumps((trajectory, checkpoints), protocol=pickle.HIGHEST_PROTOCOL)
             self._make_room(len(data))
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             unfinished = file.with_suffix(".new")
             unfinished.write_bytes(data)
             unfinished.rename(file)
             file.with_suffix(".id").write_text(trajectory.id, encoding="utf-8")
-        except OSError as error:
+        except (OSError, pickle.PicklingError, TypeError, AttributeError) as error:  # or what is in it cannot be stored
             _LOGGER.warning("%s has ended, and cannot be kept for its driver: %s", trajectory.id, error)
             self.remove(trajectory.id)
             return False

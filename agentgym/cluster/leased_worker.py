@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.cluster.episode_spool import folder_of_user
-from agentgym.cluster.episode_worker import EpisodeWorker
+from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
 from agentgym.cluster.ray_nodes import PROBE_S
 
 CLOSE_S = 20.0
@@ -42,6 +42,11 @@ class LeasedWorker(EpisodeWorker):
         """As EpisodeWorker."""
         self._loop = asyncio.get_running_loop()
         return await super().probe(backend)
+
+    async def begin(self, session: str, spec: SessionSpec) -> set[str]:
+        """As EpisodeWorker."""
+        self.beat()
+        return await super().begin(session, spec)
 
     def beat(self) -> None:
         """As EpisodeWorker; renews the lease."""

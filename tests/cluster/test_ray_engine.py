@@ -20,6 +20,7 @@ from served_environments import Workshop
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
 from agentgym.cli.cluster import status as cluster_status
 from agentgym.cluster import RayEngine
+from agentgym.cluster.episode_spool import EpisodeSpool, folder_of_user
 from agentgym.cluster.ray_activity import activity_by_node
 from agentgym.cluster.ray_nodes import _fault, connect
 from agentgym.errors import ClusterError, MissingExtraError
@@ -210,7 +211,7 @@ from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolic
 from agentgym.cluster import RayEngine
 from served_environments import Workshop
 async def main():
-    engine = RayEngine(sys.argv[1])
+    engine = RayEngine(sys.argv[1], lease_s=6)
     class Announcing(ScriptedPolicy):
         async def generate(self, request):
             if request.turn == 1:
@@ -226,7 +227,7 @@ asyncio.run(main())
 
 @needs_ray
 @pytest.mark.needs_namespaces
-async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end(cluster):
+async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end_with_its_lease(cluster):
     start = [sys.executable, "-c", DRIVER, cluster.address]
     path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path}
@@ -245,6 +246,72 @@ async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end(cluster):
         await asyncio.sleep(0.05)
     assert alive(workers) == []
     assert not [sandbox for sandbox in await backend.running() if sandbox.owner in workers]
+
+
+KILLED = """
+import asyncio, sys
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, tool
+from agentgym.cluster import RayEngine
+from agentgym.storage import Ledger
+from agentgym.testing import Counter
+
+ADDRESS, LEDGER, RESETS = sys.argv[1:]
+
+class Slow(Counter):
+    async def reset(self, task, *, seed):
+        with open(RESETS, "a") as file:
+            print(task.id, file=file)
+        return await super().reset(task, seed=seed)
+
+    @tool(final=True)
+    async def finish(self) -> str:
+        "Take a while, in which the driver is killed."
+        await asyncio.sleep(2)
+        return "finished"
+
+requests = set()
+
+class Announcing(ScriptedPolicy):
+    async def generate(self, request):
+        requests.add((request.episode, request.turn))
+        if len(requests) == 8:  # once the last replies are on their way
+            asyncio.get_running_loop().call_later(0.5, lambda: print("all are in their last call", flush=True))
+        return await super().generate(request)
+
+async def main():
+    ledger, engine = Ledger(LEDGER), RayEngine(ADDRESS, lease_s=9)
+    calls = Call("add", {"amount": 1}), Call("finish", {})
+    config = RolloutConfig(environment=Slow, engine=engine)
+    tasks = [Task(f"t{n}", "x/slow-v1", "Work.") for n in range(4)]
+    policy = Announcing([Message("assistant", "", (call,)) for call in calls])
+    trajectories = await EpisodeManager(policy, config, ledger=ledger, label="run").collect(tasks)
+    print([(t.error, len(t.turns)) for t in trajectories], sorted(ledger.finished("run")), flush=True)
+    await engine.close()
+    ledger.close()
+
+asyncio.run(main())
+"""
+
+
+@needs_ray
+async def test_what_ends_after_the_driver_was_killed_is_delivered_to_the_next_driver_once(cluster, tmp_path):
+    resets = tmp_path / "resets"
+    start = [sys.executable, "-uc", KILLED, cluster.address, str(tmp_path / "ledger.sqlite"), str(resets)]
+    driver = await asyncio.to_thread(subprocess.Popen, start, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with driver.stdout as lines:
+        assert "all are in their last call" in await asyncio.to_thread(lines.readline)
+        driver.kill()
+        driver.wait()
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    spool = EpisodeSpool(folder_of_user(), ledger.identity)
+    assert ledger.finished("run") == set()
+    await until(lambda: len(spool.ids()) == 4)
+    ledger.close()
+    done = await asyncio.to_thread(subprocess.run, start, capture_output=True, text=True, timeout=120)
+    assert f"{[(None, 2)] * 4} {[f'run/t{n}#0' for n in range(4)]}" in done.stdout, done.stderr
+    assert sorted(resets.read_text().split()) == ["t0", "t1", "t2", "t3"]
+    assert spool.ids() == set()
 
 
 @needs_ray
