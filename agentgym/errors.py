@@ -26,6 +26,8 @@ AgentGymError
 |   `-- VersionMismatch     it speaks another protocol, or its environment is not the one that the run began with
 |-- RemoteEnvironmentError  the code of an environment on a server raised an error: a bug there (RuntimeError)
 |-- ClusterError            a cluster that cannot be reached or used, or whose last node is gone (RuntimeError)
+|   |-- NodeLost            a node is gone or silent: what was asked of it may have been done (ConnectionError)
+|   `-- NodeFailed          an episode failed on a node, and may not on another
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
@@ -156,6 +158,14 @@ class RemoteEnvironmentError(_QuotingError):
 
 class ClusterError(_QuotingError):
     """A cluster cannot be reached or used, or its last node is gone; the message says what to do."""
+
+
+class NodeLost(ClusterError, ConnectionError):
+    """A node is gone or silent. What was asked of it may have been done."""
+
+
+class NodeFailed(ClusterError):
+    """An episode failed on a node because of something there, such as its disk or its sandboxes."""
 
 
 class PolicyError(AgentGymError, RuntimeError):

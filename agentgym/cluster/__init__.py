@@ -8,10 +8,11 @@ serving.py listens. Client side: remote_environment.py, and server_connection.py
 wire.py: what travels between them. tokens.py: the secret that both know.
 
 Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py is the driver's side of a run, relay.py
-what an episode on a node has in place of the policy and the ledger. ray_engine.py and ray_nodes.py: all of this on Ray.
+what an episode on a node has in place of the policy and the ledger. episode_spool.py: those that end while the driver
+is away, and leased_worker.py, which outlives it for that. ray_engine.py and ray_nodes.py: all of this on Ray.
 
-Sandboxes on nodes: sandbox_host.py makes them there, ray_backend.py and ray_sandbox.py are the driver's side, and
-host_link.py is the way between the two.
+Sandboxes on nodes: sandbox_host.py makes them there, ray_backend.py and ray_sandbox.py are the driver's side.
+host_link.py is the way to the actors of both kinds, with their heartbeats.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 from agentgym.cluster.relay import Event
-from agentgym.errors import ClusterError, PolicyError
+from agentgym.errors import ClusterError, NodeFailed, NodeLost, PolicyError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
 from agentgym.rollout.jobs import EpisodeFactory, Job
@@ -34,10 +34,12 @@ class WorkerLink(Protocol):
     Attributes:
         name: of the node, for messages.
         cpus: of the node: it gets episodes in proportion.
+        spooled: ids of episodes of the ledger that have ended there before, for a driver that was lost.
     """
 
     name: str
     cpus: int
+    spooled: set[str]
 
     async def deliver(self, items: list[Event]) -> None: ...
 
@@ -52,24 +54,22 @@ class WorkerLink(Protocol):
         ...
 
 
-class WorkerGone(Exception):
-    """The worker of an episode is gone."""
-
-
 @dataclass(eq=False, slots=True)
 class Placement:
     """An episode on a worker.
 
     Attributes:
-        done: its trajectory and checkpoints, or what ended it.
+        number: of it in this run.
+        done: its trajectory, its checkpoints and what of the node failed it; or NodeLost.
         writing: its last turn, on its way into the ledger.
         events: how many the worker has sent of it.
     """
 
+    number: int
     job: Job
     policy: Policy
     worker: Worker
-    done: asyncio.Future[tuple[Trajectory, dict[Any, Any]]]
+    done: asyncio.Future[tuple[Trajectory, dict[Any, Any], NodeFailed | None]]
     writing: asyncio.Task[None] | None = None
     events: int = 0
 
@@ -95,6 +95,11 @@ class Worker:
         if self._sending is None or self._sending.done():
             self._sending = asyncio.ensure_future(self._deliver())
 
+    async def flush(self) -> None:
+        """Wait until everything is sent."""
+        if self._sending is not None:
+            await asyncio.wait({self._sending})
+
     async def _deliver(self) -> None:
         while self._outbox and not self.is_lost:
             items, self._outbox = self._outbox, []
@@ -118,6 +123,8 @@ class ClusterSession:
         self._episodes, self._on_lost = episodes, on_lost
         self._workers = [Worker(link, self._lose) for link in links]
         self._placements: dict[int, Placement] = {}
+        self._spooled = {episode: worker for worker in self._workers for episode in worker.link.spooled}
+        self._unrecorded: dict[str, tuple[Worker, int]] = {}  # ended episodes by id
         self._numbers = itertools.count()
         self._answering: set[asyncio.Task[None]] = set()
         self._reasons: list[str] = []
@@ -135,17 +142,18 @@ class ClusterSession:
             placement = self._assign(job, policy, avoid=failed_on)
             worker = placement.worker
             try:
-                trajectory, checkpoints = await placement.done
-            except WorkerGone as gone:
+                trajectory, checkpoints, failure = await placement.done
+            except NodeLost as gone:
                 notes.append(f"{gone} The episode began anew on another node.")
                 _clear(job.trajectory)
                 continue
-            worker.failures_in_a_row = worker.failures_in_a_row + 1 if _is_failure_of_node(trajectory) else 0
-            if worker.failures_in_a_row and failed_on is None and self._others(worker):
+            worker.failures_in_a_row = worker.failures_in_a_row + 1 if failure is not None else 0
+            if failure is not None and failed_on is None and self._others(worker):
                 failed_on = worker
-                notes.append(f"On {worker.link.name} it failed: {trajectory.error} It began anew on another node.")
+                notes.append(f"On {worker.link.name} it failed: {failure} It began anew on another node.")
                 _clear(job.trajectory)
                 continue
+            self._unrecorded[job.trajectory.id] = worker, placement.number
             _copy(trajectory, job.trajectory)
             job.trajectory.provenance.retries[:0] = notes
             requested = self._episodes.config.checkpoints
@@ -154,6 +162,12 @@ class ClusterSession:
             return
         job.trajectory.stop_reason = StopReason.INFRA_ERROR
         job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
+
+    def recorded(self, job: Job) -> None:
+        """As EpisodePlayer."""
+        worker, number = self._unrecorded.pop(job.trajectory.id, (None, 0))
+        if worker is not None:
+            worker.send(("recorded", number, job.trajectory.id))
 
     def progress(self, job: Job) -> tuple[int, str]:
         """As EpisodePlayer."""
@@ -171,7 +185,7 @@ class ClusterSession:
         return [other for other in self._workers if other is not worker and not other.is_lost]
 
     def _assign(self, job: Job, policy: Policy, *, avoid: Worker | None = None) -> Placement:
-        """Send an episode to the worker with the least to do, of those that do not fail.
+        """Send an episode to the worker that has kept its end, or to the one with the least to do that does not fail.
 
         Args:
             avoid: not to this one, if there is another.
@@ -184,9 +198,12 @@ class ClusterSession:
         worker = min(
             alive, key=lambda worker: (worker is avoid, worker.failures_in_a_row >= MOST_FAILURES, worker.load)
         )
+        keeper = self._spooled.pop(job.trajectory.id, None)
+        if keeper is not None and not keeper.is_lost:
+            worker = keeper
         number = next(self._numbers)
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        placement = self._placements[number] = Placement(job, policy, worker, done)
+        placement = self._placements[number] = Placement(number, job, policy, worker, done)
         worker.episodes += 1
 
         def end(done: asyncio.Future[Any]) -> None:
@@ -204,10 +221,16 @@ class ClusterSession:
         for task in (*self._pumps, *self._answering):
             task.cancel()
         await asyncio.gather(*self._pumps, *self._answering, return_exceptions=True)
-        endings = [worker.link.end() for worker in self._workers if not worker.is_lost]
+
+        async def end(worker: Worker) -> None:
+            await worker.flush()  # what is recorded, above all
+            await worker.link.end()
+
         try:
             async with asyncio.timeout(END_S):
-                await asyncio.gather(*endings, return_exceptions=True)
+                await asyncio.gather(
+                    *(end(worker) for worker in self._workers if not worker.is_lost), return_exceptions=True
+                )
         except TimeoutError:
             for worker in self._workers:
                 worker.link.give_up()
@@ -230,13 +253,16 @@ class ClusterSession:
             return
         worker.is_lost = True
         detail = str(error).strip().partition("\n")[0][:200]
-        reason = f"The worker on {worker.link.name} is gone ({type(error).__name__}{detail and f': {detail}'})."
+        if isinstance(error, NodeLost):
+            reason = detail
+        else:
+            reason = f"The worker on {worker.link.name} is gone ({type(error).__name__}{detail and f': {detail}'})."
         self._reasons.append(reason)
         worker.link.give_up()
         self._on_lost(worker.link, reason)
         for placement in [*self._placements.values()]:
             if placement.worker is worker and not placement.done.done():
-                placement.done.set_exception(WorkerGone(reason))
+                placement.done.set_exception(NodeLost(reason))
 
     def _handle(self, worker: Worker, event: Event) -> None:
         kind, number, *rest = event
@@ -252,7 +278,8 @@ class ClusterSession:
         elif placement is None or placement.done.done():
             return  # cancelled meanwhile
         elif kind == "end":
-            placement.done.set_result((rest[0], rest[1]))
+            trajectory, checkpoints, failure = rest
+            placement.done.set_result((trajectory, checkpoints, failure))
         elif kind == "broken":
             placement.done.set_exception(ClusterError(f"On {worker.link.name} an episode broke off: {rest[0]}"))
         elif kind in ("begin", "turn"):
@@ -302,12 +329,6 @@ class ClusterSession:
         self._answering.add(task)
         task.add_done_callback(self._answering.discard)
         return task
-
-
-def _is_failure_of_node(trajectory: Trajectory) -> bool:
-    """Whether an episode failed, and not because of its policy, which is the same for all nodes."""
-    is_policy = (trajectory.error or "").startswith(PolicyError.__name__)
-    return trajectory.stop_reason is StopReason.INFRA_ERROR and not is_policy
 
 
 def _copy(source: Trajectory, target: Trajectory) -> None:

@@ -13,10 +13,22 @@ import socket
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from agentgym import __version__, registry
+from agentgym.cluster.episode_spool import EpisodeSpool
 from agentgym.cluster.relay import Event, Mailbox, RelayedLedger, RelayedPolicy
+from agentgym.errors import (
+    EnvironmentServerError,
+    JudgeError,
+    NodeFailed,
+    PolicyError,
+    RemoteEnvironmentError,
+    RewardError,
+    SandboxError,
+)
+from agentgym.messages import StopReason
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
@@ -29,6 +41,9 @@ from agentgym.trajectory import Trajectory
 COLLECT_S = 1.0
 """How long `collect` waits before it answers with nothing: so that silence means that the worker is gone."""
 
+SAME_EVERYWHERE = (PolicyError, JudgeError, RewardError, EnvironmentServerError, RemoteEnvironmentError)
+"""Failures of what all nodes use alike. Any other may be the node's: its disk, a sandbox, a package that it lacks."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec:
@@ -37,7 +52,8 @@ class SessionSpec:
     Attributes:
         rollout: how they are played; its engine is left out.
         policy: the name, renderer, version and context of the policy, which stays with the driver.
-        records: whether finished turns are wanted before the end of an episode.
+        ledger: the identity of the driver's ledger, which gets finished turns before the end of an episode; empty for
+            one that has none, None without a ledger.
         checkpoints: keys of the checkpoints that are wanted.
         registered: what was registered in the driver's process, by kind and name.
     """
@@ -49,7 +65,7 @@ class SessionSpec:
     seed_parts: tuple[object, ...]
     state_keys: bool
     policy: Mapping[str, Any]
-    records: bool = False
+    ledger: str | None = None
     checkpoints: tuple[tuple[str, int, int], ...] = ()
     registered: Mapping[tuple[str, str], Any] = field(default_factory=dict)
 
@@ -73,10 +89,19 @@ async def node_facts(backend: str | Backend | None) -> dict[str, Any]:
 
 
 class EpisodeWorker:
-    """Plays the episodes of any number of runs. One on each node; it keeps their sandboxes' backends."""
+    """Plays the episodes of any number of runs. One on each node; it keeps their sandboxes' backends.
 
-    def __init__(self) -> None:
+    Args:
+        folder: where episodes are kept that have ended and that the driver has not recorded (see EpisodeSpool); None
+            keeps nothing.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
         self._sessions: dict[str, _Session] = {}
+        self._folder = folder
+
+    def beat(self) -> None:
+        """Answer a heartbeat of the driver, on a thread for these alone."""
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
         """What the driver checks before it uses a node.
@@ -94,14 +119,18 @@ class EpisodeWorker:
             "asking": sum(session.mailbox.asking for session in sessions),
         }
 
-    async def begin(self, session: str, spec: SessionSpec) -> None:
-        """Get ready for the episodes of a run."""
+    async def begin(self, session: str, spec: SessionSpec) -> set[str]:
+        """Get ready for the episodes of a run. Returns: ids of episodes of its ledger that have ended here before."""
         registry.adopt(spec.registered)
-        self._sessions[session] = _Session(spec)
+        spool = None
+        if self._folder is not None and spec.ledger:
+            spool = EpisodeSpool(self._folder, spec.ledger)
+        self._sessions[session] = _Session(spec, spool)
+        return spool.ids() if spool is not None else set()
 
     async def deliver(self, session: str, items: list[Event]) -> None:
         """Do what the driver asks: ("start", number, trajectory, fork), ("answer", request, value or error),
-        ("cancel", number)."""
+        ("cancel", number), and what it says: ("recorded", number, id), after which an end is not wanted any more."""
         if (running := self._sessions.get(session)) is not None:
             for item in items:
                 running.do(item)
@@ -110,14 +139,20 @@ class EpisodeWorker:
         """What has happened since it was last asked; waits a second for something to happen.
 
         Returns: ("ask", number, request, method, arguments), ("turn", number, turn, head), ("end", number, trajectory,
-            checkpoints), ("broken", number, text).
+            checkpoints, NodeFailed or None), ("broken", number, text).
         """
         running = self._sessions.get(session)
         return [] if running is None else await running.mailbox.take(COLLECT_S)
 
+    def keep_ends(self) -> None:
+        """Write the ends that no driver has recorded to the disk, and those to come too."""
+        for running in self._sessions.values():
+            running.keep_ends()
+
     async def end(self, session: str) -> None:
-        """Cancel the episodes of a run and close their environments."""
+        """Cancel the episodes of a run and close their environments. Ends that were not recorded are kept."""
         if (running := self._sessions.pop(session, None)) is not None:
+            running.keep_ends()
             await running.close()
 
     async def close(self) -> None:
@@ -129,8 +164,11 @@ class EpisodeWorker:
 class _Session:
     """One run on this node."""
 
-    def __init__(self, spec: SessionSpec) -> None:
+    def __init__(self, spec: SessionSpec, spool: EpisodeSpool | None) -> None:
         self._spec, self.mailbox = spec, Mailbox()
+        self._spool = spool
+        self._keeps_ends = False  # at once
+        self._unrecorded: dict[int, tuple[Trajectory, Checkpoints]] = {}
         self._episodes: dict[int, asyncio.Task[None]] = {}
         judge_policy = RelayedPolicy(self.mailbox, None, spec.policy)
         self._environments = EnvironmentFactory(spec.rollout, judge_policy)
@@ -146,8 +184,28 @@ class _Session:
             self._episodes[number] = asyncio.ensure_future(self._play(number, *rest))
         elif kind == "answer":
             self.mailbox.answer(number, rest[0])
+        elif kind == "recorded":
+            self._unrecorded.pop(number, None)
+            if self._spool is not None:
+                self._spool.remove(rest[0])
         elif (episode := self._episodes.get(number)) is not None:
             episode.cancel()
+
+    def keep_ends(self) -> None:
+        """Write ended episodes to the disk from now on, and those that the driver has not recorded."""
+        self._keeps_ends = True
+        unrecorded, self._unrecorded = self._unrecorded, {}
+        for trajectory, checkpoints in unrecorded.values():
+            if self._spool is not None:
+                self._spool.write(trajectory, checkpoints)
+
+    def _ended(self, number: int, trajectory: Trajectory, checkpoints: Checkpoints) -> None:
+        """Remember an end until the driver has recorded it. Failures are played again, so they are not kept."""
+        if self._spool is None or trajectory.stop_reason is StopReason.INFRA_ERROR:
+            return
+        self._unrecorded[number] = trajectory, checkpoints
+        if self._keeps_ends:
+            self.keep_ends()
 
     async def close(self) -> None:
         episodes = [*self._episodes.values()]
@@ -157,11 +215,16 @@ class _Session:
 
     async def _play(self, number: int, trajectory: Trajectory, fork: Fork | None) -> None:
         try:
+            if self._spool is not None and (ended := self._spool.read(trajectory.id)) is not None:
+                self.mailbox.put(("end", number, *ended, None))
+                return
             checkpoints: Checkpoints = dict.fromkeys(self._spec.checkpoints)
             config = self._config(number, fork, checkpoints)
-            await Episode(config, RelayedPolicy(self.mailbox, number, self._spec.policy), trajectory).play()
-            filled = {key: checkpoint for key, checkpoint in checkpoints.items() if checkpoint is not None}
-            self.mailbox.put(("end", number, trajectory, filled))
+            episode = Episode(config, RelayedPolicy(self.mailbox, number, self._spec.policy), trajectory)
+            await episode.play()
+            filled: Checkpoints = {key: checkpoint for key, checkpoint in checkpoints.items() if checkpoint is not None}
+            self._ended(number, trajectory, filled)
+            self.mailbox.put(("end", number, trajectory, filled, failure_of_node(episode)))
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001  an episode keeps its failures: this is a bug of ours
@@ -179,7 +242,18 @@ class _Session:
             top_p=spec.top_p,
             seed_parts=spec.seed_parts,
             fork=fork,
-            ledger=RelayedLedger(self.mailbox, number) if spec.records else None,
+            ledger=RelayedLedger(self.mailbox, number) if spec.ledger is not None else None,
             checkpoints=checkpoints or None,
             state_keys=spec.state_keys,
         )
+
+
+def failure_of_node(episode: Episode) -> NodeFailed | None:
+    """What a driver is told of an episode that failed, and may not fail on another node.
+
+    A judge fails with the node where a sandbox failed the judge.
+    """
+    failure = episode.failure
+    if failure is None or (isinstance(failure, SAME_EVERYWHERE) and not isinstance(failure.__cause__, SandboxError)):
+        return None
+    return NodeFailed(episode.trajectory.error or "")

@@ -1,9 +1,8 @@
-"""The driver's way to one SandboxHost on a Ray cluster, and the heartbeats that say whether it is still there."""
+"""The driver's way to its own actor on a node of a Ray cluster, and the heartbeats that say whether it is there."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import threading
 import time
 from contextlib import suppress
@@ -11,7 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from agentgym.cluster.ray_nodes import RayNode, import_ray
-from agentgym.errors import SandboxDied
+from agentgym.errors import NodeFailed, NodeLost
 
 BEAT_S = 1.0
 SILENCE_S = 4.0
@@ -21,30 +20,19 @@ HEARTBEATS = "heartbeats"
 
 
 class HostLink:
-    """The way to the host on one node. It may be used from any event loop.
+    """The way to the host on one node: a SandboxHost or an EpisodeWorker. It may be used from any event loop.
 
     Attributes:
-        sandboxes: how many it has, or is making.
         lost: why it was given up, once it was.
         answered_at: when it last answered a heartbeat, by the monotonic clock.
     """
 
     def __init__(self, node: RayNode, actor: Any) -> None:
         self.node, self.actor = node, actor
-        self.sandboxes = 0
         self.lost = ""
         self.answered_at = time.monotonic()
-        self._numbers = itertools.count()
         self._waiting: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
-
-    @property
-    def load(self) -> float:
-        return self.sandboxes / self.node.cpus
-
-    def next_number(self) -> int:
-        """A number for a call, by which it can be cancelled."""
-        return next(self._numbers)
 
     def send(self, method: str, *arguments: Any) -> None:
         """Call a method of the host, and wait for nothing."""
@@ -54,48 +42,56 @@ class HostLink:
     async def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the host, once.
 
-        Raises: SandboxDied if the answer is lost or the host is given up: what was asked may have been done, so it is
-            never sent again.
+        Raises: NodeLost if the answer is lost or the host is given up: what was asked may have been done, so it is
+            never sent again. NodeFailed if the host is there, and could not do this.
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Any] = loop.create_future()
         with self._lock:
             if self.lost:
-                raise SandboxDied(self.lost)
+                raise NodeLost(self.lost)
             self._waiting[answer] = loop
         try:
             reference = getattr(self.actor, method).remote(*arguments)
             reference.future().add_done_callback(lambda done: _hand_over(loop, answer, done))
             return await answer
-        except import_ray().exceptions.RayTaskError as error:  # the host is there, and could not do this
-            raise SandboxDied(f"{method} failed on the node {self.node.name}: {_in_short(error.cause)}") from error
+        except import_ray().exceptions.RayTaskError as error:
+            raise NodeFailed(f"{method} failed on the node {self.node.name}: {_in_short(error.cause)}") from error
         except import_ray().exceptions.RayError as error:
             self.lose(error)
-            raise SandboxDied(self.lost) from error
+            raise NodeLost(self.lost) from error
         finally:
             with self._lock:
                 self._waiting.pop(answer, None)
 
     def lose(self, reason: BaseException | str) -> None:
-        """Give the host up: whoever waits for an answer gets SandboxDied."""
+        """Give the host up: whoever waits for an answer gets NodeLost."""
         if isinstance(reason, BaseException):
             reason = _in_short(reason)
         with self._lock:
             if self.lost:
                 return
-            self.lost = f"The node {self.node.name} and its sandboxes are lost ({reason})."
+            self.lost = f"The node {self.node.name} is lost ({reason})."
             waiting, self._waiting = self._waiting, {}
         for answer, loop in waiting.items():
             with suppress(RuntimeError):  # the loop was closed
-                loop.call_soon_threadsafe(_fail, answer, SandboxDied(self.lost))
-        with suppress(Exception):  # it may be gone
-            import_ray().kill(self.actor, no_restart=True)
+                loop.call_soon_threadsafe(_fail, answer, NodeLost(self.lost))
+        if (ray := import_ray()).is_initialized():  # else Ray would start a cluster of its own for the call
+            with suppress(Exception):  # it may be gone
+                ray.kill(self.actor, no_restart=True)
 
 
 class HostWatch:
-    """A thread that asks every host each second whether it is there. The event loops of the driver may be busy."""
+    """A thread that asks every host whether it is there. The event loops of the driver may be busy.
 
-    def __init__(self) -> None:
+    Args:
+        silence_s: a host that has answered nothing for so long is given up. Time in which this process itself stood
+            still does not count.
+        beat_s: how often to ask.
+    """
+
+    def __init__(self, silence_s: float = SILENCE_S, beat_s: float = BEAT_S) -> None:
+        self._silence_s, self._beat_s = silence_s, beat_s
         self._links: WeakSet[HostLink] = WeakSet()
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
@@ -118,11 +114,16 @@ class HostWatch:
         self._links.clear()
 
     def _run(self, stop: threading.Event) -> None:
-        while not stop.wait(BEAT_S):
+        woken_at = time.monotonic()
+        while not stop.wait(self._beat_s):
+            late_s = time.monotonic() - woken_at - self._beat_s
+            woken_at = time.monotonic()
             for link in [*self._links]:
+                if late_s > self._beat_s:  # this process was stopped, or had no processor
+                    link.answered_at = min(woken_at, link.answered_at + late_s)
                 if link.lost:
                     self._links.discard(link)
-                elif (silent_s := time.monotonic() - link.answered_at) > SILENCE_S:
+                elif (silent_s := woken_at - link.answered_at) > self._silence_s:
                     link.lose(f"it has answered no heartbeat for {silent_s:.0f} s")
                 else:
                     self._ask(link)

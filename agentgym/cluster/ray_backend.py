@@ -20,10 +20,10 @@ from dataclasses import replace
 from typing import Any
 
 from agentgym import registry
-from agentgym.cluster.host_link import HEARTBEATS, HostLink, HostWatch
+from agentgym.cluster.host_link import HEARTBEATS, HostWatch
 from agentgym.cluster.ray_engine import start_actor
 from agentgym.cluster.ray_nodes import RayNode, connect, import_ray, probe_nodes
-from agentgym.cluster.ray_sandbox import RaySandbox
+from agentgym.cluster.ray_sandbox import RaySandbox, SandboxHostLink
 from agentgym.cluster.sandbox_host import SandboxHost
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, MissingExtraError, SandboxDied, SandboxUnavailable
@@ -58,7 +58,7 @@ class RayBackend:
     ) -> None:
         self.address, self._nodes, self._backend, self._lease_s = address, nodes, backend, lease_s
         registry.load("backends", backend)
-        self._links: dict[str, HostLink] = {}  # by node id
+        self._links: dict[str, SandboxHostLink] = {}  # by node id
         self._lock = threading.Lock()
         self._host_watch = HostWatch()
         self._scanned_at = 0.0
@@ -126,7 +126,7 @@ class RayBackend:
         for link in links:
             link.lose("its backend was closed")
 
-    async def _ready(self) -> list[HostLink]:
+    async def _ready(self) -> list[SandboxHostLink]:
         """The hosts that are there, at least one. Raises: SandboxUnavailable."""
         alive = [link for link in self._links.values() if not link.lost]
         if alive and time.monotonic() - self._scanned_at < RESCAN_S:
@@ -157,7 +157,7 @@ class RayBackend:
                 raise SandboxUnavailable(f"No sandbox can be made on a cluster: {error}") from error
             self._scanned_at = time.monotonic()
             for node in usable:
-                link = self._links[node.id] = HostLink(node, actors[node.id])
+                link = self._links[node.id] = SandboxHostLink(node, actors[node.id])
                 self._host_watch.watch(link)
             if all(link.lost for link in self._links.values()):
                 raise SandboxUnavailable(
@@ -168,7 +168,7 @@ class RayBackend:
         with suppress(SandboxUnavailable):  # the nodes that are there go on
             self._scan(with_nodes=True)
 
-    def _take_links(self) -> list[HostLink]:
+    def _take_links(self) -> list[SandboxHostLink]:
         with self._lock:
             links, self._links = [*self._links.values()], {}
             return links

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -13,20 +13,24 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym import registry
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
-from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
+from agentgym.cluster.episode_worker import SessionSpec
+from agentgym.cluster.host_link import HEARTBEATS, SILENCE_S, HostLink, HostWatch
+from agentgym.cluster.leased_worker import LeasedWorker
 from agentgym.cluster.ray_activity import worker_name
 from agentgym.cluster.ray_nodes import NAMESPACE, RayNode, connect, import_ray, probe_nodes, report_of
 from agentgym.cluster.relay import Event
 from agentgym.cluster.user_modules import user_code_by_value
-from agentgym.errors import ClusterError
+from agentgym.errors import ClusterError, NodeLost
 from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.jobs import EpisodeFactory
 
 if TYPE_CHECKING:
     from agentgym.policy import Policy
 
-SILENCE_S = 30.0
-"""A worker that has sent nothing for so long is given up. The death of a node shows sooner, by an error of Ray."""
+LEASE_S = 30.0
+"""How long workers outlive the last heartbeat of their driver."""
+JOIN_S = 20.0
+"""A run that has some nodes waits no longer for the worker of another."""
 
 
 class RayEngine:
@@ -36,7 +40,9 @@ class RayEngine:
         address: of the cluster, host:port; `auto` is the one that runs on this host.
         nodes: how many there must be at least at the start; None for any number.
         backend: sandboxes of this backend must work on every node, which is tried at the start.
-        silence_s: how long a worker may be silent before it is given up.
+        silence_s: a worker that answers no heartbeat for so long is given up.
+        lease_s: how long the workers outlive the last heartbeat of this process. What ends meanwhile is kept on their
+            disks, for a process that goes on with the same ledger.
     """
 
     name = "ray"
@@ -48,9 +54,12 @@ class RayEngine:
         nodes: int | None = None,
         backend: str | None = None,
         silence_s: float = SILENCE_S,
+        lease_s: float = LEASE_S,
     ) -> None:
-        self.address, self.nodes, self.backend, self._silence_s = address, nodes, backend, silence_s
-        self._workers: dict[str, Any] = {}  # actors by node id
+        self.address, self.nodes, self.backend = address, nodes, backend
+        self._host_watch, self._lease_s = HostWatch(silence_s), lease_s
+        self._workers: dict[str, HostLink] = {}  # by node id
+        self._left_out: set[str] = set()  # ids of nodes whose worker did not start in time
         self._sessions = itertools.count()
         self._is_connected = False
         self._players: set[ClusterSession] = set()
@@ -64,11 +73,7 @@ class RayEngine:
         session = f"{os.getpid()}-{next(self._sessions)}"
         with user_code_by_value(ray.cloudpickle):
             spec = ray.put(_spec_of(episodes))
-        links = [_RayLink(self, node, self._workers[node.id], session, self._silence_s) for node in nodes]
-        try:
-            await asyncio.gather(*(link.begin(spec) for link in links))
-        except ray.exceptions.RayError as error:
-            raise ClusterError(f"A worker cannot begin the run: {error}") from error
+        links = await self._begin([_RayLink(self._workers[node.id], session) for node in nodes], spec)
         player = ClusterSession(episodes, links, self._forget)
         self._players.add(player)
         try:
@@ -80,7 +85,8 @@ class RayEngine:
     def report(self) -> Mapping[str, float]:
         """As ReportingEngine."""
         episodes = sum(player.playing for player in [*self._players])
-        return {"nodes": len(self._workers), "lost": len(self.lost), "episodes": episodes}
+        nodes = sum(not worker.lost for worker in [*self._workers.values()])
+        return {"nodes": nodes, "lost": len(self.lost), "episodes": episodes}
 
     async def probe(self) -> list[tuple[RayNode, dict[str, Any], str]]:
         """What each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
@@ -88,69 +94,105 @@ class RayEngine:
         Raises: ClusterError if there is no cluster, MissingExtraError.
         """
         nodes = connect(self.address, self.nodes)
-        self._workers = {node.id: start_actor(EpisodeWorker, node) for node in nodes}
+        actors = {node.id: self._start(node) for node in nodes}
         try:
-            return await report_of(nodes, self._workers, self.backend)
+            return await report_of(nodes, actors, self.backend)
         finally:
+            for node in nodes:
+                self._watch(node, actors[node.id])
             await self.close()
 
     async def close(self) -> None:
         """End the workers and the sandboxes of their backends. Ray itself keeps running."""
-        ray = import_ray()
-        workers, self._workers = self._workers, {}
-        closing = [worker.close.remote() for worker in workers.values()]
-        await asyncio.gather(*map(_awaited, closing), return_exceptions=True)
-        for worker in workers.values():
-            ray.kill(worker, no_restart=True)
+        workers, self._workers = [*self._workers.values()], {}
+        await asyncio.gather(*(worker.ask("close") for worker in workers), return_exceptions=True)
+        await asyncio.to_thread(self._host_watch.end)
+        for worker in workers:
+            worker.lose("its engine was closed")
 
     async def _ready_nodes(self) -> list[RayNode]:
         """The nodes that are alive, each with a worker that was checked. Raises: ClusterError."""
         nodes = connect(self.address, None if self._is_connected else self.nodes)  # a run goes on with fewer
-        new = [node for node in nodes if node.id not in self._workers]
-        started = {node.id: start_actor(EpisodeWorker, node) for node in new}
         self._is_connected = True
-        usable = await probe_nodes(new, started, self.backend)
-        self._workers |= {node.id: started[node.id] for node in usable}
+        self.lost += [worker.lost for worker in self._workers.values() if worker.lost]  # between two runs
+        self._workers = {node_id: worker for node_id, worker in self._workers.items() if not worker.lost}
+        if new := [node for node in nodes if node.id not in self._workers and node.id not in self._left_out]:
+            await self._join(new)
         return [node for node in nodes if node.id in self._workers]
+
+    async def _join(self, nodes: list[RayNode]) -> None:
+        """Start a worker on each node. Where there are others, nobody waits long for a node that does not answer."""
+        actors = {node.id: self._start(node) for node in nodes}
+        try:
+            async with asyncio.timeout(JOIN_S if self._workers else None):
+                usable = await probe_nodes(nodes, actors, self.backend)
+        except TimeoutError:
+            self._left_out |= actors.keys()
+            for node in nodes:
+                HostLink(node, actors[node.id]).lose("its worker did not start in time")
+            return
+        for node in usable:
+            self._watch(node, actors[node.id])
+
+    def _start(self, node: RayNode) -> Any:
+        return start_actor(LeasedWorker, node, self._lease_s, groups={HEARTBEATS: 2}, outlives_driver=True)
+
+    def _watch(self, node: RayNode, actor: Any) -> None:
+        worker = self._workers[node.id] = HostLink(node, actor)
+        self._host_watch.watch(worker)
+
+    async def _begin(self, links: Sequence[_RayLink], spec: Any) -> list[_RayLink]:
+        """Let workers get ready for a run. Returns: the ways to those that did. Raises: ClusterError without one."""
+        outcomes = await asyncio.gather(*(link.begin(spec) for link in links), return_exceptions=True)
+        failures = [outcome for outcome in outcomes if outcome is not None]
+        if failures and (len(failures) == len(links) or any(not isinstance(failure, NodeLost) for failure in failures)):
+            raise ClusterError(f"A worker cannot begin the run: {failures[0]}") from failures[0]
+        for link, failure in zip(links, outcomes, strict=True):
+            if failure is not None:
+                self._forget(link, str(failure))
+        return [link for link, failure in zip(links, outcomes, strict=True) if failure is None]
 
     def _forget(self, link: WorkerLink, reason: str) -> None:
         assert isinstance(link, _RayLink)
-        self._workers.pop(link.node.id, None)
-        self.lost.append(reason)
+        if self._workers.get(link.worker.node.id) is link.worker:  # else another run has told it
+            del self._workers[link.worker.node.id]
+            self.lost.append(reason)
 
 
 class _RayLink:
-    """The way to the worker of one node. An error of Ray means that the call may have run: nothing is sent again."""
+    """The way to the worker of one node, for one run. What may have been done is never sent again."""
 
-    def __init__(self, engine: RayEngine, node: RayNode, worker: Any, session: str, silence_s: float) -> None:
-        self._engine, self.node, self._worker, self._session = engine, node, worker, session
-        self._silence_s = silence_s
-        self.name, self.cpus = node.name, node.cpus
+    def __init__(self, worker: HostLink, session: str) -> None:
+        self.worker, self._session = worker, session
+        self.name, self.cpus = worker.node.name, worker.node.cpus
+        self.spooled: set[str] = set()
 
     async def begin(self, spec: Any) -> None:
-        await self._worker.begin.remote(self._session, spec)
+        self.spooled = await self.worker.ask("begin", self._session, spec)
 
     async def deliver(self, items: list[Event]) -> None:
-        await self._worker.deliver.remote(self._session, items)
+        await self.worker.ask("deliver", self._session, items)
 
     async def collect(self) -> list[Event]:
-        async with asyncio.timeout(self._silence_s):
-            events: list[Event] = await self._worker.collect.remote(self._session)
-            return events
+        events: list[Event] = await self.worker.ask("collect", self._session)
+        return events
 
     async def end(self) -> None:
-        await self._worker.end.remote(self._session)
+        await self.worker.ask("end", self._session)
 
     def give_up(self) -> None:
-        import_ray().kill(self._worker, no_restart=True)
+        self.worker.lose("a run gave it up")
 
 
-def start_actor(cls: type, node: RayNode, *arguments: Any, groups: dict[str, int] | None = None) -> Any:
+def start_actor(
+    cls: type, node: RayNode, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
+) -> Any:
     """An actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
 
     Args:
         arguments: of the class.
         groups: threads of their own, by name, for calls that must not wait for the others.
+        outlives_driver: whether it must end itself.
     """
     ray = import_ray()
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -164,6 +206,7 @@ def start_actor(cls: type, node: RayNode, *arguments: Any, groups: dict[str, int
             max_concurrency=1000,
             name=worker_name(node.id),
             namespace=NAMESPACE,
+            lifetime="detached" if outlives_driver else None,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node.id, soft=False),
         )
         .remote(*arguments)
@@ -174,10 +217,6 @@ def start_actor(cls: type, node: RayNode, *arguments: Any, groups: dict[str, int
 def shared_engine(address: str = "auto", nodes: int | None = None, backend: str | None = None) -> RayEngine:
     """The engine of a cluster that the whole process shares. It connects when the first episodes are played."""
     return RayEngine(address, nodes=nodes, backend=backend)
-
-
-async def _awaited(reference: Any) -> Any:
-    return await reference
 
 
 def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
@@ -193,7 +232,7 @@ def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
         seed_parts=config.seed_parts,
         state_keys=config.state_keys,
         policy=_facts_of(policy),
-        records=config.ledger is not None,
+        ledger=None if config.ledger is None else getattr(config.ledger, "identity", ""),
         checkpoints=tuple(config.checkpoints or ()),
         registered=registry.registrations(),
     )

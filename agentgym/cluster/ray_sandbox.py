@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from agentgym.cluster.host_link import HostLink
-from agentgym.errors import SandboxDied
+from agentgym.cluster.ray_nodes import RayNode
+from agentgym.errors import ClusterError, SandboxDied
 from agentgym.sandbox import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.metering import record_usage
+
+
+class SandboxHostLink(HostLink):
+    """The way to the SandboxHost on one node. `ask` raises SandboxDied.
+
+    Attributes:
+        sandboxes: how many it has, or is making.
+    """
+
+    def __init__(self, node: RayNode, actor: Any) -> None:
+        super().__init__(node, actor)
+        self.sandboxes = 0
+        self._numbers = itertools.count()
+
+    @property
+    def load(self) -> float:
+        return self.sandboxes / self.node.cpus
+
+    def next_number(self) -> int:
+        """A number for a call, by which it can be cancelled."""
+        return next(self._numbers)
+
+    async def ask(self, method: str, *arguments: Any) -> Any:
+        """As HostLink. Raises: SandboxDied."""
+        try:
+            return await super().ask(method, *arguments)
+        except ClusterError as error:
+            raise SandboxDied(str(error)) from error
 
 
 class RaySandbox:
@@ -22,7 +52,7 @@ class RaySandbox:
         image_digest: of the image that its files are from.
     """
 
-    def __init__(self, link: HostLink, key: str, image_digest: str, base: Snapshot | None) -> None:
+    def __init__(self, link: SandboxHostLink, key: str, image_digest: str, base: Snapshot | None) -> None:
         self._link, self._key, self.image_digest, self._base = link, key, image_digest, base
         self._connections: tuple[Connection, ...] = ()
         self._ended = ""

@@ -11,6 +11,8 @@ from agentgym.policy.contract import Policy, Reply, Request
 
 FAILURES = 2
 """A server that has failed so often, with no answer in between, is taken out. One alone may be the request's fault."""
+HEALTH_S = 5.0
+"""A server that is out gets new weights only after it has said, within so long, that it is there again."""
 T = TypeVar("T")
 
 
@@ -20,6 +22,7 @@ class _Server:
     Attributes:
         episodes: those that stay on it. running: requests that it answers now.
         failures: since its last answer. reason: why it was taken out; empty while it is not.
+        health: asks a server that is out whether it is there again.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -28,10 +31,23 @@ class _Server:
         self.running = 0
         self.failures = 0
         self.reason = ""
+        self.health: asyncio.Task[bool] | None = None
 
     @property
     def load(self) -> tuple[int, int, int]:
         return self.failures, len(self.episodes), self.running
+
+    def is_back(self) -> bool:
+        """Whether a server that was taken out may be there. Nobody waits: what it is asked now counts the next time."""
+        check: Callable[[], Awaitable[None]] | None = getattr(self.policy, "check_health", None)
+        if check is None:
+            return True
+        if self.health is None:
+            self.health = asyncio.ensure_future(_succeeds(check))
+        if not self.health.done():
+            return False
+        health, self.health = self.health, None
+        return not health.cancelled() and health.result()
 
 
 class PolicyPool(Policy):
@@ -107,6 +123,9 @@ class PolicyPool(Policy):
 
     async def close(self) -> None:
         """Close every policy."""
+        for server in self._servers:
+            if server.health is not None:
+                server.health.cancel()
         await asyncio.gather(*(server.policy.close() for server in self._servers))
 
     async def _update(self, method: str, path: str, version: int | None) -> None:
@@ -115,7 +134,7 @@ class PolicyPool(Policy):
         self.version = version
 
     async def _publish(self, work: Callable[[Policy], Awaitable[None]]) -> None:
-        """Do something on every server, those that are out included: who does it is in again, who fails is out."""
+        """Do something on every server, those that are back included: who does it is in again, who fails is out."""
 
         async def publish(server: _Server) -> None:
             try:
@@ -126,7 +145,11 @@ class PolicyPool(Policy):
             else:
                 server.reason, server.failures = "", 0
 
-        await asyncio.gather(*map(publish, self._servers))
+        servers = [server for server in self._servers if not server.reason or server.is_back()]
+        if not servers:  # only then is one worth waiting for
+            await asyncio.wait({server.health for server in self._servers if server.health is not None})
+            servers = [server for server in self._servers if server.is_back()]
+        await asyncio.gather(*map(publish, servers))
         self._least_loaded()  # raises without one
 
     async def _ask(self, server: _Server, work: Callable[[], Awaitable[T]], episode: str | None = None) -> T:
@@ -172,6 +195,15 @@ class PolicyPool(Policy):
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self.out.items())
             raise PolicyError(f"No policy server is left: {reasons}. Start them again; new weights bring them back.")
         return min(servers, key=lambda server: server.load)
+
+
+async def _succeeds(check: Callable[[], Awaitable[None]]) -> bool:
+    try:
+        async with asyncio.timeout(HEALTH_S):
+            await check()
+    except (PolicyError, TimeoutError):
+        return False
+    return True
 
 
 def _method_of(policy: Policy, name: str) -> Callable[..., Awaitable[None]]:

@@ -175,6 +175,10 @@ class VllmPolicy(Policy):
         self._adapter = adapter
         self.version = self.version + 1 if version is None else version
 
+    async def check_health(self) -> None:
+        """Ask the server whether it can answer. Raises: PolicyError."""
+        await self._endpoint.get("/health")
+
     async def close(self) -> None:
         """Close all connections; the server goes on."""
         await self._endpoint.close()

@@ -25,6 +25,10 @@ class EpisodePlayer(Protocol):
         """
         ...
 
+    def recorded(self, job: Job) -> None:
+        """Told that the end of an episode is in the ledger, where there is one: it will not be asked for again."""
+        ...
+
     def progress(self, job: Job) -> tuple[int, str]:
         """A number that rises as an episode goes on, and what it is doing now: "running the tool 'add' in turn 2"."""
         ...
@@ -71,6 +75,9 @@ class LocalPlayer:
             await episode.play()
         finally:
             del self._playing[job.trajectory.id]
+
+    def recorded(self, job: Job) -> None:
+        """As EpisodePlayer."""
 
     def progress(self, job: Job) -> tuple[int, str]:
         """As EpisodePlayer."""

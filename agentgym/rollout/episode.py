@@ -37,6 +37,9 @@ class Episode:
     """Plays one episode into a trajectory, trying again where the infrastructure failed and a retry is left.
 
     Used once: `await Episode(config, policy, trajectory).play()`.
+
+    Attributes:
+        failure: what failed it, once its stop reason says that it failed.
     """
 
     def __init__(self, config: EpisodeConfig, policy: Policy, trajectory: Trajectory) -> None:
@@ -44,6 +47,7 @@ class Episode:
         self._config, self._policy = config, policy
         self._retries = Retries(trajectory, config.budgets.infra_retries)
         self._environment: LiveEnvironment | None = None
+        self.failure: Exception | None = None
 
     @property
     def activity(self) -> str:
@@ -111,6 +115,7 @@ class Episode:
         self.trajectory.stop_reason = StopReason.INFRA_ERROR
         self.trajectory.outcome = {}
         self.trajectory.error = self._retries.describe(error)
+        self.failure = error
 
     async def _close(self) -> None:
         environment, self._environment = self._environment, None

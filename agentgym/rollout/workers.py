@@ -133,6 +133,7 @@ class WorkerPool:
                 group_reward = self._groups.reward_for(job)
                 if self._ledger is not None:
                     await self._ledger.finish(trajectory, awaits_group=group_reward is not None)
+                    self._player.recorded(job)
                 self._stop_after_failures(trajectory)
                 if group_reward is None:
                     self._hand_over(Finished(job))

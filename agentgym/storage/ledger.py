@@ -10,6 +10,7 @@ import asyncio
 import json
 import sqlite3
 import time
+import uuid
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,16 @@ class Ledger:
         with self._errors_name_the_file("read"):
             self._keys.update(self._connection.execute("SELECT id, key FROM episode WHERE turns IS NULL"))
             self._next_key = self._connection.execute("SELECT coalesce(max(key), 0) + 1 FROM episode").fetchone()[0]
+
+    @property
+    def identity(self) -> str:
+        """Tells this ledger from every other, also from a later one at the same path."""
+        with self._errors_name_the_file("written"):
+            find = "SELECT value FROM meta WHERE name = 'identity'"
+            if not (rows := self._connection.execute(find).fetchall()):  # a ledger of before 0.3 has none
+                self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (uuid.uuid4().hex,))
+                rows = self._connection.execute(find).fetchall()
+        return str(rows[0][0])
 
     def begin(self, trajectory: Trajectory) -> None:
         """Told that an episode starts, or starts over: its next record replaces what is kept of it."""

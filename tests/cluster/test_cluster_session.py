@@ -18,7 +18,15 @@ from agentgym import Budgets, Call, EpisodeManager, Message, PolicyError, Rollou
 from agentgym.cluster.cluster_session import ClusterSession
 from agentgym.cluster.episode_worker import EpisodeWorker
 from agentgym.cluster.ray_engine import _spec_of
-from agentgym.errors import ClusterError, LedgerError
+from agentgym.errors import (
+    ClusterError,
+    ContextFull,
+    JudgeError,
+    LedgerError,
+    ReplayDiverged,
+    SandboxDied,
+    ServerUnreachable,
+)
 from agentgym.policy import Reply
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, CounterWithState, FakeClock, TargetReached
@@ -36,6 +44,7 @@ class Link:
 
     def __init__(self, name: str, worker: EpisodeWorker) -> None:
         self.name, self.cpus, self.worker = name, 1, worker
+        self.spooled: set[str] = set()
         self.dies_after: int | None = None
         self.answers_left = 0
         self.began = 0
@@ -71,14 +80,14 @@ class TwoWorkers:
 
     name = "two workers"
 
-    def __init__(self, names: str = "ab") -> None:
-        self.links = [Link(name, EpisodeWorker()) for name in names]
+    def __init__(self, names: str = "ab", folder: Path | None = None) -> None:
+        self.links = [Link(name, EpisodeWorker(folder)) for name in names]
         self.lost: list[str] = []
 
     @asynccontextmanager
     async def session(self, episodes) -> AsyncIterator[ClusterSession]:
         for link in self.links:
-            await link.worker.begin("s", replace(_spec_of(episodes), registered={}))
+            link.spooled = await link.worker.begin("s", replace(_spec_of(episodes), registered={}))
         player = ClusterSession(episodes, self.links, lambda link, reason: self.lost.append(reason))
         try:
             yield player
@@ -295,5 +304,38 @@ def test_an_episode_that_fails_everywhere_is_played_on_two_nodes_and_no_more():
         moves = [note for note in trajectory.provenance.retries if note.startswith("On ")]
         assert [note.partition(" it failed")[0] for note in moves] == ["On a"]
         assert [link.began for link in engine.links] == [1, 1, 0]
+
+    FakeClock().run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("error", "nodes"),
+    [
+        (OSError("PolicyError: a file of this name cannot be written"), 2),
+        (SandboxDied("its runner ended"), 2),
+        (ImportError("no module named chess"), 2),
+        (JudgeError("no sandbox would run the tests"), 2),  # because of a sandbox
+        (JudgeError("the model gave no number"), 1),
+        (ServerUnreachable("the environment server is down"), 1),
+        (ReplayDiverged("the opening differs"), 1),
+        (ContextFull("the prompt is too long"), 1),
+        (PolicyError("its server went away"), 1),
+    ],
+)
+def test_what_fails_alike_on_every_node_is_not_played_again_on_another(error, nodes):
+    class Failing(CounterWithState):
+        async def reset(self, task, *, seed):
+            if "sandbox" in str(error):
+                raise error from SandboxDied("gone")
+            raise error
+
+    async def scenario() -> None:
+        engine = TwoWorkers()
+        config = RolloutConfig(
+            environment=Failing, reward=TargetReached(), engine=engine, budgets=Budgets(infra_retries=0)
+        )
+        [trajectory] = await EpisodeManager(lambda task: ScriptedPolicy(SCRIPT), config).collect(TASKS[:1])
+        assert trajectory.error.startswith(f"{type(error).__name__}: {error}")
+        assert sum(link.began for link in engine.links) == nodes
 
     FakeClock().run(scenario())

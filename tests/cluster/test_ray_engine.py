@@ -20,6 +20,7 @@ from served_environments import Workshop
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
 from agentgym.cli.cluster import status as cluster_status
 from agentgym.cluster import RayEngine
+from agentgym.cluster.episode_spool import EpisodeSpool, folder_of_user
 from agentgym.cluster.ray_activity import activity_by_node
 from agentgym.cluster.ray_nodes import _fault, connect
 from agentgym.errors import ClusterError, MissingExtraError
@@ -85,7 +86,7 @@ async def test_a_killed_worker_and_a_killed_node_lose_no_episode_and_double_none
             type(self).requests += 1
             if type(self).requests == 10:
                 node, worker = next((n, w) for n, w in engine._workers.items() if n != extra.node_id)
-                os.kill((await worker.probe.remote())["pid"], signal.SIGKILL)
+                os.kill((await worker.ask("probe"))["pid"], signal.SIGKILL)
                 killed.append(node)
             if type(self).requests == 40:
                 await asyncio.to_thread(cluster.remove_node, extra, False)
@@ -146,6 +147,44 @@ async def test_the_episodes_and_open_requests_of_every_node_can_be_asked_for(clu
     assert activity_by_node() == {}
 
 
+@needs_ray
+async def test_a_node_that_hangs_is_noticed_by_its_heartbeats_and_its_episodes_are_played_elsewhere(cluster):
+    """Its processes are stopped, so all connections stay open and Ray says nothing for half a minute."""
+    import ray
+
+    extra = cluster.add_node(num_cpus=2)
+    raylet = extra.all_processes["raylet"][0].process.pid
+    engine, stopped = RayEngine(cluster.address), []
+
+    class Freezing(ScriptedPolicy):
+        async def generate(self, request) -> Reply:
+            if not stopped:
+                stopped.append(raylet)
+                stopped.append((await engine._workers[extra.node_id].ask("probe"))["pid"])
+                for pid in stopped:
+                    os.kill(pid, signal.SIGSTOP)
+            return await super().generate(request)
+
+    add, submit = Call("add", {"amount": 1}), Call("submit", {})
+    script = [Message("assistant", "", (call,)) for call in (add, add, submit)]
+    config = RolloutConfig(environment=CounterWithState, reward=TargetReached(), engine=engine, concurrency=6)
+    many = [Task(f"t{n}", "x/counter-v1", "Count.", truth="2") for n in range(12)]
+    try:
+        trajectories = await EpisodeManager(Freezing(script), config).collect(many)
+        assert [(t.error, t.success) for t in trajectories] == [(None, 1.0)] * 12
+        [reason] = engine.lost
+        assert re.search(r"is lost \(it has answered no heartbeat for [45] s\)", reason)
+        moved = [t for t in trajectories if t.provenance.retries]
+        assert 1 <= len(moved) <= 2
+        assert engine.report() == {"nodes": 2, "lost": 1, "episodes": 0}
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGKILL)
+        cluster.remove_node(extra, False)
+        await engine.close()
+        await until(lambda: sum(node["Alive"] for node in ray.nodes()) == 2)  # Ray prints a line when it notices
+
+
 def agentgym(*arguments: str) -> str:
     """What the command prints; it must succeed."""
     done = subprocess.run([sys.executable, "-m", "agentgym", *arguments], capture_output=True, text=True, timeout=240)
@@ -172,11 +211,11 @@ from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolic
 from agentgym.cluster import RayEngine
 from served_environments import Workshop
 async def main():
-    engine = RayEngine(sys.argv[1])
+    engine = RayEngine(sys.argv[1], lease_s=6)
     class Announcing(ScriptedPolicy):
         async def generate(self, request):
             if request.turn == 1:
-                print(*[(await worker.probe.remote())["pid"] for worker in engine._workers.values()], flush=True)
+                print(*[(await worker.ask("probe"))["pid"] for worker in engine._workers.values()], flush=True)
             return await super().generate(request)
     call = Call("run", {"command": "sleep 50"})
     script = [Message("assistant", "", (c,)) for c in (Call("run", {"command": "true"}), call)]
@@ -188,7 +227,7 @@ asyncio.run(main())
 
 @needs_ray
 @pytest.mark.needs_namespaces
-async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end(cluster):
+async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end_with_its_lease(cluster):
     start = [sys.executable, "-c", DRIVER, cluster.address]
     path = os.pathsep.join([str(Path(__file__).parents[1] / "support"), os.environ.get("PYTHONPATH", "")])
     environment = os.environ | {"PYTHONPATH": path}
@@ -207,6 +246,72 @@ async def test_workers_and_sandboxes_of_a_driver_that_was_killed_end(cluster):
         await asyncio.sleep(0.05)
     assert alive(workers) == []
     assert not [sandbox for sandbox in await backend.running() if sandbox.owner in workers]
+
+
+KILLED = """
+import asyncio, sys
+from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, tool
+from agentgym.cluster import RayEngine
+from agentgym.storage import Ledger
+from agentgym.testing import Counter
+
+ADDRESS, LEDGER, RESETS = sys.argv[1:]
+
+class Slow(Counter):
+    async def reset(self, task, *, seed):
+        with open(RESETS, "a") as file:
+            print(task.id, file=file)
+        return await super().reset(task, seed=seed)
+
+    @tool(final=True)
+    async def finish(self) -> str:
+        "Take a while, in which the driver is killed."
+        await asyncio.sleep(2)
+        return "finished"
+
+requests = set()
+
+class Announcing(ScriptedPolicy):
+    async def generate(self, request):
+        requests.add((request.episode, request.turn))
+        if len(requests) == 8:  # once the last replies are on their way
+            asyncio.get_running_loop().call_later(0.5, lambda: print("all are in their last call", flush=True))
+        return await super().generate(request)
+
+async def main():
+    ledger, engine = Ledger(LEDGER), RayEngine(ADDRESS, lease_s=9)
+    calls = Call("add", {"amount": 1}), Call("finish", {})
+    config = RolloutConfig(environment=Slow, engine=engine)
+    tasks = [Task(f"t{n}", "x/slow-v1", "Work.") for n in range(4)]
+    policy = Announcing([Message("assistant", "", (call,)) for call in calls])
+    trajectories = await EpisodeManager(policy, config, ledger=ledger, label="run").collect(tasks)
+    print([(t.error, len(t.turns)) for t in trajectories], sorted(ledger.finished("run")), flush=True)
+    await engine.close()
+    ledger.close()
+
+asyncio.run(main())
+"""
+
+
+@needs_ray
+async def test_what_ends_after_the_driver_was_killed_is_delivered_to_the_next_driver_once(cluster, tmp_path):
+    resets = tmp_path / "resets"
+    start = [sys.executable, "-uc", KILLED, cluster.address, str(tmp_path / "ledger.sqlite"), str(resets)]
+    driver = await asyncio.to_thread(subprocess.Popen, start, stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    with driver.stdout as lines:
+        assert "all are in their last call" in await asyncio.to_thread(lines.readline)
+        driver.kill()
+        driver.wait()
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    spool = EpisodeSpool(folder_of_user(), ledger.identity)
+    assert ledger.finished("run") == set()
+    await until(lambda: len(spool.ids()) == 4)
+    ledger.close()
+    done = await asyncio.to_thread(subprocess.run, start, capture_output=True, text=True, timeout=120)
+    assert f"{[(None, 2)] * 4} {[f'run/t{n}#0' for n in range(4)]}" in done.stdout, done.stderr
+    assert sorted(resets.read_text().split()) == ["t0", "t1", "t2", "t3"]
+    assert spool.ids() == set()
 
 
 @needs_ray

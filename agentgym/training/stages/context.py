@@ -31,7 +31,7 @@ from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.episode_sources import EpisodeSource
-from agentgym.training.vllm.engine import TrainedVllmPolicy, VllmEngine
+from agentgym.training.vllm.engine import TrainedVllmPolicy, TrainedVllmPool, VllmEngine
 from agentgym.trajectory import Trajectory
 
 
@@ -47,7 +47,7 @@ class Learner:
 
     model: Any
     processing_class: Any
-    policy: TransformersPolicy | TrainedVllmPolicy
+    policy: TransformersPolicy | TrainedVllmPolicy | TrainedVllmPool
 
     @property
     def renderer(self) -> TemplateRenderer:

@@ -56,8 +56,8 @@ def check_vllm(recipe: Recipe) -> None:
                 f"= {recipe.policy.quantization!r} leaves. Start one with the quantised model, and give vllm.url."
             )
         _check_version(_installed(section.python), f"[vllm] python = {section.python or sys.executable!r}")
-    else:
-        _check_server(recipe, section.url)
+    for url in section.urls:
+        _check_server(recipe, url)
 
 
 def served_model(url: str) -> str:

@@ -13,6 +13,8 @@ import torch
 
 from agentgym.policy.adapters import has_adapter, own_model
 from agentgym.policy.checkpoint import tokenizer_of
+from agentgym.policy.http import RetryPolicy
+from agentgym.policy.pool import PolicyPool
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm import VllmPolicy, save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
@@ -29,7 +31,8 @@ class TrainedVllmPolicy(VllmPolicy):
     """A policy that samples, on a server, from the weights that a model has when a batch of episodes begins."""
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
-        super().__init__(engine.address, engine.served_name, renderer=renderer, server=engine.server)
+        [(address, name)] = engine.served.items()
+        super().__init__(address, name, renderer=renderer, server=engine.server)
         self.trained, self.processing_class, self._engine = model, processing_class, engine
 
     async def refresh(self) -> None:
@@ -37,8 +40,29 @@ class TrainedVllmPolicy(VllmPolicy):
         await self._engine.serve(self)
 
 
+class TrainedVllmPool(PolicyPool):
+    """As TrainedVllmPolicy, on several servers."""
+
+    def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
+        # A server that is gone is left to the pool: whoever tries it for long keeps an episode from the others.
+        retry_policy = RetryPolicy(attempt_s=engine.deadline_s, total_s=engine.deadline_s, attempts=2)
+        self._members = [
+            VllmPolicy(address, name, renderer=renderer, retry_policy=retry_policy)
+            for address, name in engine.served.items()
+        ]
+        super().__init__(self._members, deadline_s=engine.deadline_s)
+        self.trained, self.processing_class, self._engine = model, processing_class, engine
+        self.renderer: TemplateRenderer = renderer
+
+    async def refresh(self) -> None:
+        """Raises: PolicyError if no server takes the weights."""
+        await self._engine.serve(self)
+        for member in self._members:  # they have these weights, or are left out
+            member.version = self.version
+
+
 class VllmEngine:
-    """The server of one run, and the weights that it has.
+    """The server of one run, or its servers, and the weights that they have.
 
     Args:
         recipe: with a section [vllm].
@@ -46,8 +70,10 @@ class VllmEngine:
         device: torch's name of the device that is trained on.
         say: called with a line for the terminal when the server starts, which takes a minute.
     Attributes:
+        served: by the address of each server, the name by which it serves the model.
         server: the process, where this run starts one.
-    Raises: RecipeError if the server of `vllm.url` does not answer.
+        deadline_s: how long one of several servers may take to answer.
+    Raises: RecipeError if a server of `vllm.url` does not answer.
     """
 
     def __init__(self, recipe: Recipe, folder: Path, device: str, say: Callable[[str], None]) -> None:
@@ -58,20 +84,23 @@ class VllmEngine:
         self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
         self.server: VllmServer | None = None
-        self._loaded: tuple[TrainedVllmPolicy, list[int]] | None = None
-        if section.url is None:
+        self.deadline_s = section.deadline_s
+        self._loaded: tuple[TrainedVllmPolicy | TrainedVllmPool, list[int]] | None = None
+        self.served = {url: section.model or served_model(url) for url in section.urls}
+        if not self.served:
             self.server = VllmServer(log=folder / "vllm.log", python=section.python, gpus=section.gpus)
-            self.address, self.served_name = self.server.address, SERVED_NAME
+            self.served = {self.server.address: SERVED_NAME}
             self._shares_gpus = section.gpus is None
-        else:
-            self.address, self.served_name = section.url, section.model or served_model(section.url)
 
-    def policy(self, model: Any, processing_class: Any, renderer: TemplateRenderer) -> TrainedVllmPolicy:
+    def policy(
+        self, model: Any, processing_class: Any, renderer: TemplateRenderer
+    ) -> TrainedVllmPolicy | TrainedVllmPool:
         """A policy that samples from the model."""
-        return TrainedVllmPolicy(self, model, processing_class, renderer)
+        kind = TrainedVllmPolicy if len(self.served) == 1 else TrainedVllmPool
+        return kind(self, model, processing_class, renderer)
 
-    async def serve(self, policy: TrainedVllmPolicy) -> None:
-        """Give the server the weights of the policy's model, if it has others. Raises: PolicyError."""
+    async def serve(self, policy: TrainedVllmPolicy | TrainedVllmPool) -> None:
+        """Give the servers the weights of the policy's model, if they have others. Raises: PolicyError."""
         weights = digest(policy.trained)
         if self._loaded is not None:
             former, loaded = self._loaded
@@ -101,7 +130,7 @@ class VllmEngine:
             await asyncio.to_thread(self.server.close)
         shutil.rmtree(self._weights, ignore_errors=True)
 
-    async def _start(self, server: VllmServer, policy: TrainedVllmPolicy) -> None:
+    async def _start(self, server: VllmServer, policy: TrainedVllmPolicy | TrainedVllmPool) -> None:
         self._say("starting a vLLM server, which takes about a minute")
         await self._write(policy)
         on_cpu, lora = self._device == "cpu", self._recipe.policy.lora
@@ -116,7 +145,7 @@ class VllmEngine:
         server.start(self._weights, [*options, *self._options])
         await server.wait_until_ready(self._start_s)
 
-    async def _write(self, policy: TrainedVllmPolicy) -> None:
+    async def _write(self, policy: TrainedVllmPolicy | TrainedVllmPool) -> None:
         """Write the weights of the model, without an adapter, for the server to read."""
         tokenizer = tokenizer_of(policy.processing_class)
         await asyncio.to_thread(save_untied, own_model(policy.trained), tokenizer, self._weights)

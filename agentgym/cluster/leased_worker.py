@@ -1,0 +1,63 @@
+"""An EpisodeWorker in a process of its own that outlives its driver for the length of a lease, and then ends itself."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from agentgym.cluster.episode_spool import folder_of_user
+from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
+from agentgym.cluster.ray_nodes import PROBE_S
+
+CLOSE_S = 20.0
+"""How long it may take to close the environments of a driver that is gone."""
+
+
+class LeasedWorker(EpisodeWorker):
+    """Plays on while its driver is away: tools that run end, and so do episodes that need no other reply.
+
+    After a third of the lease without a heartbeat the ends of episodes go to the disk. After the lease everything is
+    closed, and the process ends.
+
+    Args:
+        lease_s: how long it outlives the last heartbeat, in seconds.
+    """
+
+    def __init__(self, lease_s: float) -> None:
+        folder: Path | None = None
+        with suppress(OSError):  # where the disk is full, nothing is kept
+            folder = folder_of_user()
+        super().__init__(folder)
+        self._lease_s = lease_s
+        self._heard_at = time.monotonic() + PROBE_S  # heartbeats begin once the driver has probed the node
+        self._loop: asyncio.AbstractEventLoop | None = None
+        threading.Thread(target=self._watch, name="agentgym-lease", daemon=True).start()
+
+    async def probe(self, backend: str | None = None) -> dict[str, Any]:
+        """As EpisodeWorker."""
+        self._loop = asyncio.get_running_loop()
+        return await super().probe(backend)
+
+    async def begin(self, session: str, spec: SessionSpec) -> set[str]:
+        """As EpisodeWorker."""
+        self.beat()
+        return await super().begin(session, spec)
+
+    def beat(self) -> None:
+        """As EpisodeWorker; renews the lease."""
+        self._heard_at = time.monotonic()
+
+    def _watch(self) -> None:
+        while (silent_s := time.monotonic() - self._heard_at) < self._lease_s:
+            if silent_s > self._lease_s / 3 and self._loop is not None:
+                self._loop.call_soon_threadsafe(self.keep_ends)
+            time.sleep(self._lease_s / 20)
+        if self._loop is not None:
+            with suppress(Exception):
+                asyncio.run_coroutine_threadsafe(self.close(), self._loop).result(CLOSE_S)
+        os._exit(0)

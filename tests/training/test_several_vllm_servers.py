@@ -1,0 +1,73 @@
+"""A recipe whose [vllm] names several servers: processes over HTTP, one killed and one stopped while it trains."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from vllm_stand_in import vllm_stand_ins
+
+from agentgym.errors import RecipeError
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+from agentgym.training.vllm.check import check_vllm
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_reference import PUSHED, SMALL
+from test_run import RECIPE, execute
+
+
+def recipe(urls: object, **vllm: object) -> Recipe:
+    data = json.loads(json.dumps(RECIPE | SMALL))
+    data["train"] |= {**PUSHED, "steps": 4, "tasks_per_step": 3, "group_size": 4, "kl": 0.0}
+    data["vllm"] = {"url": urls, **vllm}
+    return Recipe.parse(data)
+
+
+def requests(log: Path) -> Counter[str]:
+    return Counter(line.split()[0] for line in log.read_text().splitlines())
+
+
+def test_a_killed_and_a_stopped_server_lose_no_episode_double_none_and_train_on_no_failure(tmp_path):
+    logs = [tmp_path / name for name in "abc"]
+    settings = [
+        {"log": str(logs[0])},
+        {"log": str(logs[1]), "ends_after": 4, "signal": signal.SIGKILL},
+        {"log": str(logs[2]), "ends_after": 9, "signal": signal.SIGSTOP},
+    ]
+    with vllm_stand_ins(*settings) as urls:
+        execute(recipe(urls, deadline_s=5.0), tmp_path / "run")
+    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
+    episodes = [t for t in ledger.trajectories("train-") if t.stop_reason is not None]
+    ledger.close()
+    assert len({t.id for t in episodes}) == len(episodes) == 4 * 3 * 4
+    assert [t.error for t in episodes if t.error] == []
+    retried = [note for t in episodes for note in t.provenance.retries]
+    assert any("no answer within 5 s" in note for note in retried)
+    # every reply is of the weights that its step began with
+    versions = {(t.id.partition("/")[0], turn.policy_version) for t in episodes for turn in t.turns}
+    assert len(versions) == 4
+    trained = [json.loads(line) for line in (tmp_path / "run" / "credit.jsonl").read_text().splitlines()]
+    assert sorted(row["trajectory"] for row in trained) == sorted(t.id for t in episodes)
+    assert [row["step"] for row in RunFolder(tmp_path / "run").metrics("train")] == [1, 2, 3, 4]
+    healthy, killed, stopped = map(requests, logs)
+    assert healthy["/collective_rpc"] >= 5  # what the warm start left, and four steps
+    assert 1 <= killed["/collective_rpc"] < 5
+    assert 1 <= stopped["/collective_rpc"] < 5
+    assert min(log["/v1/completions"] for log in (healthy, killed, stopped)) >= 4
+
+
+def test_each_server_is_checked_and_none_may_be_named_twice(tmp_path):
+    with vllm_stand_ins({"log": str(tmp_path / "a")}) as [url]:
+        check_vllm(recipe([url]))
+        with pytest.raises(RecipeError, match=r"vllm.url = 'http://127.0.0.1:9': no vLLM server answers"):
+            check_vllm(recipe([url, "http://127.0.0.1:9"]))
+    with pytest.raises(RecipeError, match="url names 'http://h' twice"):
+        recipe(["http://h", "http://h"])
+    with pytest.raises(RecipeError, match="url is an empty list"):
+        recipe([])
