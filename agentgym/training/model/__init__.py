@@ -1,6 +1,7 @@
 """The model that is trained and its optimiser.
 
 models.py           load, save and finish it: all of its weights, or an adapter
+sharding.py         its weights in parts, one in each process
 reference.py        the model that `train.kl` is measured against
 model_failures.py   where and why it failed: memory, NaN
 muon.py             the optimiser Muon

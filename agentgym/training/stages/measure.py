@@ -20,6 +20,7 @@ from agentgym.training.stages.contract import define_stage
 
 def validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
     """Play validation tasks with the current weights and log their metrics under `phase`. Returns: the metrics."""
+    learner.gather()
     return context.processes.share(lambda: _validate(context, learner, step, count, phase))
 
 
