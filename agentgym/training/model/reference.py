@@ -17,7 +17,7 @@ import torch
 from transformers import TrainerCallback
 
 from agentgym.policy.checkpoint import save_atomically
-from agentgym.training.model.sharding import is_sharded, whole_state
+from agentgym.training.model.sharding import full_state, is_sharded
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.train_section import ReferenceSection
 
@@ -90,11 +90,11 @@ class ReferenceCallback(TrainerCallback):
         model = self._trainer.ref_model if self._trainer is not None else None
         if model is None or not (args.sync_ref_model or self._kind == "best"):
             return
-        whole = {"state_dict": whole_state(model)} if is_sharded(model) else {}
+        options = {"state_dict": full_state(model)} if is_sharded(model) else {}
         if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}" / REFERENCE
-        self._trainer.accelerator.unwrap_model(model).save_pretrained(folder, **whole)
+        self._trainer.accelerator.unwrap_model(model).save_pretrained(folder, **options)
         if self._best is not None:
             (folder / BEST).write_text(json.dumps({"success": self._best}), encoding="utf-8")
 

@@ -33,6 +33,7 @@ class ShardingTrainer:
     accelerator: Any
     args: Any
     model: Any
+    is_fsdp_enabled: bool
 
     def create_accelerator_and_postprocess(self) -> None:
         if not self.args.fsdp:
@@ -70,27 +71,27 @@ def sharing_copy(model: Any) -> Any:
         return copy.deepcopy(model, shared).eval()
 
 
-def gather_into(model: Any, whole: Any | None) -> None:
+def gather_into(model: Any, full_copy: Any | None) -> None:
     """Give a whole copy of a sharded model its trained weights. All processes call this together.
 
     Args:
-        whole: the copy, in the first process; None in the others.
+        full_copy: in the first process; None in the others.
     """
-    targets = {} if whole is None else dict(whole.named_parameters())
+    targets = {} if full_copy is None else dict(full_copy.named_parameters())
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.requires_grad:
-                value = _whole(parameter)
+                value = _full(parameter)
                 if name in targets:
                     targets[name].copy_(value)
 
 
-def whole_state(model: Any) -> Mapping[str, torch.Tensor]:
+def full_state(model: Any) -> Mapping[str, torch.Tensor]:
     """The weights of a model, whole and in main memory, by name. All processes of a sharded one call this together."""
-    return {name: _whole(tensor.detach()).cpu() for name, tensor in model.state_dict().items()}
+    return {name: _full(tensor.detach()).cpu() for name, tensor in model.state_dict().items()}
 
 
-def _whole(tensor: torch.Tensor) -> torch.Tensor:
+def _full(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 

@@ -64,15 +64,15 @@ class Learner:
         return tokenizer_of(self.processing_class)
 
     @property
-    def whole_model(self) -> Any:
+    def full_model(self) -> Any:
         """What is published and saved: the model, or in the first process the whole copy of one that is sharded."""
         return self.policy.trained if isinstance(self.policy, TrainedVllmPolicy) else self.model
 
     def gather(self) -> None:
         """Bring the whole copy of a sharded model up to date. All processes call this together."""
         if is_sharded(self.model):
-            whole = self.whole_model
-            gather_into(self.model, None if whole is self.model else whole)
+            full_copy = self.full_model
+            gather_into(self.model, None if full_copy is self.model else full_copy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,9 +93,9 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
     learner.gather()
-    if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.whole_model):
-        restore(learner.whole_model, healthy)
-    model = save_final(learner.whole_model, learner.processing_class, checkpoints, processes)
+    if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
+        restore(learner.full_model, healthy)
+    model = save_final(learner.full_model, learner.processing_class, checkpoints, processes)
     return context.learner(model, learner.processing_class)
 
 

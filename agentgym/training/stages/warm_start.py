@@ -133,7 +133,7 @@ def warm_start(
         )
 
     def save() -> None:
-        save_model(learner.whole_model, learner.processing_class, context.folder.checkpoints / WARM_START)
+        save_model(learner.full_model, learner.processing_class, context.folder.checkpoints / WARM_START)
         shutil.rmtree(steps_folder, ignore_errors=True)
 
     learner.gather()
