@@ -103,6 +103,9 @@ def plan(
         typer.Option(min=1, metavar="GB", help="Plan for a GPU of so much memory."),
     ] = None,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of an episode's prompt, tools included.")] = 512,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Processes that train together; with machine.sharding they share the weights.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, in bytes.")] = False,
 ) -> None:
     """Plan the memory of a recipe's reinforcement, by part. Reads the model's configuration, not its weights.
@@ -118,7 +121,11 @@ def plan(
     device, available = (None, None) if gpu is None else ("cuda", gpu * 1e9)
     with silence_libraries():
         memory = plan_memory(
-            Recipe.load(recipe, overrides or ()), device=device, available=available, prompt_tokens=prompt_tokens
+            Recipe.load(recipe, overrides or ()),
+            device=device,
+            available=available,
+            prompt_tokens=prompt_tokens,
+            processes=processes,
         )
     if as_json:
         out().print(json.dumps({**asdict(memory), "peak": memory.peak}, indent=1), markup=False, soft_wrap=True)

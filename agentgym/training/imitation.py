@@ -21,6 +21,7 @@ from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
 from agentgym.training.model.muon import Muon
+from agentgym.training.model.sharding import ShardingTrainer, sharding_arguments
 from agentgym.training.model.training_arguments import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, latest_checkpoint
 from agentgym.training.processes import ALONE, Processes
@@ -46,6 +47,7 @@ def imitate(
     use_cpu: bool = True,
     vision_inputs: VisionInputs | None = None,
     processes: Processes = ALONE,
+    sharding: str | None = None,
 ) -> None:
     """Train `model` in place, from the last complete checkpoint in `folder` if there is one.
 
@@ -62,6 +64,7 @@ def imitate(
         callbacks: transformers TrainerCallbacks; one may stop the training.
         vision_inputs: of a model that reads images; it is given those of the examples.
         processes: that imitate together; each takes its part of every batch.
+        sharding: as the recipe's machine.sharding.
     Raises: PolicyError where the memory runs out.
     """
     is_weighted = weights is not None and any(weight != 1.0 for weight in weights)
@@ -87,6 +90,7 @@ def imitate(
         adam_beta2=0.98,
         remove_unused_columns=vision_inputs is None and not is_weighted,
         ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
+        **sharding_arguments(sharding),
     )
     make_trainer = partial(
         ImitationTrainer,
@@ -119,7 +123,7 @@ def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:
     return rows
 
 
-class ImitationTrainer(SFTTrainer):
+class ImitationTrainer(ShardingTrainer, SFTTrainer):
     """SFTTrainer that computes a batch in parts, and applies the output layer to labelled tokens alone.
 
     Args:

@@ -40,17 +40,10 @@ class Processes:
 
         Args:
             device: "cpu", or that of a GPU.
-        Raises: RecipeError for a launcher that shards weights, from which the first process cannot sample.
         """
         count = int(os.environ.get("WORLD_SIZE", "1"))
         if count == 1:
             return cls()
-        for name, variable in (("FSDP", "ACCELERATE_USE_FSDP"), ("DeepSpeed", "ACCELERATE_USE_DEEPSPEED")):
-            if os.environ.get(variable, "false").lower() in ("1", "true"):
-                raise RecipeError(
-                    f"{name} shards the weights over the processes, so none of them can sample. Start them with "
-                    "torchrun, or with accelerate and its plain multi-GPU (DDP)."
-                )
         from accelerate import PartialState
 
         state = PartialState(cpu=device == "cpu", timeout=_TIMEOUT)

@@ -27,6 +27,7 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe.memory_plan import memory_note
 from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.sharding_check import check_sharding
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.measure import conclude
 from agentgym.training.stages.plan import PlannedStage, planned_stages
@@ -57,9 +58,10 @@ def train(
     task_set = recipe.tasks.load()
 
     def prepare() -> None:
+        check_sharding(recipe, planned_stages(recipe), processes)
         if not run.recipe.is_file():  # what began has been checked
             check_before_start(recipe, task_set, processes)
-            if note := memory_note(recipe):
+            if note := memory_note(recipe, processes.count):
                 console.print(note, style="yellow", markup=False, soft_wrap=True)
         _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if extend:
@@ -94,6 +96,8 @@ def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
         learner = _learner_of(context, stages[first - 1]) if first else starting_learner(context)
         for stage in stages[first:]:
             learner = stage.run(context, learner)
+            if context.recipe.machine.sharding and stage.stage.checkpoint is not None:
+                learner = _learner_of(context, stage)  # its own model lies in parts
     context.processes.share(lambda: _publish_final(context, stages))
     evaluations = [stage.name for stage in stages if stage.kind == "evaluate" and stage.name != "zero_shot"]
     context.processes.share(lambda: conclude(context, (time.monotonic() - started) / 60, evaluations))
@@ -115,7 +119,9 @@ def _learner_of(context: RunContext, done: PlannedStage) -> Learner:
     """The learner that a stage has left."""
     own = done.context(context)
     assert done.stage.checkpoint is not None
-    return own.learner(*load_saved(own.recipe.policy, own.folder.checkpoints / done.stage.checkpoint, own.device))
+    return own.learner(
+        *load_saved(own.recipe.policy, own.folder.checkpoints / done.stage.checkpoint, own.weights_device)
+    )
 
 
 def _publish_final(context: RunContext, stages: Sequence[PlannedStage]) -> None:

@@ -67,6 +67,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         gather: plays the groups of a step.
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
+        before_playing: called by every process before the first one plays.
         options: of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
 
     Attributes:
@@ -90,12 +91,14 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         gather: Gatherer = play_groups,
         sampler: Sampler | None = None,
         credit_callback: CreditCallback | None = None,
+        before_playing: Callable[[], None] = lambda: None,
         **options: Any,
     ) -> None:
         check_trl()
         self._tasks, self._rollouts, self._label, self._estimator = tasks, rollouts, label, estimator
         self._signal_providers, self._failures = signal_providers, failures
         self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
+        self.before_playing = before_playing
         self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
         self._groups: list[GatheredGroup] = []  # in the first process: what was played in this step
@@ -284,6 +287,7 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     """TRL's rollout_func: plays the episodes of its prompts, and returns one row for each."""
     processes = trainer.processes
     indices = [row["task"] for rows in processes.gather(trainer._prompt_rows) for row in rows]
+    trainer.before_playing()
     trainer._trajectories, trainer._untrained_turns = processes.share(lambda: trainer._play(indices))
     trajectories = processes.own_part(trainer._trajectories)
     trainer._images = [trainer.images_of(trajectory) for trajectory in trajectories]

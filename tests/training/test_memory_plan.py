@@ -85,6 +85,31 @@ def test_a_plan_follows_the_recipe(folder):
     assert plain.fixed == saved + size
 
 
+def test_sharding_divides_weights_gradients_and_optimiser_by_the_processes(folder):
+    """Of three layers of L bytes and ends of E, each of four processes has (3 L + E) / 4, and gathers 2 L + E."""
+    changes = {"train": {"microbatch_tokens": 1000, "kl": 0.1}, "vllm": {}}
+    unsharded = plan_memory(recipe_of(folder, **changes), device="cuda", available=1e12, processes=4)
+    sharded_recipe = recipe_of(folder, **changes, machine={"sharding": "fsdp"})
+    sharded = plan_memory(sharded_recipe, device="cuda", available=1e12, processes=4)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    layer = sum(parameter.nbytes for parameter in model.model.layers[0].parameters())
+    size = sum(parameter.nbytes for parameter in model.parameters())
+    assert unsharded.always["weights"] == size  # DDP has all of it in each process
+    assert sharded.always == {
+        "process": unsharded.always["process"],
+        "weights": size / 4,
+        "optimiser": 2 * size / 4,
+        "reference": size / 4,
+    }
+    assert sharded.training["gradients"] == size / 4
+    assert sharded.training["weights gathered"] == size - layer
+    assert sharded.training["reference gathered"] == size
+    assert sharded.training["activations"] == unsharded.training["activations"]
+    on_cpu = plan_memory(sharded_recipe, device="cpu", available=1e12, processes=4)
+    assert on_cpu.always["whole copy, of the first process"] == size
+    assert plan_memory(sharded_recipe, device="cuda", available=1e12).always == unsharded.always
+
+
 def test_where_a_server_samples_its_keys_and_values_are_not_planned_here(folder):
     alone = plan_of(folder)
     served = plan_memory(recipe_of(folder, vllm={}), device="cpu", available=1e12)

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from agentgym.evaluation.record import Evaluation
 from agentgym.policy import make_model, make_tokenizer
@@ -20,7 +21,7 @@ from agentgym.training import Recipe
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment
 from test_reference import PUSHED, SMALL, kl_of
-from test_run import RECIPE, execute
+from test_run import RECIPE, execute, weights
 from test_training_processes import start
 
 PYTHON = os.environ.get("AGENTGYM_VLLM_PYTHON")
@@ -73,6 +74,35 @@ def test_the_server_follows_an_adapter_that_two_processes_train(tmp_path, checkp
     done = start(2, file, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/v1/load_lora_adapter")
+
+
+@pytest.mark.parametrize(
+    ("lora", "estimator"), [(None, "reinforce_pp | entropy_weighted()"), ({"rank": 4, "alpha": 8}, "grpo")]
+)
+def test_processes_that_share_out_the_weights_end_with_those_of_processes_that_do_not(
+    tmp_path, checkpoint, lora, estimator
+):
+    """The episodes are equal: the server's batches are small, and each request has a seed of its own."""
+    data = recipe({"path": str(checkpoint), **({"lora": lora} if lora else {})}).model_dump(exclude_none=True)
+    data["train"] |= {
+        "estimator": estimator,
+        "terms": {"entropy_bonus": {"weight": 1.0}},  # moves the weights although nothing is earned
+        "microbatch_tokens": 40,
+        "learning_rate": 0.05,
+        "trl": {"optim": "sgd"},  # Adam would make much of the last bit
+    }
+    runs = tmp_path / "unsharded", tmp_path / "sharded"
+    for run, sharding in zip(runs, (None, "fsdp"), strict=True):
+        data["machine"]["sharding"] = sharding
+        file = run.with_suffix(".toml")
+        file.write_text(Recipe.parse({**data}).to_toml())
+        done = start(2, file, "--out", run)
+        assert done.returncode == 0, done.stderr
+    expected, sharded = map(weights, runs)
+    assert max(float((expected[name] - sharded[name]).abs().max()) for name in expected) < 1e-6
+    started_from = load_file(checkpoint / "model.safetensors")
+    assert max(float((started_from[name] - sharded[name]).abs().max()) for name in expected) > 1e-4
+    assert_the_server_followed_the_weights_and_is_gone(runs[1], "/v1/load_lora_adapter" if lora else "/collective_rpc")
 
 
 def test_the_server_ends_with_a_run_that_is_killed(tmp_path, checkpoint):

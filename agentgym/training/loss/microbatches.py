@@ -78,9 +78,10 @@ def loss_in_parts(
     """
     *earlier, last = parts
     known, trains = 0.0, trainer.model.training
+    # Several processes average their gradients once, with those of the last part; sharded ones are never whole.
+    waits = trains and not trainer.is_fsdp_enabled
     for part in earlier:
-        # Several processes average their gradients once, with those of the last part.
-        with trainer.accelerator.no_sync(model) if trains else nullcontext():
+        with trainer.accelerator.no_sync(model) if waits else nullcontext():
             loss = loss_of(part)
             if trains:
                 trainer.accelerator.backward(loss)

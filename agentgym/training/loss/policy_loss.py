@@ -26,6 +26,7 @@ from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, p
 from agentgym.training.loss.token_masks import MaskedRow, TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.loss_inputs.entropy_history import EntropyHistory
+from agentgym.training.model.sharding import ShardingTrainer
 from agentgym.training.model.signal_to_noise import GroupGradients
 from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_by_row, needs_of, objective_share
 from agentgym.training.objectives.contract import Rows
@@ -53,7 +54,7 @@ class LossPart(NamedTuple):
     ends_group: bool = True
 
 
-class PolicyLossTrainer(GRPOTrainer):
+class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     """GRPO whose batches are computed in parts, and whose loss is an objective of ours or TRL's, with terms added.
 
     Args:
@@ -107,7 +108,10 @@ class PolicyLossTrainer(GRPOTrainer):
     ) -> Any:
         """TRL's, of the agent's own tokens alone, with the images of the rows. The result is kept for `_part_loss`."""
         forward, parts = super()._get_per_token_logps_and_entropies, []
-        size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // input_ids.shape[1]))
+        width = input_ids.shape[1]
+        if self.is_fsdp_enabled:  # a pass needs all processes, so they make equally many
+            width = max(self.processes.gather(width))
+        size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // width))
         for start in range(0, len(input_ids), size):
             rows = slice(start, start + size)
             ids, mask = input_ids[rows], attention_mask[rows]

@@ -2,6 +2,7 @@
 
 models.py              load, save and finish it: all of its weights, or an adapter
 training_arguments.py  what every training asks of transformers' Trainer alike
+sharding.py            its weights in parts, one in each process
 reference.py           the model that `train.kl` is measured against
 model_failures.py      where and why it failed: memory, NaN
 muon.py                the optimiser Muon

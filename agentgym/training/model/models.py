@@ -9,6 +9,7 @@ from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.adapters import ADAPTER, has_adapter, load_into, merged, new_adapter, open_adapter
 from agentgym.policy.checkpoint import load_checkpoint, load_state, save_atomically
 from agentgym.storage import checkpoint_in
+from agentgym.training.model.sharding import is_sharded
 from agentgym.training.monitoring.callbacks import step_of
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.policy_section import PolicySection
@@ -84,11 +85,13 @@ def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: 
 
     An adapter is merged into the model, unless that is quantised: then the final checkpoint is the adapter.
 
+    Args:
+        model: whole in the first process, which saves it.
     Returns: the model that was saved.
     """
     if has_adapter(model) and not getattr(model, "is_quantized", False):
         processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL_ADAPTER))
-        model = merged(model)
+        model = model if is_sharded(model) else merged(model)
     processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL))
     return model
 

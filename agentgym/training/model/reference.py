@@ -17,6 +17,7 @@ import torch
 from transformers import TrainerCallback
 
 from agentgym.policy.checkpoint import save_atomically
+from agentgym.training.model.sharding import full_state, is_sharded
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.train_section import ReferenceSection
 
@@ -87,10 +88,13 @@ class ReferenceCallback(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         model = self._trainer.ref_model if self._trainer is not None else None
-        if not state.is_world_process_zero or model is None or not (args.sync_ref_model or self._kind == "best"):
+        if model is None or not (args.sync_ref_model or self._kind == "best"):
+            return
+        options = {"state_dict": full_state(model)} if is_sharded(model) else {}
+        if not state.is_world_process_zero:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}" / REFERENCE
-        self._trainer.accelerator.unwrap_model(model).save_pretrained(folder)
+        self._trainer.accelerator.unwrap_model(model).save_pretrained(folder, **options)
         if self._best is not None:
             (folder / BEST).write_text(json.dumps({"success": self._best}), encoding="utf-8")
 

@@ -69,7 +69,12 @@ class MemoryPlan:
 
 
 def plan_memory(
-    recipe: Recipe, *, device: str | None = None, available: float | None = None, prompt_tokens: int = 512
+    recipe: Recipe,
+    *,
+    device: str | None = None,
+    available: float | None = None,
+    prompt_tokens: int = 512,
+    processes: int = 1,
 ) -> MemoryPlan:
     """Plan the memory of a recipe for a model that is on this machine.
 
@@ -77,6 +82,7 @@ def plan_memory(
         device: as torch names it; by default the recipe's. It may be one that is not here.
         available: bytes of it; by default what is free now.
         prompt_tokens: of an episode, tools included.
+        processes: that train together. The plan is that of each; with machine.sharding it has a share of the weights.
     Raises: PolicyError if policy.path holds no model.
     """
     section, train = recipe.policy, recipe.train
@@ -88,15 +94,17 @@ def plan_memory(
     parameters = [parameter for _, parameter in named]
     trained = [parameter for parameter in parameters if parameter.requires_grad]
     trained_bytes = float(sum(parameter.nbytes for parameter in trained))
+    weight_bytes = float(sum(parameter.nbytes for parameter in parameters))
+    shares, gathered = processes if recipe.machine.sharding else 1, _gathered_bytes(own_model(model))
     always = {
         "process": float(_PROCESS_BYTES[kind]),
-        "weights": sum(_bytes_of(name, parameter, section.quantization) for name, parameter in named),
-        "optimiser": _optimiser_bytes(train.trl.get("optim", "")) * sum(parameter.numel() for parameter in trained),
+        "weights": sum(_bytes_of(name, parameter, section.quantization) for name, parameter in named) / shares,
+        "optimiser": _optimiser_bytes(train.trl.get("optim", "")) * sum(tensor.numel() for tensor in trained) / shares,
     }
     if train.keeps_reference:
-        always["reference"] = (
-            trained_bytes if section.lora else float(sum(parameter.nbytes for parameter in parameters))
-        )
+        always["reference"] = (trained_bytes if section.lora else weight_bytes) / shares
+    if shares > 1 and kind == "cpu":
+        always["whole copy, of the first process"] = weight_bytes
     if train.teacher is not None:
         teacher = recipe.model_copy(update={"policy": PolicySection(path=train.teacher.path)})
         always["teacher"] = float(sum(parameter.nbytes for parameter in _shapes_of(teacher).parameters()))
@@ -104,12 +112,16 @@ def plan_memory(
     tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
     training = {
-        "gradients": trained_bytes,
+        "gradients": trained_bytes / shares,
         "activations": tokens * _activations(own_model(model), precision, recipe.machine.gradient_checkpointing),
         "logits": float(_COPIES_OF_LOGITS[kind] * tile),
     }
     if cast:
         training["weights in " + str(precision).removeprefix("torch.")] = float(precision.itemsize * cast)
+    if shares > 1:
+        training["weights gathered"] = gathered
+        if train.keeps_reference and not section.lora:
+            training["reference gathered"] = weight_bytes  # TRL shards it as one piece
     rows = min(recipe.machine.max_batch, train.tasks_per_step * train.group_size)
     longest = prompt_tokens + recipe.episode.max_episode_tokens
     held = max(longest, min(rows * longest, recipe.machine.max_batch_tokens))
@@ -126,15 +138,25 @@ def plan_memory(
     return MemoryPlan(_millions(parameters), _millions(trained), always, training, sampling, available)
 
 
-def memory_note(recipe: Recipe) -> str | None:
+def _gathered_bytes(model: Any) -> float:
+    """What FSDP holds of a model in whole: its ends for all of a step, and a layer beside the next one."""
+    layers = getattr(model.get_decoder(), "layers", ())
+    of_layers = [sum(parameter.nbytes for parameter in layer.parameters()) for layer in layers]
+    ends = sum(parameter.nbytes for parameter in model.parameters()) - sum(of_layers)
+    return float(ends + 2 * max(of_layers, default=0))
+
+
+def memory_note(recipe: Recipe, processes: int = 1) -> str | None:
     """One line about the memory of a run on this machine; None where the plan fits or there is no model to plan for.
 
+    Args:
+        processes: that train together.
     Raises: RecipeError if not even the weights and what belongs to them fit.
     """
     source = recipe.policy.path
     if not recipe.train.steps or source is None or checkpoint_in(Path(source)) is None:
         return None
-    plan = plan_memory(recipe)
+    plan = plan_memory(recipe, processes=processes)
     if plan.fixed > plan.available:
         fixed = {**plan.always, "gradients": plan.training["gradients"]}
         parts = ", ".join(f"{name} {size / _GB:.1f}" for name, size in fixed.items())

@@ -163,7 +163,8 @@ class HardwareSection(Section):
     the same in every run on a CPU. `max_batch`: requests in one forward pass.
     `max_batch_tokens`: tokens whose keys and values such a batch may hold at most. `gradient_checkpointing`: compute
     activations a second time for the gradient instead of keeping them; it takes about a third more time, and much less
-    memory.
+    memory. `sharding`: with "fsdp", weights, gradients and the optimiser's state are shared out among the processes
+    that torchrun starts; it needs [vllm].
     `engine`: where episodes are played: `local`, or `ray` for the nodes of a cluster. `address`: of the cluster, by
     default the one that runs on this host. `nodes`: how many it must have at least when the run begins.
     """
@@ -174,6 +175,7 @@ class HardwareSection(Section):
     max_batch: Count = 256
     max_batch_tokens: Count = 131_072
     gradient_checkpointing: bool = False
+    sharding: Literal["fsdp"] | None = None
     engine: str = "local"
     address: str | None = None
     nodes: Count | None = None

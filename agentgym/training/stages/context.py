@@ -24,6 +24,7 @@ from agentgym.policy.transformers import TransformersPolicy
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
+from agentgym.training.model.sharding import gather_into, is_sharded, sharing_copy
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
@@ -61,6 +62,17 @@ class Learner:
     @property
     def tokenizer(self) -> Any:
         return tokenizer_of(self.processing_class)
+
+    @property
+    def full_model(self) -> Any:
+        """What is published and saved: the model, or in the first process the whole copy of one that is sharded."""
+        return self.policy.trained if isinstance(self.policy, TrainedVllmPolicy) else self.model
+
+    def gather(self) -> None:
+        """Bring the whole copy of a sharded model up to date. All processes call this together."""
+        if is_sharded(self.model):
+            full_copy = self.full_model
+            gather_into(self.model, None if full_copy is self.model else full_copy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +136,11 @@ class RunContext:
         finally:
             self.rollouts.close()
 
+    @property
+    def weights_device(self) -> str:
+        """Where models are loaded: in main memory where training shards them, else on the device."""
+        return "cpu" if self.recipe.machine.sharding else self.device
+
     @contextmanager
     def progress_bar(self, description: str, total: int) -> Iterator[Callable[[], None]]:
         """Show a progress bar. Yields a function that advances it by one."""
@@ -159,7 +176,8 @@ class RunContext:
         name = f"{type(named).__name__} of {named.num_parameters() / 1e6:.1f} M parameters"
         as_called = processing_class, section.call_format, section.template_options
         if self.engine is not None:
-            served = self.engine.policy(model, processing_class, renderer_of(*as_called))
+            published = sharing_copy(model) if self.recipe.machine.sharding and self.processes.is_first else model
+            served = self.engine.policy(published, processing_class, renderer_of(*as_called))
             served.name = f"{name} on vLLM"
             return Learner(model, processing_class, served)
         policy = policy_of(

@@ -31,6 +31,7 @@ def validate(
         count: of the tasks. stratum: only those with this tag.
     Returns: the metrics.
     """
+    learner.gather()
     return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum))
 
 

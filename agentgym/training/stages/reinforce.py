@@ -29,6 +29,7 @@ from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
 from agentgym.training.model.reference import ReferenceCallback, reference_of
+from agentgym.training.model.sharding import is_sharded, sharding_arguments
 from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
 from agentgym.training.model.training_arguments import training_arguments
 from agentgym.training.monitoring.callbacks import (
@@ -93,9 +94,10 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
         finally:
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
-    if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir():
-        restore(learner.model, healthy)
-    model = save_final(learner.model, learner.processing_class, checkpoints, processes)
+    learner.gather()
+    if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
+        restore(learner.full_model, healthy)
+    model = save_final(learner.full_model, learner.processing_class, checkpoints, processes)
     return context.learner(model, learner.processing_class)
 
 
@@ -139,6 +141,7 @@ def _make_trainer(
         gather=gatherer if stream is None else stream.gather,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
+        before_playing=learner.gather,
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=section.make_terms(),
         kl=section.reference_weight,
@@ -224,7 +227,10 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         disable_dropout=True,  # episodes are sampled without
         logging_steps=1,
         bf16=section.autocast(device) == "bfloat16",
+        **sharding_arguments(recipe.machine.sharding),
     )
+    if recipe.machine.sharding:
+        options["model_init_kwargs"] = {"device_map": None}  # of the reference, which TRL would spread over all GPUs
     if section.reference.reset_every:
         options |= dict(
             sync_ref_model=True,

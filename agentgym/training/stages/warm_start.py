@@ -39,7 +39,7 @@ def starting_learner(context: RunContext) -> Learner:
     """The recipe's model, before any stage."""
     recipe = context.recipe
     if recipe.policy.path is not None:
-        return context.learner(*load_model(recipe.policy, context.device, recipe.seed))
+        return context.learner(*load_model(recipe.policy, context.weights_device, recipe.seed))
     return _tiny_learner(context, context.processes.share(lambda: demonstrate(context)))
 
 
@@ -90,7 +90,7 @@ def _tiny_learner(context: RunContext, examples: Sequence[Trajectory]) -> Learne
     assert section is not None  # a recipe has policy.path or [policy.tiny]
     shape = section.model_dump()
     tokenizer = make_tokenizer(texts(examples, context.call_format()), vocab_size=shape.pop("vocabulary"))
-    model = make_model(tokenizer, seed=context.recipe.seed, **shape).to(context.device)
+    model = make_model(tokenizer, seed=context.recipe.seed, **shape).to(context.weights_device)
     return context.learner(model, tokenizer)
 
 
@@ -135,13 +135,15 @@ def warm_start(
             ],
             use_cpu=context.device == "cpu",
             processes=processes,
+            sharding=context.recipe.machine.sharding,
             vision_inputs=VisionInputs.of(learner.policy, learner.model),
         )
 
     def save() -> None:
-        save_model(learner.model, learner.processing_class, context.folder.checkpoints / WARM_START)
+        save_model(learner.full_model, learner.processing_class, context.folder.checkpoints / WARM_START)
         shutil.rmtree(steps_folder, ignore_errors=True)
 
+    learner.gather()
     processes.share(save)
 
 

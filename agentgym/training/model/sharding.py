@@ -1,0 +1,103 @@
+"""FSDP: weights, gradients and the state of the optimiser lie in parts, one in each process that trains.
+
+Torch's `fully_shard` (FSDP2) gathers a layer to compute with it and frees it afterwards. No process can sample from
+such a model, so the first keeps a whole copy in main memory, from which weights are published and saved.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from accelerate import PartialState
+from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin, convert_outputs_to_fp32
+from torch.distributed.fsdp import MixedPrecisionPolicy
+from torch.distributed.tensor import DTensor
+
+from agentgym.training.loss.labelled_head import plain_forward
+
+OPTIMISERS = ("adamw_torch", "adamw_torch_fused", "sgd")
+"""Names of transformers' optimisers that were run on weights in parts."""
+
+
+def sharding_arguments(sharding: str | None) -> dict[str, Any]:
+    """The TrainingArguments by which a trainer shards its model, as `machine.sharding` says."""
+    return {"fsdp": True, "fsdp_config": {"version": 2}} if sharding else {}
+
+
+class ShardingTrainer:
+    """Mix-in of a transformers Trainer: with `sharding_arguments` its model is sharded once training begins."""
+
+    accelerator: Any
+    args: Any
+    model: Any
+    is_fsdp_enabled: bool
+
+    def create_accelerator_and_postprocess(self) -> None:
+        if not self.args.fsdp:
+            super().create_accelerator_and_postprocess()  # type: ignore[misc]
+            return
+        # Weights keep their dtype, and autocast chooses what is computed in, as without sharding.
+        self.args.fsdp_plugin_args["mixed_precision_policy"] = MixedPrecisionPolicy()
+        super().create_accelerator_and_postprocess()  # type: ignore[misc]
+        state = self.accelerator.state
+        if state.distributed_type != DistributedType.FSDP:  # accelerate itself shards on accelerators alone
+            state.distributed_type = PartialState._shared_state["distributed_type"] = DistributedType.FSDP
+            state.fsdp_plugin = FullyShardedDataParallelPlugin(**self.args.fsdp_plugin_args)
+        self.accelerator.native_amp = self.accelerator.mixed_precision != "no"
+        self.is_fsdp_enabled = True
+
+    def _prepare_for_training(self, *arguments: Any, **options: Any) -> Any:
+        """Trainer's, which shards the model, and autocast as accelerate has it for models that are whole."""
+        prepared = super()._prepare_for_training(*arguments, **options)  # type: ignore[misc]
+        if self.args.fsdp and self.accelerator.native_amp:
+            for model in (self.model, getattr(self, "ref_model", None)):
+                if model is not None:
+                    model.forward = convert_outputs_to_fp32(_autocast(self.accelerator, model.forward))
+        return prepared
+
+
+def is_sharded(model: Any) -> bool:
+    """Whether the weights of a model lie in parts in several processes."""
+    return any(isinstance(parameter, DTensor) for parameter in model.parameters())
+
+
+def sharing_copy(model: Any) -> Any:
+    """A copy of a model with the same tensors. It keeps them whole once the model's own are sharded."""
+    shared: dict[int, Any] = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    with plain_forward(model):
+        return copy.deepcopy(model, shared).eval()
+
+
+def gather_into(model: Any, full_copy: Any | None) -> None:
+    """Give a whole copy of a sharded model its trained weights. All processes call this together.
+
+    Args:
+        full_copy: in the first process; None in the others.
+    """
+    targets = {} if full_copy is None else dict(full_copy.named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                value = _full(parameter)
+                if name in targets:
+                    targets[name].copy_(value)
+
+
+def full_state(model: Any) -> Mapping[str, torch.Tensor]:
+    """The weights of a model, whole and in main memory, by name. All processes of a sharded one call this together."""
+    return {name: _full(tensor.detach()).cpu() for name, tensor in model.state_dict().items()}
+
+
+def _full(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _autocast(accelerator: Any, forward: Any) -> Any:
+    def computed(*arguments: Any, **options: Any) -> Any:
+        with accelerator.autocast():
+            return forward(*arguments, **options)
+
+    return computed
