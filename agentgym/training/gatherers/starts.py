@@ -128,4 +128,3 @@ class Starts:
         if (folder / FILE).is_file():
             state = json.loads((folder / FILE).read_text(encoding="utf-8"))
             self.turns_left, self._recent = state["turns_left"], state["recent"]
-
