@@ -65,9 +65,9 @@ def test_tasks_are_chosen_by_weight_and_what_a_small_set_lacks_is_taken_from_the
 
 def test_an_answer_is_asked_of_the_set_of_its_task():
     def with_answer(name: str) -> TaskSet:
-        made = task_set(name)
-        made.answer = lambda task: Message("assistant", f"{name} {task.id}")
-        return made
+        created = task_set(name)
+        created.answer = lambda task: Message("assistant", f"{name} {task.id}")
+        return created
 
     mixture = mixed({"one": with_answer("one"), "two": with_answer("two")})
     assert mixture.answer(mixture["train"][3]).text == "two train0"

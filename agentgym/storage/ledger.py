@@ -85,11 +85,9 @@ class Ledger:
     def identity(self) -> str:
         """Tells this ledger from every other, also from a later one at the same path."""
         with self._errors_name_the_file("written"):
-            find = "SELECT value FROM meta WHERE name = 'identity'"
-            if not (rows := self._connection.execute(find).fetchall()):  # a ledger of before 0.3 has none
-                self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (uuid.uuid4().hex,))
-                rows = self._connection.execute(find).fetchall()
-        return str(rows[0][0])
+            # A ledger of before 0.3 has none.
+            self._connection.execute("INSERT OR IGNORE INTO meta VALUES ('identity', ?)", (uuid.uuid4().hex,))
+            return str(self._connection.execute("SELECT value FROM meta WHERE name = 'identity'").fetchone()[0])
 
     def begin(self, trajectory: Trajectory) -> None:
         """Told that an episode starts, or starts over: its next record replaces what is kept of it."""

@@ -37,7 +37,6 @@ HEAVY_MODULES = {
     "agentgym.policy.device": "train",
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vision": "train",
-    "agentgym.policy.vllm_plugin.agentgym_masks": "vllm",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
     "agentgym.policy.vllm_images": "train",  # likewise
     "agentgym.sandboxes.grounding.drawing": "vision",  # these four for types alone

@@ -25,7 +25,7 @@ TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
 STATEFUL = ["dynamic(max_rate=4)", "spread_threshold", "success_replay"]
 
 
-class Played:
+class GivenRollouts:
     """Stands where Rollouts does: an episode of each task, with the success that is drawn for it, and no ledger."""
 
     ledger = None
@@ -126,15 +126,15 @@ def test_dynamic_sampling_plays_until_all_groups_of_a_step_differ_and_costs_what
         return given_groups(*[[float(rng.random() < 1 / 16) for _ in range(4)] for _ in step.tasks])(step)
 
     gather = make_gatherer(play, ["dynamic(max_rounds=500)"])
-    played = useful = 0
+    total = useful = 0
     for _ in range(120):
         groups = gather(draws(request(4, 4)))
         metrics = gather_metrics(groups)
         assert metrics["gather/useful"] == 1.0
         assert sum(len(group.trained) for group in groups) == 16, "the rows of a step stay as many"
         assert metrics["gather/played"] == 4 * metrics["gather/groups"]
-        played, useful = played + metrics["gather/groups"], useful + 4
-    assert played / useful == pytest.approx(1 / (1 - (15 / 16) ** 4 - (1 / 16) ** 4), rel=0.1)
+        total, useful = total + metrics["gather/groups"], useful + 4
+    assert total / useful == pytest.approx(1 / (1 - (15 / 16) ** 4 - (1 / 16) ** 4), rel=0.1)
 
 
 def test_dynamic_sampling_that_finds_too_little_trains_on_what_there_is():
@@ -177,9 +177,9 @@ def test_the_groups_whose_returns_differ_most_are_trained_and_the_rows_of_the_ot
 def test_a_threshold_of_spread_follows_the_mean_of_the_steps():
     spreads = iter([([0.0, 1.0], [0.0, 0.2]), ([0.0, 0.4], [0.0, 0.2]), ([0.0, 0.1], [0.0, 0.1])])
     gather = make_gatherer(lambda step: given_groups(*next(spreads))(step), ["spread_threshold(memory=0.5)"])
-    kept = [[any(t.valid for t in group.trained) for group in gather(request())] for _ in range(3)]
+    chosen = [[any(t.valid for t in group.trained) for group in gather(request())] for _ in range(3)]
     # Means 0.3, then (0.3 + 0.15) / 2 = 0.225 which nobody reaches: the greatest stays; then all are the greatest.
-    assert kept == [[True, False], [True, False], [True, True]]
+    assert chosen == [[True, False], [True, False], [True, True]]
 
 
 def test_a_group_that_fails_whole_gets_an_earlier_success_of_its_task_in_place_of_its_worst_episode():
@@ -200,24 +200,24 @@ def test_a_store_keeps_the_newest_successes_and_reads_them_back_after_a_resume(t
     for step in range(4):
         gather(request(1, label=f"train-{step:06d}"))
     gather.wrappers[0].save(tmp_path)
-    asked = []
+    requested = []
 
     class Ledger:
         def load(self, name):
-            asked.append(name)
+            requested.append(name)
             return episode(TASKS[0], 1.0, *name.split("/")[:1])
 
     resumed = make_gatherer(given_groups([0.0, 0.0]), ["success_replay(per_task=3)"])
     resumed.wrappers[0].restore(tmp_path)
-    rollouts = Played(lambda task, label: 0.0)
+    rollouts = GivenRollouts(lambda task, label: 0.0)
     rollouts.ledger = Ledger()
     (group,) = resumed(replace(request(1, label="train-000004"), rollouts=rollouts))
     assert sorted(outcomes(group)) == [0.0, 1.0]
-    assert asked[0] in {"train-000002/t0#1", "train-000003/t0#0", "train-000003/t0#1"}
+    assert requested[0] in {"train-000002/t0#1", "train-000003/t0#0", "train-000003/t0#1"}
 
 
 def test_failed_episodes_are_played_again_and_what_agents_cause_is_not():
-    rollouts = Played(lambda task, label: 1.0)
+    rollouts = GivenRollouts(lambda task, label: 1.0)
     play = given_groups([None, 0.0], [0.5, 0.5])
     groups = make_gatherer(play, ["refill"])(replace(request(), rollouts=rollouts))
     assert [outcomes(group) for group in groups] == [[1.0, 0.0], [0.5, 0.5]]
@@ -226,7 +226,7 @@ def test_failed_episodes_are_played_again_and_what_agents_cause_is_not():
 
 
 def test_an_infrastructure_that_stays_down_leaves_the_group_as_it_is():
-    class Down(Played):
+    class Down(GivenRollouts):
         def play(self, policy, tasks, *, label, group_size, progress=None):
             self.labels.append(label)
             raise EpisodesFailed("all of them")
@@ -239,14 +239,14 @@ def test_an_infrastructure_that_stays_down_leaves_the_group_as_it_is():
     assert rollouts.labels == ["train-000000-again1", "train-000000-again2"]
 
 
-@pytest.mark.parametrize("name", names("gatherers"))
+@pytest.mark.parametrize("name", sorted(set(names("gatherers")) - {"starts"}))  # it needs a ledger: test_starts.py
 def test_a_gatherer_keeps_the_rows_of_a_step_and_loses_no_episode(name):
     rng = random.Random(name)
 
     def play(step):
         return given_groups(*[[rng.choice([0.0, 1.0, None]) for _ in range(step.group_size)] for _ in step.tasks])(step)
 
-    rollouts = Played(lambda task, label: 1.0)
+    rollouts = GivenRollouts(lambda task, label: 1.0)
     for number in range(30):
         groups = make_gatherer(play, [name])(replace(draws(request(4, 3, f"train-{number:06d}")), rollouts=rollouts))
         rows = [len(group.trained) for group in groups if group.trained]
@@ -273,7 +273,7 @@ def test_a_gatherer_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(name, tmp
         def load(self, name):
             return recorded[name]
 
-    rollouts = Played(lambda task, label: 0.0)
+    rollouts = GivenRollouts(lambda task, label: 0.0)
     rollouts.ledger = Ledger()
     steps = [replace(draws(request(3, label=f"train-{number:06d}")), rollouts=rollouts) for number in range(12)]
     unbroken, resumed = (make_gatherer(play, [name]) for _ in range(2))

@@ -38,7 +38,7 @@ def groups_of(tasks: list[Task], success: dict[str, float]) -> list[list[Traject
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory):
+def recorded_run(tmp_path_factory):
     """A run that played the first ten tasks twice; one of three always, half of the time, never with success."""
     folder = RunFolder(tmp_path_factory.mktemp("played"))
     ledger = Ledger(folder.ledger)
@@ -59,9 +59,9 @@ def played(tmp_path_factory):
 
 @pytest.mark.parametrize("name", names("samplers"))
 def test_a_sampler_draws_tasks_of_its_own_and_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(
-    name, tmp_path, played
+    name, tmp_path, recorded_run
 ):
-    name = NEEDS_OPTIONS.get(name, name).format(run=played)
+    name = NEEDS_OPTIONS.get(name, name).format(run=recorded_run)
     unbroken, resumed = make_sampler(name, TASKS, 7), make_sampler(name, TASKS, 7)
     assert unbroken.draw(5, 0) == unbroken.draw(5, 0), "the same step has the same tasks"
     assert any(make_sampler(name, TASKS, seed).draw(5, 0) != unbroken.draw(5, 0) for seed in range(5))
@@ -109,16 +109,16 @@ def test_a_state_of_other_tasks_is_refused(tmp_path):
         restore_sampler(make_sampler("learnable", TASKS[:5], 0), tmp_path)
 
 
-def test_tasks_that_a_recorded_run_solved_sometimes_are_trained_on_also_once_the_run_is_gone(played, tmp_path):
-    sampler = make_sampler(f"pass_rate(run='{played}')", TASKS, 0)
+def test_tasks_that_a_recorded_run_solved_sometimes_are_trained_on_also_once_the_run_is_gone(recorded_run, tmp_path):
+    sampler = make_sampler(f"pass_rate(run='{recorded_run}')", TASKS, 0)
     assert {task.id for step in range(9) for task in sampler.draw(3, step)} == {"t1", "t4", "t7"}
     save_sampler(sampler, tmp_path)
-    wider = make_sampler(f"pass_rate(run='{played}', low=0.0)", TASKS, 0)
+    wider = make_sampler(f"pass_rate(run='{recorded_run}', low=0.0)", TASKS, 0)
     restore_sampler(wider, tmp_path)
     assert wider.draw(6, 4) == sampler.draw(6, 4), "a resumed run goes on with the tasks that it began with"
     for options, message in (
-        (f"run='{played}', label='other'", "holds no judged episode of the training tasks"),
-        (f"run='{played}', low=0.6, high=0.9", r"of 10 tasks .* none was solved in 0.6 to 0.9 of its episodes"),
+        (f"run='{recorded_run}', label='other'", "holds no judged episode of the training tasks"),
+        (f"run='{recorded_run}', low=0.6, high=0.9", r"of 10 tasks .* none was solved in 0.6 to 0.9 of its episodes"),
         (f"run='{tmp_path}'", "is no run folder with a ledger"),
     ):
         with pytest.raises(TaskError, match=message):

@@ -57,9 +57,9 @@ def test_a_resumed_run_goes_on_with_the_rate_the_threshold_and_the_stored_succes
         shutil.rmtree(resumed / "checkpoints" / name, ignore_errors=True)
     execute(chosen, resumed, resume=True)
     assert_equal_weights(finished, resumed)
-    kept = [name for name in rows[0] if name.startswith("gather/")]
-    again = RunFolder(resumed).metrics("train")
-    assert [[row[name] for name in kept] for row in again] == [[row[name] for name in kept] for row in rows]
+    columns = [name for name in rows[0] if name.startswith("gather/")]
+    repeated = RunFolder(resumed).metrics("train")
+    assert [[row[name] for name in columns] for row in repeated] == [[row[name] for name in columns] for row in rows]
 
 
 @pytest.mark.parametrize(

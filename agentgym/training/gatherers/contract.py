@@ -142,12 +142,12 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
 
     Raises: UnknownNameError; CreditError for options that a wrapper does not take.
     """
-    made: list[Gatherer] = []
+    wrapped: list[Gatherer] = []
     for text in wrappers:
         part = parse_part(text)
         base = load_part("gatherers", part.name, part.options)(base)
-        made.append(base)
-    return WrappedGatherer(base, tuple(made))
+        wrapped.append(base)
+    return WrappedGatherer(base, tuple(wrapped))
 
 
 def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:

@@ -42,7 +42,7 @@ class DynamicSampling:
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step. Groups that differ come first, in the order in which they were played."""
-        wanted, draws = len(step.tasks), 0
+        needed, draws = len(step.tasks), 0
         useful: list[GatheredGroup] = []
         others: list[GatheredGroup] = []
 
@@ -52,7 +52,7 @@ class DynamicSampling:
             return step.more_tasks(count, draws) if count else []
 
         for turn in range(self._max_rounds):
-            missing = wanted - len(useful)
+            missing = needed - len(useful)
             count = ceil(missing * min(self._max_rate, 1 / max(self._useful_share, 1e-9)))
             own = step.tasks if turn == 0 else []
             tasks = [*own, *more_tasks(count - len(own))]
@@ -61,17 +61,17 @@ class DynamicSampling:
             label = step.label if turn == 0 else f"{step.label}-more{turn}"
             for group in self._inner(replace(step, tasks=tasks, label=label)):
                 (useful if group.differs else others).append(group)
-            if len(useful) >= wanted:
+            if len(useful) >= needed:
                 break
         self._note(len(useful), len(useful) + len(others))
-        surplus = [GatheredGroup([], group.episodes) for group in useful[wanted:]]
+        surplus = [GatheredGroup([], group.episodes) for group in useful[needed:]]
         trainable = [group for group in others if group.trained]
-        fill = trainable[: max(0, wanted - len(useful))]
+        fill = trainable[: max(0, needed - len(useful))]
         played_only = [GatheredGroup([], group.episodes) for group in others if group not in fill]
-        return [*useful[:wanted], *fill, *surplus, *played_only]
+        return [*useful[:needed], *fill, *surplus, *played_only]
 
-    def _note(self, useful: int, played: int) -> None:
-        share = useful / max(1, played)
+    def _note(self, useful: int, total: int) -> None:
+        share = useful / max(1, total)
         self._useful_share = (self._memory * self._useful_share + share) / (self._memory + 1)
 
     def save(self, folder: Path) -> None:

@@ -37,10 +37,12 @@ class Refill:
             if not failed:
                 break
             try:
-                again = step.play([group.trained[row].task for group, row in failed], f"{step.label}-again{attempt}", 1)
+                repeated = step.play(
+                    [group.trained[row].task for group, row in failed], f"{step.label}-again{attempt}", 1
+                )
             except EpisodesFailed:  # all of them; the step itself has others, or it would have ended here
                 continue
-            for (group, row), episode in zip(failed, again, strict=True):
+            for (group, row), episode in zip(failed, repeated, strict=True):
                 if episode.valid:
                     group.left_out.append(group.trained[row])
                     group.trained[row] = episode

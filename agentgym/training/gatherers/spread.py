@@ -26,8 +26,8 @@ def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
         groups = inner(step)
         rows = [row for row, group in enumerate(groups) if group.trained]
         by_spread = sorted(rows, key=lambda row: -groups[row].spread)  # stable: the earlier of equal ones
-        kept = set(by_spread[: max(1, ceil(share * len(rows)))])
-        return [group if row in kept or not group.trained else untrained(group) for row, group in enumerate(groups)]
+        chosen = set(by_spread[: max(1, ceil(share * len(rows)))])
+        return [group if row in chosen or not group.trained else untrained(group) for row, group in enumerate(groups)]
 
     return gather
 

@@ -52,9 +52,9 @@ class SuccessReplay:
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step; afterwards its successes are stored."""
-        played = self._inner(step)
-        groups = [self._with_success(step, group) for group in played]
-        for group in played:
+        gathered = self._inner(step)
+        groups = [self._with_success(step, group) for group in gathered]
+        for group in gathered:
             for episode in group.episodes:
                 if episode.valid and _success(episode) > self._solved:
                     self._store(episode)

@@ -47,7 +47,7 @@ class Explorable:
         self._seed, self._skipped, self._revisit_every, self._memory = seed, skipped, revisit_every, memory
         self._explorability: dict[str, float] = {}
         self._last_played: dict[str, int] = {}
-        self._played = 0
+        self._group_count = 0
 
     def skipped(self) -> list[str]:
         """The ids of the tasks that are left out, those first that were not played for longest."""
@@ -78,8 +78,8 @@ class Explorable:
             value = entropy * float(np.std([t.return_from() for t in valid]))
             before = self._explorability.get(name, value)
             self._explorability[name] = (self._memory * before + value) / (self._memory + 1)
-            self._played += 1
-            self._last_played[name] = self._played
+            self._group_count += 1
+            self._last_played[name] = self._group_count
         values = list(self._explorability.values())
         return {"sampler/explorability": float(np.mean(values)) if values else 0.0}
 
@@ -88,7 +88,7 @@ class Explorable:
         return {
             "explorability": self._explorability,
             "last_played": self._last_played,
-            "played": self._played,
+            "played": self._group_count,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -96,4 +96,4 @@ class Explorable:
         if unknown := state["explorability"].keys() - self._tasks.keys():
             raise TaskError(f"The sampler's state is of other tasks: there is no task {min(unknown)!r}.")
         self._explorability, self._last_played = dict(state["explorability"]), dict(state["last_played"])
-        self._played = state["played"]
+        self._group_count = state["played"]

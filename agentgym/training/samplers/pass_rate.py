@@ -43,13 +43,13 @@ class PassRate(Shuffled):
         known = [task for task in tasks if task.id in rates]
         if not known:
             raise TaskError(f"train.sampler: run = {run!r} holds no judged episode of the training tasks.")
-        kept = [task for task in known if low <= rates[task.id] <= high]
-        if not kept:
+        selected = [task for task in known if low <= rates[task.id] <= high]
+        if not selected:
             raise TaskError(
                 f"train.sampler: of {len(known)} tasks that {run!r} played none was solved in {low:g} to {high:g} of "
                 "its episodes. Widen `low` and `high`."
             )
-        super().__init__("pass_rate", kept, seed)
+        super().__init__("pass_rate", selected, seed)
         self._known = {task.id: task for task in tasks}
 
     def state(self) -> dict[str, Any]:

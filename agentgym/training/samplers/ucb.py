@@ -56,7 +56,7 @@ class Ucb:
         for task in tasks:
             self._arms.setdefault(self._arm_of(task), []).append(task)
         self._recent: dict[str, list[float]] = {arm: [] for arm in self._arms}
-        self._played: dict[str, int] = dict.fromkeys(self._arms, 0)
+        self._group_counts: dict[str, int] = dict.fromkeys(self._arms, 0)
 
     def _arm_of(self, task: Task) -> str:
         names = {
@@ -69,10 +69,10 @@ class Ucb:
 
     def probabilities(self) -> dict[str, float]:
         """How likely each arm is to be drawn next."""
-        total = sum(self._played.values())
+        total = sum(self._group_counts.values())
         scores = []
         for arm, recent in self._recent.items():
-            unknown = math.sqrt(2 * math.log(1 + total) / (1 + self._played[arm]))
+            unknown = math.sqrt(2 * math.log(1 + total) / (1 + self._group_counts[arm]))
             scores.append((float(np.mean(recent)) if recent else 0.0) + self._exploration * unknown)
         weights = np.exp((np.array(scores) - max(scores)) / self._temperature)
         return dict(zip(self._arms, (weights / weights.sum()).tolist(), strict=True))
@@ -89,14 +89,14 @@ class Ucb:
             returns = [t.return_from() for t in group if t.valid]
             arm = self._arm_of(group[0].task)
             if returns and arm in self._recent:
-                self._played[arm] += 1
+                self._group_counts[arm] += 1
                 self._recent[arm].append(float(np.mean(np.abs(np.array(returns) - np.mean(returns)))))
                 self._recent[arm] = self._recent[arm][-self._window :]
         return {f"ucb/{arm}": probability for arm, probability in self.probabilities().items()}
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as plain data."""
-        return {"recent": self._recent, "played": self._played}
+        return {"recent": self._recent, "played": self._group_counts}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state`. Raises: TaskError if its arms are not those of the tasks."""
@@ -105,4 +105,4 @@ class Ucb:
                 f"The sampler's state has the arms {', '.join(state['recent'])}, the tasks {', '.join(self._arms)}."
             )
         self._recent = {arm: list(values) for arm, values in state["recent"].items()}
-        self._played = dict(state["played"])
+        self._group_counts = dict(state["played"])
