@@ -81,7 +81,8 @@ def run_arm(arm: str, seed: int, out: Path, steps: int) -> dict[str, Any]:
         share_first_measurement(folder)
     began, cpu_began = time.monotonic(), cpu_s()
     run = train_quietly(arm_recipe(arm, seed, start, steps), folder)
-    trained, validations = run.metrics("train"), run.metrics("validation")
+    trained = run.metrics("train")
+    validations = run.metrics("validation") or run.metrics("train_validation")  # with stages, by the stage's name
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
     used = [row for row in trained if reached is None or row["step"] <= reached]
     return {
