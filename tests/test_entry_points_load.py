@@ -143,6 +143,8 @@ def test_a_sampler_is_made_of_tasks_and_a_seed(name):
     from agentgym.training.samplers import make_sampler
 
     task = Task("t", "test/none-v1", "?", tags=("easy",))
+    if name == "pass_rate":
+        pytest.skip("it reads a recorded run: tests/training/test_samplers.py makes one")
     text = {"tagged": "tagged(tag='easy')"}.get(name, name)
     assert make_sampler(text, [task], 0).draw(1, 0) == [task]
 
