@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import shutil
 import sys
 import time
@@ -48,7 +47,7 @@ from horizon_compare import compared_text
 from horizon_predictions import predict
 from horizon_report import write_report
 from rich.console import Console
-from training_runs import play, share_first_measurement, train_quietly, warm_started
+from training_runs import cpu_s, play, share_first_measurement, train_quietly, warm_started
 
 from agentgym.errors import AgentGymError
 
@@ -79,9 +78,9 @@ def run_cell(cell: Cell, out: Path, start: Path, steps: int) -> dict[str, Any]:
 
     folder = out / cell.folder
     share_first_measurement(folder)
-    began, cpu_began = time.monotonic(), _cpu_s()
+    began, cpu_began = time.monotonic(), cpu_s()
     run = train_quietly(recipe_of(cell, start, steps), folder)
-    cost = {"cpu_s": round(_cpu_s() - cpu_began, 1), "wall_s": round(time.monotonic() - began, 1)}
+    cost = {"cpu_s": round(cpu_s() - cpu_began, 1), "wall_s": round(time.monotonic() - began, 1)}
     validations, trained = run.metrics("validation"), run.metrics("train")
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
     after = Evaluation.load(folder / "evaluation" / "after.json")
@@ -116,12 +115,6 @@ def unseen_horizons(cell: Cell, checkpoint: Path) -> dict[str, float]:
         trajectories = play(recipe, checkpoint, task_set, tasks)
         success[str(horizon)] = sum(trajectory.outcome["success"] for trajectory in trajectories) / len(trajectories)
     return success
-
-
-def _cpu_s() -> float:
-    """Processor seconds of this process and of its children that have ended."""
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def make_start(environment: str, seed: int, out: Path) -> Path:

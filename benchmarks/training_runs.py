@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import resource
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -84,6 +85,12 @@ def share_first_measurement(folder: Path) -> None:
     if measured and not folder.exists():
         (folder / "evaluation").mkdir(parents=True)
         shutil.copy(measured[0], folder / "evaluation")
+
+
+def cpu_s() -> float:
+    """Processor seconds of this process and of its children that have ended."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:

@@ -35,6 +35,7 @@ from agentgym.errors import CreditError, MissingSignalError, ShapeError
 from agentgym.trajectory import Trajectory
 
 GIVE_IT = "Give it to Group.from_arrays, or choose an estimator that does not need it."
+HIDDEN_STATES = "Training computes them from the hidden states of the model that is trained; a record holds none."
 
 
 def _signal(kind: SignalKind, doc: str, remedy: str = GIVE_IT) -> Any:
@@ -181,6 +182,23 @@ class Group:
         PerTurnLists(),
         "[N, T, L] value of the span that holds each of the turn's own tokens; NaN outside of spans",
         "TurnGRPOTrainer computes them of the spans that the reward names: give the reward a `spans` method.",
+    )
+    flow_deviations: Array | None = _signal(
+        PerTurnLists(),
+        "[N, T, L] how far the hidden state of each of the turn's own tokens lies from the flow of successful "
+        "episodes, NaN after the last and where no flow was learnt yet",
+        HIDDEN_STATES,
+    )
+    rank_deviations: Array | None = _signal(
+        PerTrajectory(),
+        "[N] how far the effective rank of the episode's hidden states lies above its running mean, relative to it",
+        HIDDEN_STATES,
+    )
+    rank_velocity_deviations: Array | None = _signal(
+        PerTrajectory(), "[N] the same of the rank's mean change from turn to turn", HIDDEN_STATES
+    )
+    rank_acceleration_deviations: Array | None = _signal(
+        PerTrajectory(), "[N] the same of the mean change of these changes", HIDDEN_STATES
     )
     score_norms: Array | None = _signal(
         PerTurn(low=0, required=True),

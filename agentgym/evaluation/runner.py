@@ -166,14 +166,17 @@ def note_held_out_use(
     )
 
 
-def choose(task_set: TaskSet, split: str, limit: int | None = None) -> list[Task]:
+def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: str | None = None) -> list[Task]:
     """The tasks to play: all in their own order, or `limit` of them in a fixed random order.
 
-    Raises: TaskError for an empty split, EvaluationError for a limit below 1.
+    Args:
+        stratum: only tasks with this tag.
+    Raises: TaskError if there is no such task, EvaluationError for a limit below 1.
     """
-    tasks = list(task_set[split])
+    tasks = [task for task in task_set[split] if stratum is None or stratum in task.tags]
     if not tasks:
-        raise TaskError(f"{task_set.name} has no task in {split!r}: nothing can be played.")
+        tagged = "" if stratum is None else f" with the tag {stratum!r}"
+        raise TaskError(f"{task_set.name} has no task{tagged} in {split!r}: nothing can be played.")
     if limit is not None and limit < 1:
         raise EvaluationError(f"limit is {limit}: play at least 1 task.")
     if limit is None or limit >= len(tasks):

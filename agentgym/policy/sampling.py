@@ -32,7 +32,7 @@ def draw(
     scale = torch.where(greedy, torch.ones_like(temperature), temperature).to(torch.float64)
     logprobs = torch.log_softmax(logits.to(torch.float64) / scale[:, None], dim=-1)
     if bool((top_p < 1).any()):
-        logprobs = _truncate(logprobs, torch.where(greedy, torch.ones_like(top_p), top_p))
+        logprobs = truncate(logprobs, torch.where(greedy, torch.ones_like(top_p), top_p))
     mass = logprobs.exp().cumsum(dim=-1)
     # Not 1.0 exactly: the last entry of the sum is what the rounding makes it.
     tokens = torch.searchsorted(mass, (uniform * mass[:, -1])[:, None], right=True)[:, 0]
@@ -42,7 +42,7 @@ def draw(
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 
-def _truncate(logprobs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
+def truncate(logprobs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Log-probabilities with everything outside the nucleus at -inf, normalised anew. The likeliest token stays."""
     ordered, order = logprobs.exp().sort(dim=-1, descending=True)
     before = ordered.cumsum(dim=-1) - ordered

@@ -19,6 +19,7 @@ Arrays = dict[str, Any]
 GROUPS = 40
 CLOSE = 1e-9
 MOST_IN_EXACT_GROUPS = 4
+RANK_DEVIATIONS = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
 
 
 def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) -> None:
@@ -188,7 +189,12 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
     def of_tokens(low: float, high: float) -> list[list[list[float]]]:
         return [[token_rng.uniform(low, high, count).tolist() for count in row] for row in signals["lengths"]]
 
-    return signals | {"token_entropies": of_tokens(0, 2), "span_values": of_tokens(-1, 1)}
+    return signals | {
+        "token_entropies": of_tokens(0, 2),
+        "span_values": of_tokens(-1, 1),
+        "flow_deviations": of_tokens(0, 4),
+        **{name: token_rng.uniform(-5, 5, size).tolist() for name in RANK_DEVIATIONS},
+    }
 
 
 def _rows(arrays: Arrays, change: Callable[[Any], Any]) -> Arrays:

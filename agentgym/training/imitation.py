@@ -21,6 +21,7 @@ from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
 from agentgym.training.model.muon import Muon
+from agentgym.training.model.training_arguments import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, latest_checkpoint
 from agentgym.training.processes import ALONE, Processes
 from agentgym.trajectory import Trajectory
@@ -64,29 +65,25 @@ def imitate(
     Raises: PolicyError where the memory runs out.
     """
     is_weighted = weights is not None and any(weight != 1.0 for weight in weights)
-    config = SFTConfig(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=processes.part_of(batch_size, "warm_start.batch_size"),
+    shared_arguments = training_arguments(
+        folder,
+        steps=steps,
+        batch_size=processes.part_of(batch_size, "warm_start.batch_size"),
         learning_rate=learning_rate,
-        lr_scheduler_type="cosine_with_min_lr",
-        lr_scheduler_kwargs={"min_lr_rate": 0.1},
+        max_grad_norm=1.0,
+        save_every=save_every,
+        keep_checkpoints=1,
+        gradient_checkpointing=gradient_checkpointing,
+        seed=seed,
+        use_cpu=use_cpu,
+    )
+    config = SFTConfig(
+        **shared_arguments,
+        **DECAY_TO_A_TENTH,
         warmup_steps=min(20, steps // 10),
         logging_steps=10,
-        save_strategy="no" if save_every is None else "steps",
-        save_steps=save_every or steps,
-        save_total_limit=1,
-        report_to=[],
-        disable_tqdm=True,
-        seed=seed,
-        data_seed=seed,
         max_length=None,
-        gradient_checkpointing=gradient_checkpointing,
         bf16=False,
-        use_cpu=use_cpu,
-        dataloader_pin_memory=False,
-        weight_decay=0.0,
-        max_grad_norm=1.0,
         adam_beta2=0.98,
         remove_unused_columns=vision_inputs is None and not is_weighted,
         ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image

@@ -89,6 +89,7 @@ def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
     started = time.monotonic()
     is_done = context.processes.share(lambda: [stage.is_done(context) for stage in stages])
     first = len(stages) - is_done[::-1].index(True) if any(is_done) else 0
+    context.processes.share(lambda: _check_earlier(context, stages[:first]))
     with silence_libraries(), context.progress:
         learner = _learner_of(context, stages[first - 1]) if first else starting_learner(context)
         for stage in stages[first:]:
@@ -96,6 +97,18 @@ def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
     context.processes.share(lambda: _publish_final(context, stages))
     evaluations = [stage.name for stage in stages if stage.kind == "evaluate" and stage.name != "zero_shot"]
     context.processes.share(lambda: conclude(context, (time.monotonic() - started) / 60, evaluations))
+
+
+def _check_earlier(context: RunContext, stages: Sequence[PlannedStage]) -> None:
+    """Raises: RecipeError if one of these stages has left no result, though the last of them has."""
+    for stage in stages:
+        result = stage.result(context)
+        if result is not None and not result.exists():
+            raise RecipeError(
+                f"{context.folder.path} cannot be resumed: the stage {stage.name!r} has no result, which would be "
+                f"{result}, but {stages[-1].name!r} after it has one. Put it back, or run the recipe anew in another "
+                "folder by --out."
+            )
 
 
 def _learner_of(context: RunContext, done: PlannedStage) -> Learner:

@@ -8,7 +8,9 @@ Checked against trl 1.16; `check_trl` names the method that another version has 
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,9 @@ from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
-from agentgym.task import Task, training_only
+from agentgym.task import Task, seed_of, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
-from agentgym.training.gatherers import GatheredGroup, Gatherer, play_groups
+from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, gather_metrics, play_groups
 from agentgym.training.loss.failure_masks import apply_failure_masks
 from agentgym.training.loss.grpo_batches import by_token, episode_returns, row_columns, trl_rows
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
@@ -98,6 +100,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
         self._groups: list[GatheredGroup] = []  # in the first process: what was played in this step
         self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
+        self._untrained_turns: Mapping[str, int] = {}  # of those that others began
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         with silence_rollout_func_warning():
             super().__init__(
@@ -177,6 +180,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
         self.log_metrics(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
+        self.log_metrics(gather_metrics(self._groups))
         self.log_metrics(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
         if self.model.training:
             self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
@@ -224,11 +228,12 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)
 
-    def _play(self, indices: Sequence[int]) -> list[Trajectory]:
+    def _play(self, indices: Sequence[int]) -> tuple[list[Trajectory], dict[str, int]]:
         """Play the episodes of the rows that TRL asked for; groups are consecutive rows of one task.
 
         Args:
             indices: of the task of each row, of all processes.
+        Returns: the episode of each row; by id, how many turns at the beginning of an episode are not trained on.
         """
         size = self._group_size()
         if len(indices) % size or any(len(set(indices[i : i + size])) > 1 for i in range(0, len(indices), size)):
@@ -242,10 +247,22 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         tasks = [self._tasks[i] for i in indices[::size]]
         if self._sampler is not None and self.model.training:
             tasks = self._sampler.draw(len(tasks), step)
+        more_tasks = partial(self._more_tasks, tasks)
         self._groups = self._gather(
-            self._rollouts, self.rollout_policy, tasks, label=label, group_size=size, progress=self._progress()
+            StepRequest(self._rollouts, self.rollout_policy, tasks, label, size, self._progress(), more_tasks)
         )
-        return [trajectory for group in self._groups for trajectory in group.trained]
+        untrained_turns = {name: turns for group in self._groups for name, turns in group.untrained_turns.items()}
+        return [trajectory for group in self._groups for trajectory in group.trained], untrained_turns
+
+    def _more_tasks(self, drawn: Sequence[Task], count: int, further: int) -> list[Task]:
+        """Tasks beside those that the step has drawn: see StepRequest."""
+        step = self.state.global_step
+        if self._sampler is not None and self.model.training:
+            return self._sampler.draw(count, step, further)
+        names = {task.id for task in drawn}
+        others = [task for task in self._tasks if task.id not in names] or list(self._tasks)
+        rng = random.Random(seed_of("more tasks", self.args.seed, step, further))
+        return rng.sample(others, count) if count <= len(others) else rng.choices(others, k=count)
 
 
 def episode_return(completions: list[Any], episode_return: list[float | None], **_: Any) -> list[float | None]:
@@ -267,13 +284,15 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     """TRL's rollout_func: plays the episodes of its prompts, and returns one row for each."""
     processes = trainer.processes
     indices = [row["task"] for rows in processes.gather(trainer._prompt_rows) for row in rows]
-    trainer._trajectories = processes.share(lambda: trainer._play(indices))
+    trainer._trajectories, trainer._untrained_turns = processes.share(lambda: trainer._play(indices))
     trajectories = processes.own_part(trainer._trajectories)
     trainer._images = [trainer.images_of(trajectory) for trajectory in trajectories]
     trainer._masks = [masked_row(trajectory) for trajectory in trajectories]
-    batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id)
+    batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id, trainer._untrained_turns)
     trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
-    turns = [turn for trajectory in trainer._trajectories for turn in trajectory.turns]  # all processes decide alike
+    turns = [  # all processes decide alike
+        turn for t in trainer._trajectories for turn in t.turns[trainer._untrained_turns.get(t.id, 0) :]
+    ]
     if not all(len(turn.logprobs) == len(turn.token_ids) for turn in turns):
         batch["logprobs"] = None  # of a backend without them; TRL then computes what the importance ratio starts from
     returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]

@@ -136,6 +136,24 @@ def test_the_same_entropy_at_every_token_is_the_bonus_of_the_turn():
         np.testing.assert_allclose(advantages[0] * weights[0], np.full(len(weights[0]), turn[0]))
 
 
+def test_a_flow_bonus_on_tokens_by_hand():
+    """Within each episode 1 at the least deviation and -1 at the most; A = +2 and -2, at most 1: 1 + bonus / A."""
+    group = token_group(flow_deviations=[[[0.0, 1.0, 4.0]], [[0.5, 1.5]]])
+    credit = estimator("rloo | flow_tokens(weight=0.5)").explain(group)
+    np.testing.assert_array_equal(np.concatenate(credit.advantages), [2.0, -2.0])
+    np.testing.assert_allclose(credit.token_weights[0][0], [1.25, 1.125, 0.75])
+    np.testing.assert_allclose(credit.token_weights[1][0], [0.75, 1.25])
+    bounded = estimator("rloo | flow_tokens(weight=9.0)").explain(group)
+    np.testing.assert_allclose(bounded.token_weights[0][0], [1.5, 1.5, 0.5])
+    for text, deviations in (
+        ("rloo | flow_tokens", [[[]], [[]]]),  # no flow was learnt yet
+        ("rloo | flow_tokens", [[[0.3] * 3], [[0.3] * 2]]),
+        ("rloo | flow_tokens(weight=0.0)", [[[0.0, 1.0, 4.0]], [[0.5, 1.5]]]),
+    ):
+        off = estimator(text).explain(token_group(flow_deviations=deviations))
+        assert all((weights == 1.0).all() for row in off.token_weights for weights in row)
+
+
 def test_spans_carry_the_advantage_of_a_punished_turn():
     """The first trajectory is encouraged: its span is left alone unless all turns are asked for."""
     group = token_group(span_values=[[[NAN, 1.0, NAN]], [[2.0, NAN]]])

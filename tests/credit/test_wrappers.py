@@ -158,6 +158,31 @@ def test_truncated_episodes_get_the_predicted_value():
     assert estimator("rloo | truncation(mode='bootstrap')").bias == "biased"
 
 
+# rank_shaped --------------------------------------------------------------------------------------------------------
+
+
+def ranked(rank, velocity, acceleration):
+    return GROUP.with_signals(
+        rank_deviations=rank, rank_velocity_deviations=velocity, rank_acceleration_deviations=acceleration
+    )
+
+
+def test_states_that_spread_more_than_usual_get_a_bonus():
+    """tanh 0.2 = 0.19738. No acceleration: half of it. Much: all of it, the rank's. None below what is usual."""
+    half = estimator("rloo | rank_shaped")(ranked([0.2, 0.0, -1.0], [0.0] * 3, [0.0] * 3))
+    expect(half, [[1.35 + 0.09869] * 2, [-0.9], [-0.45] * 3], 1e-5)
+    rank = estimator("rloo | rank_shaped(gain=100.0)")(ranked([0.2, 0.0, 0.0], [-1.0, 0.0, 0.0], [1.0, 0.0, 0.0]))
+    expect(rank, [[1.35 + 0.19738] * 2, [-0.9], [-0.45] * 3], 1e-5)
+    velocity = estimator("rloo | rank_shaped(gain=100.0)")(ranked([9.0, 0, 0], [0.2, 0.0, 0.0], [-1.0, 0.0, 0.0]))
+    expect(velocity, [[1.35 + 0.19738] * 2, [-0.9], [-0.45] * 3], 1e-5)
+
+
+def test_a_bonus_of_states_never_turns_a_sign_and_is_off_without_a_weight():
+    spread = ranked([5.0] * 3, [5.0] * 3, [0.0] * 3)
+    expect(estimator("rloo | rank_shaped(weight=9.0)")(spread), [[2.025] * 2, [-0.45], [-0.225] * 3])
+    identical(estimator("rloo | rank_shaped(weight=0.0)")(spread), estimator("rloo")(spread))
+
+
 # entropy_weighted ---------------------------------------------------------------------------------------------------
 
 UNSURE = GROUP.with_signals(entropies=[[0.5, 2.0], [1.0], [4.0, 0.0, 0.1]])

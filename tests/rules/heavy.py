@@ -37,6 +37,7 @@ HEAVY_MODULES = {
     "agentgym.policy.device": "train",
     "agentgym.policy.transformers": "train",
     "agentgym.policy.vision": "train",
+    "agentgym.policy.vllm_plugin.agentgym_masks": "vllm",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
     "agentgym.policy.vllm_images": "train",  # likewise
     "agentgym.sandboxes.grounding.drawing": "vision",  # these four for types alone
@@ -57,6 +58,7 @@ HEAVY_MODULES = {
     "agentgym.training.imitation": "train",
     "agentgym.training.loss.labelled_head": "train",
     "agentgym.training.offline.actor": "train",
+    "agentgym.training.offline.conservative_q": "train",
     "agentgym.training.offline.dqn": "train",
     "agentgym.training.offline.step_critic": "train",
     "agentgym.training.offline.token_values": "train",
@@ -119,6 +121,9 @@ HEAVY_MODULES = {
     "agentgym.training.stages.streaming": "train",
     "agentgym.training.stages.warm_start": "train",
     "agentgym.training.loss.vision_inputs": "train",
+    "agentgym.training.signals.hidden_states": "train",
+    "agentgym.training.signals.state_flow": "train",
+    "agentgym.training.signals.state_ranks": "train",
     "agentgym.training.signals.selection": "train",
     "agentgym.training.signals.critic": "train",
     "agentgym.training.signals.hindsight": "train",

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from transformers import TrainerState
 
 from agentgym import Message, ScriptedPolicy, Task, register
 from agentgym.errors import PolicyError, RecipeError
@@ -26,6 +27,7 @@ from agentgym.training.loss.checks import check_losses
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
 from agentgym.training.loss_inputs.optimal_values import soft_maximum
 from agentgym.training.model.reference import ReferenceCallback
+from agentgym.training.monitoring.callbacks import ValidationCallback, success_reached_at
 from agentgym.training.recipe.train_section import ReferenceSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
@@ -198,10 +200,39 @@ def test_a_reference_follows_validation_only_where_it_is_the_best_so_far(tmp_pat
 
 
 def test_a_reference_that_follows_validation_is_in_its_checkpoints(tmp_path):
-    execute(small(kl=0.05, steps=2, reference={"kind": "best"}, validate_every=1), tmp_path / "run")
+    chosen = small(kl=0.05, steps=2, reference={"kind": "best"}, validate_every=1)
+    execute(chosen, tmp_path / "run")
     saved = tmp_path / "run" / "checkpoints" / "checkpoint-2" / "reference"
     assert (saved / "model.safetensors").is_file()
     assert json.loads((saved / "best.json").read_text()) == {"success": 0.0}
+    assert [row["step"] for row in RunFolder(tmp_path / "run").metrics("validation")] == [0, 1, 2]
+    for folder in (tmp_path / "run" / "checkpoints").iterdir():
+        if folder.is_dir() and folder.name != "warm_start":
+            shutil.rmtree(folder)  # as if it had been killed before its first checkpoint
+    execute(chosen, tmp_path / "run", resume=True)
+    assert [row["step"] for row in RunFolder(tmp_path / "run").metrics("validation")] == [0, 1, 2]
+
+
+def test_the_first_validation_of_training_moves_the_reference_if_it_is_better_than_the_start():
+    ours, theirs = torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)
+    reference = ReferenceCallback(ReferenceSection(kind="best"))
+    accelerator = SimpleNamespace(unwrap_model=lambda model: model)
+    reference.attach(SimpleNamespace(ref_model=ours, model=theirs, accelerator=accelerator), None)
+    success = {0: 0.25, 5: 0.5}
+    validation = ValidationCallback(lambda step: reference.note({"success": success[step]}), every=5, before=True)
+    start = ours.weight.clone()
+    validation.on_train_begin(None, TrainerState(global_step=0, max_steps=9), None)
+    assert torch.equal(ours.weight, start)
+    validation.on_step_end(None, TrainerState(global_step=5, max_steps=9), None)
+    assert torch.equal(ours.weight, theirs.weight)
+
+
+def test_a_validation_before_the_first_step_ends_no_training(tmp_path):
+    run = RunFolder(tmp_path / "run").create()
+    run.log(0, "validation", success=1.0)
+    assert success_reached_at(run, 0.5) is None
+    run.log(2, "validation", success=1.0)
+    assert success_reached_at(run, 0.5) == 2
 
 
 def turns_with_thoughts() -> Trajectory:

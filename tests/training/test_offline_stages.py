@@ -13,13 +13,16 @@ import pytest
 import torch
 from rich.console import Console
 from safetensors.torch import load_file
+from transformers import AutoTokenizer
 
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
+from agentgym.policy.logit_hooks.value_networks import load_values
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
 from agentgym.training.monitoring.callbacks import latest_checkpoint
+from agentgym.training.offline.conservative_q import mean_value
 from agentgym.training.recipe.preflight import check_before_start
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -69,6 +72,8 @@ FROM = {"episodes": ["collect"], "batch_size": 32, "steps": 120, "learning_rate"
 GUIDED = [
     {"kind": "implicit_q", "name": "q", "options": {**FROM, "steps": 20}},
     {"kind": "evaluate_guided", "name": "by_q", "options": {"values": "q", "scale": 1.0, "candidates": 5}},
+    {"kind": "conservative_q", "name": "likely_q", "options": {**FROM, "steps": 20}},
+    {"kind": "evaluate_reranked", "name": "best_by_q", "options": {"values": "likely_q", "episodes": 3}},
     {"kind": "outcome_head", "name": "outcomes", "options": {**FROM, "bins": 2}},
     {
         "kind": "evaluate_guided",
@@ -116,11 +121,24 @@ def test_a_policy_is_guided_by_values_of_stored_episodes_without_being_trained(f
     assert all(torch.equal(value, second[key]) for key, value in first.items())
 
 
+def test_of_several_episodes_of_a_task_the_one_whose_tokens_are_worth_most_is_measured(finished):
+    chosen = Evaluation.load(finished / "evaluation" / "best_by_q.json")
+    assert chosen.group_size == 1
+    assert episodes_begun(finished, "held-out-best_by_q") == 3 * len(chosen.rows)
+    ledger, folder = Ledger(finished / "ledger.sqlite"), finished / "stages" / "likely_q" / "checkpoints" / "guided"
+    episodes = list(ledger.trajectories("held-out-best_by_q"))
+    ledger.close()
+    network = load_values(folder, AutoTokenizer.from_pretrained(folder), "cpu")
+    for row in chosen.rows:
+        own = {mean_value(network, t): t.success for t in episodes if t.task.id == row.task}
+        assert row.observed == [own[max(own)]]
+
+
 def cut_back(finished: Path, tmp_path: Path, first: str) -> Path:
     """A copy of the finished run, without what a stage and those after it learnt."""
     folder = tmp_path / "run"
     shutil.copytree(finished, folder)
-    names = ["q", "outcomes", "direct_advantage", "segments"]
+    names = ["q", "likely_q", "outcomes", "direct_advantage", "segments"]
     for name in names[names.index(first) :]:
         shutil.rmtree(folder / "stages" / name)
     shutil.rmtree(folder / "checkpoints")
@@ -135,7 +153,7 @@ def episodes_begun(folder: Path, label: str) -> int:
     return int(count)
 
 
-@pytest.mark.parametrize("name", ["q", "outcomes", "direct_advantage"])
+@pytest.mark.parametrize("name", ["q", "likely_q", "outcomes", "direct_advantage"])
 def test_a_stage_that_is_killed_while_it_learns_ends_as_it_would_have(finished, tmp_path, name):
     resumed = cut_back(finished, tmp_path, name)
     before = (resumed / "metrics.jsonl").read_bytes()
@@ -170,16 +188,18 @@ def test_a_stage_of_segments_that_is_killed_ends_as_it_would_have(finished, tmp_
     assert manifests[0] == manifests[1]
 
 
-def test_a_guided_evaluation_that_is_killed_while_it_plays_measures_what_it_would_have(finished, tmp_path):
-    resumed = cut_back(finished, tmp_path, "direct_advantage")
-    (resumed / "evaluation" / "by_outcomes.json").unlink()
-    ledger = Ledger(resumed / "ledger.sqlite")
-    ledger.relabel("held-out-by_outcomes", "former")
-    ledger.close()
-    killed_run(PRESSING, resumed, lambda: episodes_begun(resumed, "held-out-by_outcomes") > 0)
-    assert not (resumed / "evaluation" / "by_outcomes.json").exists(), "it was killed within the stage"
+@pytest.mark.parametrize(("name", "following"), [("by_outcomes", "direct_advantage"), ("best_by_q", "outcomes")])
+def test_an_evaluation_by_values_that_is_killed_while_it_plays_measures_what_it_would_have(
+    finished, tmp_path, name, following
+):
+    resumed = cut_back(finished, tmp_path, following)
+    file = f"evaluation/{name}.json"
+    (resumed / file).unlink()
+    forget_episodes(resumed, f"held-out-{name}")
+    killed_run(PRESSING, resumed, lambda: episodes_begun(resumed, f"held-out-{name}") > 0)
+    assert not (resumed / file).exists(), "it was killed within the stage"
     run(PRESSING, resumed, resume=True)
-    first, second = (Evaluation.load(f / "evaluation" / "by_outcomes.json") for f in (finished, resumed))
+    first, second = (Evaluation.load(folder / file) for folder in (finished, resumed))
     assert [(row.task, row.observed) for row in first.rows] == [(row.task, row.observed) for row in second.rows]
 
 
@@ -196,8 +216,11 @@ PREFIX = "A beginning of ids as in episodes = 'collect-', and `runs`, are of an 
         ("implicit_q", {"episodes": ["no/run:train"]}, "there is no no/run/ledger.sqlite"),
         ("outcome_head", {"low": 1.0}, "low = 1.0 has to be below high = 1.0"),
         ("outcome_head", {"bins": 1}, "bins"),
-        ("evaluate_guided", {}, "values = '' names no stage `implicit_q` or `outcome_head` before it"),
+        ("evaluate_guided", {}, "names no stage `implicit_q`, `conservative_q` or `outcome_head` before it"),
         ("evaluate_guided", {"values": "collect"}, "values = 'collect' names no stage"),
+        ("evaluate_reranked", {}, "values = '' names no stage `implicit_q` or `conservative_q` before it"),
+        ("evaluate_reranked", {"episodes": 1}, "episodes"),
+        ("conservative_q", {"top_p": 0.0}, "top_p"),
     ],
 )
 def test_what_cannot_work_is_refused_before_anything_starts(kind, options, message):
@@ -211,7 +234,7 @@ def test_another_run_that_finished_no_such_episode_is_refused_before_anything_st
         check_before_start(chosen := pressing(stage), chosen.tasks.load())
 
 
-@pytest.mark.parametrize("kind", ["direct_advantage", "implicit_q", "outcome_head"])
+@pytest.mark.parametrize("kind", ["direct_advantage", "implicit_q", "conservative_q", "outcome_head"])
 def test_the_first_stage_has_no_episodes_of_its_own_run_to_learn_from(kind):
     data = pressing().model_dump(exclude_none=True)
     data["stage"] = [{"kind": kind}]

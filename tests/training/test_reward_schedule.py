@@ -11,6 +11,7 @@ from agentgym.errors import CreditError
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import RolloutConfig
 from agentgym.training import Rollouts
+from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 
 
@@ -38,4 +39,4 @@ def test_trees_are_not_grown_under_a_reward_that_sees_whole_groups():
         Rollouts(RolloutConfig(reward="majority_vote")) as rollouts,
         pytest.raises(CreditError, match="MajorityVote judges whole groups"),
     ):
-        Branching().grow(rollouts, ScriptedPolicy(["x"]), [], label="a", group_size=4)
+        Branching().grow(StepRequest(rollouts, ScriptedPolicy(["x"]), [], "a", 4))

@@ -17,6 +17,7 @@ from agentgym.rollout import RolloutConfig
 from agentgym.task import Task, TaskSet
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 from agentgym.training import Rollouts
+from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.signals.contributions import ContributionModel
@@ -276,7 +277,7 @@ def test_a_group_is_grown_as_trees_whose_branches_share_what_they_repeat(counted
     """Two trunks of three turns each; a branch leaves before turn 1 or 2, where the end is already certain."""
     rollouts, _ = counted
     task = [Task(f"t{i}", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2) for i in range(2)]
-    trees = Branching(root_episodes=2, before=2, seed=1).grow(rollouts, Gambler(), task, label="trees", group_size=6)
+    trees = Branching(root_episodes=2, before=2, seed=1).grow(StepRequest(rollouts, Gambler(), task, "trees", 6))
     grown = [trajectory for tree in trees for trajectory in tree.trained]
     assert [t.task.id for t in grown] == ["t0"] * 6 + ["t1"] * 6
     assert len({t.id for t in grown}) == 12
@@ -299,16 +300,14 @@ def test_where_a_trunk_was_over_its_branch_begins_anew(counted: Any):
     """Three turns a trunk, and branches that want to leave before turns 1 to 40: nearly all begin again."""
     rollouts, _ = counted
     tasks = [Task("t0", "test/counter-v1", "Count to 2.", parameters={"target": 2}, truth=2)]
-    (tree,) = Branching(root_episodes=2, before=40, seed=3).grow(
-        rollouts, Gambler(), tasks, label="anew", group_size=16
-    )
+    (tree,) = Branching(root_episodes=2, before=40, seed=3).grow(StepRequest(rollouts, Gambler(), tasks, "anew", 16))
     grown = tree.trained
     fresh = [t for t in grown if t.provenance.branch is None]
     assert len(grown) == 16
     assert len(fresh) > 8
     assert {t.outcome_reward for t in fresh} == {0.0, 1.0}
     with pytest.raises(CreditError, match=r"root_episodes"):
-        Branching(root_episodes=4).grow(rollouts, Gambler(), tasks, label="small", group_size=4)
+        Branching(root_episodes=4).grow(StepRequest(rollouts, Gambler(), tasks, "small", 4))
 
 
 @define_estimator(requires=("values",), bias="unbiased", source="our own", minimum_group=1)

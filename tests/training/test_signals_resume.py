@@ -43,9 +43,14 @@ def learning(estimator: str) -> Recipe:
 
 @pytest.mark.parametrize(
     ("estimator", "loss"),
-    [("bilevel_gae", "critic/loss"), ("spa", "progress/loss"), ("hcapo", "hindsight/loss")],
+    [
+        ("bilevel_gae", "critic/loss"),
+        ("spa", "progress/loss"),
+        ("hcapo", "hindsight/loss"),
+        ("rloo | rank_shaped | flow_tokens", "states/rank"),
+    ],
 )
-def test_a_resumed_run_has_the_token_critic_contributions_or_hindsight_that_it_had(tmp_path, estimator, loss):
+def test_a_resumed_run_has_the_critic_contributions_hindsight_or_states_that_it_had(tmp_path, estimator, loss):
     finished, resumed = tmp_path / "finished", tmp_path / "resumed"
     execute(learning(estimator), finished)
     shutil.copytree(finished, resumed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -108,6 +109,20 @@ def test_a_run_goes_on_with_the_first_stage_that_is_not_done(finished, tmp_path)
     assert_equal_weights(finished, resumed)
     assert RunFolder(resumed).evaluations() == ["end", "middle", "start"]
     assert [row["step"] for row in RunFolder(resumed).metrics("easy")] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("missing", "stage"), [("stages/easy/checkpoints/final", "easy"), ("evaluation/middle.json", "middle")]
+)
+def test_a_run_whose_earlier_stage_has_lost_its_result_is_not_resumed(finished, tmp_path, missing, stage):
+    copy = tmp_path / "run"
+    shutil.copytree(finished, copy)
+    shutil.rmtree(copy / missing) if (copy / missing).is_dir() else (copy / missing).unlink()
+    message = (
+        f"the stage '{stage}' has no result, which would be {copy / missing}, but 'hard' after it has one. Put it back"
+    )
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        run(with_stages(*STAGES), copy, resume=True)
 
 
 def test_a_recipe_without_a_list_has_the_usual_stages():

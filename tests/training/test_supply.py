@@ -3,130 +3,23 @@
 from __future__ import annotations
 
 import io
-import itertools
-import json
+import shutil
 import sys
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from agentgym.deprecation import AgentGymDeprecationWarning
-from agentgym.errors import RecipeError, TaskError
-from agentgym.messages import Message, StopReason
-from agentgym.registry import names
+from agentgym.errors import RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
-from agentgym.task import Task
 from agentgym.training import Recipe, train
-from agentgym.training.gatherers import GatheredGroup, make_gatherer
-from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.training.recipe.preflight import check_before_start
-from agentgym.training.samplers import make_sampler, restore_sampler, save_sampler
-from agentgym.trajectory import Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_run import recipe
-
-TASKS = [Task(f"t{index}", "test/none-v1", "?", tags=("all",), difficulty=index % 3) for index in range(12)]
-NEEDS_OPTIONS = {"tagged": "tagged(tag='all')"}
-
-
-def episode(task: Task, success: float, *, failed: bool = False) -> Trajectory:
-    """An episode of one turn."""
-    stop_reason = StopReason.INFRA_ERROR if failed else StopReason.ANSWERED
-    turns = [Turn(0, Message("assistant", "x"))]
-    return Trajectory(f"{task.id}#", task, turns=turns, outcome={"success": success}, stop_reason=stop_reason)
-
-
-def groups_of(tasks: list[Task], success: dict[str, float]) -> list[list[Trajectory]]:
-    """Two episodes of each task, which both succeed as often as `success` says."""
-    return [[episode(task, success.get(task.id, 0.0)) for _ in range(2)] for task in tasks]
-
-
-@pytest.mark.parametrize("name", names("samplers"))
-def test_a_sampler_draws_tasks_of_its_own_and_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(name, tmp_path):
-    name = NEEDS_OPTIONS.get(name, name)
-    unbroken, resumed = make_sampler(name, TASKS, 7), make_sampler(name, TASKS, 7)
-    assert unbroken.draw(5, 0) == unbroken.draw(5, 0), "the same step has the same tasks"
-    assert any(make_sampler(name, TASKS, seed).draw(5, 0) != unbroken.draw(5, 0) for seed in range(5))
-    success = {task.id: 0.25 * (index % 5) for index, task in enumerate(TASKS)}
-    for step in range(4):
-        drawn = unbroken.draw(5, step)
-        assert len(drawn) == 5
-        assert all(task in TASKS for task in drawn)
-        metrics = unbroken.update(groups_of(drawn, success))
-        assert all(np.isfinite(value) for value in metrics.values())
-    save_sampler(unbroken, tmp_path)
-    restore_sampler(resumed, tmp_path)
-    assert json.loads(json.dumps(resumed.state())) == json.loads(json.dumps(unbroken.state()))
-    assert resumed.draw(8, 9) == unbroken.draw(8, 9)
-    unbroken.update([[episode(TASKS[0], 1.0, failed=True)]])
-    assert resumed.state() == unbroken.state(), "a failed episode is no evidence"
-    assert len(unbroken.draw(50, 0)) == 50, "more than there are tasks"
-    with pytest.raises(TaskError):
-        make_sampler(name, [], 7)
-
-
-def test_tasks_that_are_solved_sometimes_are_drawn_most():
-    sampler = make_sampler("learnable(uniform=0.0, memory=0.0)", TASKS, 0)
-    success = {task.id: (0.0, 0.5, 1.0)[index % 3] for index, task in enumerate(TASKS)}
-    first = Counter(task.id for step in range(300) for task in sampler.draw(1, step))
-    assert len(first) == len(TASKS), "a task that was never played is tried"
-    metrics = sampler.update(groups_of(TASKS, success))
-    assert metrics == {"sampler/tried": 1.0, "sampler/learnability": pytest.approx(0.25 / 3)}
-    assert {success[task.id] for step in range(50) for task in sampler.draw(4, step)} == {0.5}
-    assert len({task.id for task in sampler.draw(4, 0)}) == 4, "no task twice"
-    forgetful = make_sampler("learnable(uniform=1.0)", TASKS, 0)
-    forgetful.update(groups_of(TASKS, success))
-    assert {success[task.id] for step in range(50) for task in forgetful.draw(4, step)} == {0.0, 0.5, 1.0}
-
-
-def test_a_state_of_other_tasks_is_refused(tmp_path):
-    sampler = make_sampler("learnable", TASKS, 0)
-    sampler.update(groups_of(TASKS, {}))
-    save_sampler(sampler, tmp_path)
-    with pytest.raises(TaskError, match="no task 't10'"):
-        restore_sampler(make_sampler("learnable", TASKS[:5], 0), tmp_path)
-
-
-@given(st.lists(st.integers(-3, 3).map(float), max_size=8), st.integers(1, 6))
-def test_no_choice_of_returns_has_a_greater_variance(returns, count):
-    positions = greatest_variance(returns, count)
-    assert len(positions) == len(set(positions)) == min(count, len(returns))
-    if len(returns) > count:
-        best = max(np.var(choice) for choice in itertools.combinations(returns, count))
-        assert np.var([returns[position] for position in positions]) == pytest.approx(best)
-
-
-def test_the_most_telling_episodes_are_trained_and_the_others_counted():
-    requests = []
-
-    def play(rollouts, policy, tasks, *, label, group_size, progress=None):
-        requests.append((label, group_size, progress))
-        outcomes = [0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
-        return [GatheredGroup([episode(task, s, failed=row == 3) for row, s in enumerate(outcomes)]) for task in tasks]
-
-    gather = make_gatherer(play, ["max_variance(factor=3)"])
-    groups = gather(None, None, TASKS[:2], label="train-000001", group_size=2, progress=0.5)
-    assert requests == [("train-000001", 6, 0.5)]
-    for group in groups:
-        assert [t.success for t in group.trained] == [0.0, 1.0]
-        assert all(t.valid for t in group.trained)
-        assert len(group.episodes) == 6
-
-
-def test_failed_episodes_fill_a_group_that_has_too_few_others():
-    def play(rollouts, policy, tasks, *, label, group_size, progress=None):
-        return [GatheredGroup([episode(TASKS[0], 1.0, failed=row > 0) for row in range(4)])]
-
-    (group,) = make_gatherer(play, ["max_variance"])(None, None, TASKS[:1], label="a", group_size=3)
-    assert [t.valid for t in group.trained] == [True, False, False]
-    assert len(group.left_out) == 1
+from test_run import assert_equal_weights, execute, recipe
 
 
 def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp_path):
@@ -150,6 +43,25 @@ def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp
     assert (folder / "checkpoints" / "checkpoint-2" / "sampler.json").is_file()
 
 
+def test_a_resumed_run_goes_on_with_the_rate_the_threshold_and_the_stored_successes_that_it_had(tmp_path):
+    wrappers = ["dynamic(max_rounds=3, max_rate=2)", "spread_threshold", "success_replay(mean=0.6, spread=0.6)"]
+    chosen = recipe(
+        train__steps=3, train__save_every=1, train__keep_checkpoints=5, train__validate_every=3, train__gather=wrappers
+    )
+    finished, resumed = tmp_path / "finished", tmp_path / "resumed"
+    execute(chosen, finished)
+    rows = RunFolder(finished).metrics("train")
+    assert max(row["gather/groups"] for row in rows) > 2, "further tasks were played"
+    shutil.copytree(finished, resumed)
+    for name in ("final", "checkpoint-3", "checkpoint-2"):
+        shutil.rmtree(resumed / "checkpoints" / name, ignore_errors=True)
+    execute(chosen, resumed, resume=True)
+    assert_equal_weights(finished, resumed)
+    kept = [name for name in rows[0] if name.startswith("gather/")]
+    again = RunFolder(resumed).metrics("train")
+    assert [[row[name] for name in kept] for row in again] == [[row[name] for name in kept] for row in rows]
+
+
 @pytest.mark.parametrize(
     ("train_section", "message"),
     [
@@ -158,6 +70,7 @@ def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp
         ({"sampler": "curriculum(seed=3)"}, "The sampler 'curriculum' has no option 'seed'"),
         ({"gather": ["oversample"]}, "train.gather = 'oversample'.*agentgym list gatherers"),
         ({"gather": ["max_variance(factor=0.5)"]}, "'factor' of 'max_variance' is 0.5"),
+        ({"gather": ["dynamic(max_rate=0)"]}, "'max_rate' of 'dynamic' is 0"),
         ({"gather": ["max_variance"], "estimator": "sibling"}, "sibling compares the branches of whole trees"),
         ({"curriculum": {"window": 2}, "sampler": "learnable"}, "both curriculum and sampler"),
     ],

@@ -175,6 +175,10 @@ def test_a_critic_that_would_be_blind_is_refused(model_and_renderer):
     options = dict(model=model, policy=VisionPolicy(model, renderer), rollouts=None, task_set=None)
     with pytest.raises(CreditError, match=r"turn_gae requires values: .* computed without images"):
         providers_for(estimator("turn_gae"), SignalsSection(), encode=renderer.tokenizer.encode, **options)
+    with pytest.raises(
+        CreditError, match=r"rank_shaped requires rank_acceleration_deviations.* computed without images"
+    ):
+        providers_for(estimator("rloo | rank_shaped"), SignalsSection(), encode=renderer.tokenizer.encode, **options)
     assert providers_for(estimator("grpo"), SignalsSection(), encode=renderer.tokenizer.encode, **options) == []
 
 

@@ -15,6 +15,8 @@ off_policy.py        turns weighted by the ratio of the trained to the sampling 
 entropy_weighted.py  turns weighted by the entropy of the policy
 entropy_tokens.py    tokens weighted by the entropy of the policy
 span_weighted.py     tokens weighted by the spans that a reward named
+flow_tokens.py       tokens weighted by how their hidden states go
+rank_shaped.py       episodes whose hidden states spread more than usual
 task_normalised.py   the same standard deviation for every environment of a batch
 """
 

@@ -93,7 +93,7 @@ class StreamedSampler:
     def __init__(self, sampler: Sampler, tasks: Sequence[Task]) -> None:
         self._sampler, self._tasks = sampler, tasks
 
-    def draw(self, count: int, step: int) -> list[Task]:
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """As many tasks as asked for, whichever they are: the stream gathers its own."""
         return [self._tasks[0]] * count
 

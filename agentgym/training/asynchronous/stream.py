@@ -11,7 +11,6 @@ from threading import Condition
 from typing import Any
 
 from agentgym.errors import AgentGymError, RecipeError
-from agentgym.policy.contract import Policy
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.rollout import EpisodeManager, Slots, StandstillWatch
 from agentgym.task import Task
@@ -19,7 +18,7 @@ from agentgym.training.asynchronous.ages import age_metrics
 from agentgym.training.asynchronous.capacity import Capacity
 from agentgym.training.asynchronous.step_groups import StepGroups
 from agentgym.training.asynchronous.task_order import Draw
-from agentgym.training.gatherers import GatheredGroup
+from agentgym.training.gatherers import GatheredGroup, StepRequest
 from agentgym.training.rollouts.rollouts import Rollouts
 
 
@@ -98,22 +97,13 @@ class GroupStream:
         if self._since_gathered == self._iterations:
             self._trained += 1
 
-    def gather(
-        self,
-        rollouts: Rollouts,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        label: str,
-        group_size: int,
-        progress: float | None = None,
-    ) -> list[GatheredGroup]:
+    def gather(self, step: StepRequest) -> list[GatheredGroup]:
         """Wait for as many groups as there are tasks. Which ones they are, what was begun before decides.
 
         Raises: EpisodesFailed if no episode of them was played to its end; AgentGymError if so many will not come; what
             stopped the player.
         """
-        count, started = len(tasks), time.perf_counter()
+        count, started = len(step.tasks), time.perf_counter()
         with self._changed:
             self._changed.wait_for(
                 lambda: self._error is not None or self._ready_count() >= count or self.outstanding < count
@@ -123,14 +113,14 @@ class GroupStream:
                 raise AgentGymError(
                     f"The source of tasks is exhausted: a step trains on {count} groups, {self.outstanding} are left."
                 )
-            ready = [(step, group) for step in self._steps for group in step.ready][:count]
-            groups = [step.take(group) for step, group in ready]
+            ready = [(begun, group) for begun in self._steps for group in begun.ready][:count]
+            groups = [begun.take(group) for begun, group in ready]
             self._consumed += count
         self._since_gathered = 0
         self._note(groups, time.perf_counter() - started)
-        labels = {step.label for step, _ in ready}
+        labels = {begun.label for begun, _ in ready}
         episodes = [trajectory for group in groups for trajectory in group.episodes]
-        rollouts.report_failures(label, episodes, recorded_as=labels)
+        step.rollouts.report_failures(step.label, episodes, recorded_as=labels)
         return groups
 
     @property

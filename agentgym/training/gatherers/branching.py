@@ -9,10 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.errors import CreditError
-from agentgym.policy.contract import Policy
 from agentgym.rollout import Checkpoints, Fork
 from agentgym.task import Task, seed_of
-from agentgym.training.gatherers.contract import GatheredGroup
+from agentgym.training.gatherers.contract import GatheredGroup, StepRequest
 from agentgym.training.rollouts.rollouts import Rollouts
 
 
@@ -37,20 +36,12 @@ class Branching:
     before: int = 4
     seed: int = 0
 
-    def grow(
-        self,
-        rollouts: Rollouts,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        label: str,
-        group_size: int,
-        progress: float | None = None,
-    ) -> list[GatheredGroup]:
+    def grow(self, step: StepRequest) -> list[GatheredGroup]:
         """Play a forest for every task: a Gatherer. The root episodes of a group come first.
 
         Raises: CreditError if a group has no room for a branch, or the reward judges groups.
         """
+        rollouts, tasks, label, group_size = step.rollouts, step.tasks, step.label, step.group_size
         self._check(rollouts, group_size)
         draws = np.random.default_rng(seed_of(self.seed, label))
         shape = (len(tasks), group_size - self.root_episodes)
@@ -62,7 +53,12 @@ class Branching:
             for root, turn in zip(task_roots, task_turns, strict=True)
         }
         root_trajectories = rollouts.play(
-            policy, tasks, label=label, group_size=self.root_episodes, checkpoints=checkpoints, progress=progress
+            step.policy,
+            tasks,
+            label=label,
+            group_size=self.root_episodes,
+            checkpoints=checkpoints,
+            progress=step.progress,
         )
         starts = range(0, len(root_trajectories), self.root_episodes)
         groups = [root_trajectories[start : start + self.root_episodes] for start in starts]
@@ -76,11 +72,11 @@ class Branching:
                 else:
                     tasks_from_start.append(task)
         group_of = {trajectory.id: group for group in groups for trajectory in group}
-        branches = rollouts.branch(policy, forks, 1, label=f"{label}-branch", record=True)
+        branches = rollouts.branch(step.policy, forks, 1, label=f"{label}-branch", record=True)
         for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
             assert branch.provenance.branch is not None
             group_of[branch.provenance.branch.trajectory].append(branch)
-        others = iter(rollouts.play(policy, tasks_from_start, label=f"{label}-anew") if tasks_from_start else ())
+        others = iter(rollouts.play(step.policy, tasks_from_start, label=f"{label}-anew") if tasks_from_start else ())
         for group in groups:
             group += [next(others) for _ in range(group_size - len(group))]
         return [GatheredGroup(group) for group in groups]

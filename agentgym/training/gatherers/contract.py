@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
 
 from agentgym.policy.contract import Policy
 from agentgym.task import Task
@@ -12,59 +14,115 @@ from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
+SAME_RETURN = 1e-9
+"""Returns whose standard deviation is no greater are the same."""
+
+
+def _no_more_tasks(count: int, further: int) -> Sequence[Task]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class StepRequest:
+    """What a training step asks a gatherer for.
+
+    Attributes:
+        rollouts: plays the episodes. policy: who acts in them.
+        tasks: a group is gathered of each.
+        label: see `Rollouts.play`. Each call for more episodes needs a label of its own.
+        group_size: trained episodes of each group.
+        progress: see `Rollouts.play`.
+        more_tasks: `more_tasks(count, further)` draws tasks beside those of the step; `further` is 1 for the first
+            such draw of a step, 2 for the next. The same numbers give the same tasks.
+    """
+
+    rollouts: Rollouts
+    policy: Policy
+    tasks: Sequence[Task]
+    label: str
+    group_size: int
+    progress: float | None = None
+    more_tasks: Callable[[int, int], Sequence[Task]] = _no_more_tasks
+
+    def play(self, tasks: Sequence[Task], label: str, group_size: int) -> list[Trajectory]:
+        """Play further episodes for this step, groups consecutive, under a label of their own."""
+        return self.rollouts.play(self.policy, tasks, label=label, group_size=group_size, progress=self.progress)
+
 
 @dataclass(frozen=True, slots=True)
 class GatheredGroup:
     """The episodes of one task in a step.
 
     Attributes:
-        trained: those that are compared with each other and trained on. Rows of episodes that have not ended yet are
-            not valid (see `train.group_quorum`).
+        trained: those that are compared with each other and trained on; none if the group was only played. Rows of
+            episodes that were left out, or have not ended yet (see `train.group_quorum`), are not valid.
         left_out: others that were played. They count in the metrics, and for the sampler.
+        replayed: ids of those of `trained` that an earlier step played. They count in neither.
+        untrained_turns: by id, how many turns at the beginning of a trained episode have no loss: others took them.
     """
 
     trained: list[Trajectory]
     left_out: list[Trajectory] = field(default_factory=list)
+    replayed: frozenset[str] = frozenset()
+    untrained_turns: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def episodes(self) -> list[Trajectory]:
-        """All that were played to their ends."""
-        return [t for t in (*self.trained, *self.left_out) if t.stop_reason is not None]
+        """All that this step played to their ends."""
+        return [t for t in (*self.trained, *self.left_out) if t.stop_reason is not None and t.id not in self.replayed]
+
+    @property
+    def returns(self) -> list[float]:
+        """The returns of the valid episodes that are trained on."""
+        return [trajectory.return_from() for trajectory in self.trained if trajectory.valid]
+
+    @property
+    def spread(self) -> float:
+        """The standard deviation of the returns; 0 if fewer than two episodes are valid."""
+        return float(np.std(self.returns)) if len(self.returns) > 1 else 0.0
+
+    @property
+    def differs(self) -> bool:
+        """Whether the returns differ, so that a comparison within the group teaches something."""
+        return self.spread > SAME_RETURN
 
 
 class Gatherer(Protocol):
-    """Plays a step. A wrapper is a function of another gatherer, with options, that returns one."""
+    """Plays a step. A wrapper is a function of another gatherer, with options, that returns one.
 
-    def __call__(
-        self,
-        rollouts: Rollouts,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        label: str,
-        group_size: int,
-        progress: float | None = None,
-    ) -> list[GatheredGroup]:
-        """Gather a group of `group_size` trained episodes of each task, in the order of the tasks.
+    A wrapper with a state of its own, which a checkpoint has to keep, has the methods of
+    `agentgym.training.signals.provider.Checkpointed`. One that puts episodes into a group that were not judged with it
+    has `mixes_groups = True`; rewards that judge whole groups are then refused before the run.
+    """
 
-        Args:
-            label, progress: see `Rollouts.play`. Each call for more episodes needs a label of its own.
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather as many groups of `step.group_size` trained episodes as `step.tasks` has.
+
+        Groups without a trained episode may stand among them: they were played, and count as such.
         """
         ...
 
 
-def play_groups(
-    rollouts: Rollouts,
-    policy: Policy,
-    tasks: Sequence[Task],
-    *,
-    label: str,
-    group_size: int,
-    progress: float | None = None,
-) -> list[GatheredGroup]:
+@dataclass(frozen=True, slots=True)
+class WrappedGatherer:
+    """A gatherer within its wrappers. `wrappers`: the innermost first."""
+
+    outermost: Gatherer
+    wrappers: tuple[Gatherer, ...] = ()
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """As Gatherer."""
+        return self.outermost(step)
+
+    @property
+    def mixes_groups(self) -> bool:
+        """Whether a wrapper puts episodes into a group that were not judged with it."""
+        return any(getattr(wrapper, "mixes_groups", False) for wrapper in self.wrappers)
+
+
+def play_groups(step: StepRequest) -> list[GatheredGroup]:
     """The gatherer that plays every episode from the start."""
-    trajectories = rollouts.play(policy, tasks, label=label, group_size=group_size, progress=progress)
-    return in_groups(trajectories, group_size)
+    return in_groups(step.play(step.tasks, step.label, step.group_size), step.group_size)
 
 
 def in_groups(trajectories: Sequence[Trajectory], group_size: int) -> list[GatheredGroup]:
@@ -73,12 +131,35 @@ def in_groups(trajectories: Sequence[Trajectory], group_size: int) -> list[Gathe
     return [GatheredGroup(list(trajectories[start : start + group_size])) for start in starts]
 
 
-def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> Gatherer:
+def untrained(group: GatheredGroup) -> GatheredGroup:
+    """The group with none of its episodes trained on. Its rows stay, because a step has a fixed number of them."""
+    rows = [Trajectory(f"{t.id}-left-out", t.task, t.sample) for t in group.trained]
+    return GatheredGroup(rows, group.episodes)
+
+
+def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
     """Wrap a gatherer, the innermost wrapper first, each with its options: `max_variance(factor=2)`.
 
     Raises: UnknownNameError; CreditError for options that a wrapper does not take.
     """
+    made: list[Gatherer] = []
     for text in wrappers:
         part = parse_part(text)
         base = load_part("gatherers", part.name, part.options)(base)
-    return base
+        made.append(base)
+    return WrappedGatherer(base, tuple(made))
+
+
+def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
+    """What a step played, and what it learns from.
+
+    Returns: `gather/played` and `gather/trained`, episodes; `gather/groups`, groups that were played; `gather/useful`,
+    the share of the trained groups whose returns differ.
+    """
+    trained = [group for group in groups if group.trained]
+    return {
+        "gather/played": sum(len(group.episodes) for group in groups),
+        "gather/trained": sum(t.valid for group in trained for t in group.trained),
+        "gather/groups": sum(bool(group.episodes) for group in groups),
+        "gather/useful": sum(group.differs for group in trained) / max(1, len(trained)),
+    }

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from agentgym.credit.options import Count
-from agentgym.policy.contract import Policy
-from agentgym.task import Task
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer
-from agentgym.training.rollouts.rollouts import Rollouts
+from agentgym.credit.options import Count, WholeNumber
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
 from agentgym.trajectory import Trajectory
 
 
-def max_variance(inner: Gatherer, *, factor: Count = 2) -> Gatherer:
+def max_variance(inner: Gatherer, *, factor: Count = 2, final_factor: WholeNumber = 0) -> Gatherer:
     """Plays `factor` times the group, and trains on the episodes of it whose returns have the greatest variance.
 
     Sampling costs less than training, so a step learns more in the same time. The choice looks at the returns, so the
     expected gradient is no longer that of the policy's success: the bias class of the estimator does not hold.
 
+    Args:
+        factor: how many times the group is played.
+        final_factor: the factor at the end of the training, which is approached evenly; 0 keeps it as it is.
     Source: PODS, Xu et al. 2025, arXiv:2504.13818: the greatest variance is reached by the lowest and the highest.
     """
 
-    def gather(
-        rollouts: Rollouts,
-        policy: Policy,
-        tasks: Sequence[Task],
-        *,
-        label: str,
-        group_size: int,
-        progress: float | None = None,
-    ) -> list[GatheredGroup]:
-        groups = inner(rollouts, policy, tasks, label=label, group_size=factor * group_size, progress=progress)
-        return [_chosen(group, group_size) for group in groups]
+    def gather(step: StepRequest) -> list[GatheredGroup]:
+        done = (step.progress or 0.0) if final_factor else 0.0
+        times = factor + (final_factor - factor) * done
+        groups = inner(replace(step, group_size=round(times * step.group_size)))
+        return [_chosen(group, step.group_size) for group in groups]
 
     return gather
 

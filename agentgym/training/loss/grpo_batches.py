@@ -23,19 +23,25 @@ _BY_GROUP = ("group_returns", "group_successes")
 """Columns with a number for each episode of the group, which may be as many as the batch has tokens."""
 
 
-def trl_rows(trajectories: Sequence[Trajectory], end_id: int) -> dict[str, Any]:
-    """What TRL's rollout_func returns: token ids, which tokens are the agent's, and their log-probabilities.
+def trl_rows(
+    trajectories: Sequence[Trajectory], end_id: int, untrained_turns: Mapping[str, int] = {}
+) -> dict[str, Any]:
+    """What TRL's rollout_func returns: token ids, which tokens are trained on, and their log-probabilities.
 
     A failed episode becomes one token, `end_id`, that trains nothing.
+
+    Args:
+        untrained_turns: by the id of an episode, how many turns at its beginning train nothing.
     """
     rows: dict[str, Any] = {name: [] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
     for trajectory in trajectories:
         arrays = trajectory.arrays()
         start = arrays.prompt_length
+        mask = arrays.loss_mask & (arrays.turn_index >= untrained_turns.get(trajectory.id, 0))
         trainable = trajectory.valid and len(arrays.ids) > start
         rows["prompt_ids"].append(arrays.ids[:start].tolist() or [end_id])
         rows["completion_ids"].append(arrays.ids[start:].tolist() if trainable else [end_id])
-        rows["env_mask"].append(arrays.loss_mask[start:].astype(int).tolist() if trainable else [0])
+        rows["env_mask"].append(mask[start:].astype(int).tolist() if trainable else [0])
         rows["logprobs"].append(arrays.logprobs[start:].tolist() if trainable else [0.0])
     return rows
 

@@ -1,8 +1,9 @@
 """The model that is trained and its optimiser.
 
-models.py           load, save and finish it: all of its weights, or an adapter
-reference.py        the model that `train.kl` is measured against
-model_failures.py   where and why it failed: memory, NaN
-muon.py             the optimiser Muon
-signal_to_noise.py  a learning rate that follows how much the groups of a step agree
+models.py              load, save and finish it: all of its weights, or an adapter
+training_arguments.py  what every training asks of transformers' Trainer alike
+reference.py           the model that `train.kl` is measured against
+model_failures.py      where and why it failed: memory, NaN
+muon.py                the optimiser Muon
+signal_to_noise.py     a learning rate that follows how much the groups of a step agree
 """

@@ -72,7 +72,7 @@ class ReferenceCallback(TrainerCallback):
         """Take the metrics of a validation of the current weights, and return them.
 
         A reference of the kind "best" becomes the current weights if success is higher than in every validation before.
-        The first validation only sets the mark.
+        The first validation, which is that of the reference itself before the first step, only sets the mark.
         """
         success = metrics.get("success", 0.0)
         if self._kind == "best" and (self._best is None or success > self._best):

@@ -58,11 +58,23 @@ class ValidationCallback(TrainerCallback):
         play: plays them with the current weights and returns their metrics; it is given the step.
         every: optimiser steps between two validations.
         until: success rate at which training stops; None never stops it.
+        before: also play them before the first step.
     """
 
-    def __init__(self, play: Callable[[int], dict[str, float]], *, every: int, until: float | None = None) -> None:
-        self._play, self._every, self._until = play, every, until
+    def __init__(
+        self,
+        play: Callable[[int], dict[str, float]],
+        *,
+        every: int,
+        until: float | None = None,
+        before: bool = False,
+    ) -> None:
+        self._play, self._every, self._until, self._before = play, every, until, before
         self.last: dict[str, float] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if self._before and state.global_step == 0:
+            self.last = self._play(0)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> Any:
         if state.global_step % self._every and state.global_step != state.max_steps:
@@ -74,8 +86,11 @@ class ValidationCallback(TrainerCallback):
 
 
 def success_reached_at(folder: RunFolder, until: float | None) -> int | None:
-    """The step of a run's last validation if its success was `until` or more, so that training stopped there."""
-    validations = folder.metrics("validation")
+    """The step of a run's last validation if its success was `until` or more, so that training stopped there.
+
+    A validation before the first step stops nothing.
+    """
+    validations = [row for row in folder.metrics("validation") if row["step"] > 0]
     if until is None or not validations or validations[-1].get("success", 0.0) < until:
         return None
     return int(validations[-1]["step"])

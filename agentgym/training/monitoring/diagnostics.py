@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.messages import ResultStatus
+from agentgym.mixture import source_of
 from agentgym.reward import SUCCESS
 from agentgym.storage.failures import turn_failures
 from agentgym.trajectory import Trajectory, Turn
@@ -30,12 +31,28 @@ def summarise(trajectories: Sequence[Trajectory]) -> dict[str, float]:
         metrics["calls_ok"] = float(np.mean([result.ok for result in results]))
     metrics["turns"] = float(np.mean([len(t.turns) for t in valid]))
     metrics["truncated"] = float(np.mean([t.stop_reason.truncated for t in valid if t.stop_reason]))
+    metrics |= _by_source(valid)
     for name in sorted({name for t in valid for name in t.outcome} - {SUCCESS}):
         metrics[f"outcome/{name}"] = float(np.mean([t.outcome[name] for t in valid if name in t.outcome]))
     for name in sorted({name for t in valid for turn in t.turns for name in turn.rewards}):
         metrics[f"turn_reward/{name}"] = float(
             np.mean([sum(turn.rewards.get(name, 0.0) for turn in t.turns) for t in valid])
         )
+    return metrics
+
+
+def _by_source(valid: Sequence[Trajectory]) -> dict[str, float]:
+    """Success, return and number of the episodes of each set of a mixture, as `success/<set>`."""
+    by_source: dict[str, list[Trajectory]] = {}
+    for trajectory in valid:
+        if (source := source_of(trajectory.task)) is not None:
+            by_source.setdefault(source, []).append(trajectory)
+    metrics: dict[str, float] = {}
+    for source, trajectories in by_source.items():
+        if successes := [t.success for t in trajectories if t.success is not None]:
+            metrics[f"success/{source}"] = float(np.mean(successes))
+        metrics[f"return/{source}"] = float(np.mean([t.return_from() for t in trajectories]))
+        metrics[f"episodes/{source}"] = float(len(trajectories))
     return metrics
 
 

@@ -6,6 +6,7 @@ archive.py       episodes of this run and of others by id, and whether they hold
 turn_logprobs.py log-probabilities of stored turns under a model as it is now
 step_critic.py   the probability of success before each turn
 token_values.py  values of tokens, to decode by them
+conservative_q.py  the same, bootstrapped from likely tokens alone, and episodes ranked by them
 dqn.py           an agent that values listed actions
 actor.py         a policy trained on stored turns with known advantages
 """

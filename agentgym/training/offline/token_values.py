@@ -43,9 +43,9 @@ def fit_implicit_q(
     """
     slow = copy.deepcopy(network)
     optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
-    for step, batch in enumerate(_batches(episodes, steps, batch_size, seed), start=1):
-        ids, mask, rows, before, after, ends = _tokens_of(batch, network.value.weight.device)
-        rewards = torch.tensor(np.concatenate([_token_rewards(e) for e in batch]), device=ids.device).float()
+    for step, batch in enumerate(batches(episodes, steps, batch_size, seed), start=1):
+        ids, mask, rows, before, after, ends = tokens_of(batch, network.value.weight.device)
+        rewards = torch.tensor(np.concatenate([token_rewards(e) for e in batch]), device=ids.device).float()
         chosen = ids[rows, before + 1]
         actions, values = network(ids, mask)
         action, value = actions[rows, before, chosen], values[rows, before]
@@ -57,7 +57,7 @@ def fit_implicit_q(
         loss = value_loss + ((action - target) ** 2).mean()
         if conservative:
             loss = loss + conservative * torch.nn.functional.cross_entropy(actions[rows, before], chosen)
-        _descend(optimiser, network, loss)
+        descend(optimiser, network, loss)
         with torch.no_grad():
             for old, new in zip(slow.parameters(), network.parameters(), strict=True):
                 old.lerp_(new, follow)
@@ -86,27 +86,25 @@ def fit_outcomes(
     optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
     support: torch.Tensor = network.support
     spacing = float(support[1] - support[0])
-    for step, batch in enumerate(_batches(episodes, steps, batch_size, seed), start=1):
-        ids, mask, rows, before, _, _ = _tokens_of(batch, network.head.weight.device)
+    for step, batch in enumerate(batches(episodes, steps, batch_size, seed), start=1):
+        ids, mask, rows, before, _, _ = tokens_of(batch, network.head.weight.device)
         returns = torch.tensor(np.concatenate([_token_returns(e) for e in batch]), device=ids.device)
         closeness = 1 - (returns.clamp(support[0], support[-1])[:, None] - support).abs() / spacing
         target = closeness.clamp(min=0).float()
         loss = torch.nn.functional.cross_entropy(network(ids, mask)[rows, before + 1], target)
-        _descend(optimiser, network, loss)
+        descend(optimiser, network, loss)
         if on_step is not None:
             on_step(step, float(loss.detach()))
 
 
-def _descend(optimiser: torch.optim.Optimizer, network: torch.nn.Module, loss: torch.Tensor) -> None:
+def descend(optimiser: torch.optim.Optimizer, network: torch.nn.Module, loss: torch.Tensor) -> None:
     optimiser.zero_grad()
     loss.backward()
     torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
     optimiser.step()
 
 
-def _batches(
-    episodes: Sequence[StoredEpisode], steps: int, batch_size: int, seed: int
-) -> Iterator[list[StoredEpisode]]:
+def batches(episodes: Sequence[StoredEpisode], steps: int, batch_size: int, seed: int) -> Iterator[list[StoredEpisode]]:
     """One batch a step, in passes over all episodes."""
     order, queue = np.random.default_rng(seed), list[int]()
     for _ in range(steps):
@@ -116,7 +114,7 @@ def _batches(
         del queue[:batch_size]
 
 
-def _tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[torch.Tensor, ...]:
+def tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[torch.Tensor, ...]:
     """The batch's [B, L] ids and mask, and for each of the agent's n tokens, in order: its row, the column before it,
     the column before the agent's next token, and whether none follows. A truncated episode goes on after its last."""
     longest = max(len(episode.ids) for episode in batch)
@@ -133,7 +131,7 @@ def _tokens_of(batch: Sequence[StoredEpisode], device: torch.device) -> tuple[to
     return tuple(torch.from_numpy(array).to(device) for array in arrays)
 
 
-def _token_rewards(episode: StoredEpisode) -> np.ndarray:
+def token_rewards(episode: StoredEpisode) -> np.ndarray:
     """[n] of the agent's tokens: the reward of the turn on its last one."""
     lengths = [end - begin for begin, end, _ in episode.bounds]
     rewards = np.zeros(sum(lengths))

@@ -17,6 +17,7 @@ from agentgym.policy.adapters import own_model
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
+from agentgym.training.model.training_arguments import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, latest_checkpoint
 from agentgym.training.preferences.losses import RowsLoss
 from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head
@@ -64,26 +65,22 @@ def train_on_groups(
         gradient_checkpointing: compute activations a second time instead of keeping them.
     Raises: PolicyError where the memory runs out.
     """
-    config = TrainingArguments(
-        output_dir=str(folder),
-        max_steps=section.steps,
-        per_device_train_batch_size=processes.part_of(section.batch_size, "batch_size"),
+    shared_arguments = training_arguments(
+        folder,
+        steps=section.steps,
+        batch_size=processes.part_of(section.batch_size, "batch_size"),
         learning_rate=section.learning_rate,
-        lr_scheduler_type="cosine_with_min_lr",
-        lr_scheduler_kwargs={"min_lr_rate": 0.1},
-        logging_steps=1,
-        save_strategy="steps",
-        save_steps=section.save_every,
-        save_total_limit=1,
-        report_to=[],
-        disable_tqdm=True,
-        seed=seed,
-        data_seed=seed,
-        gradient_checkpointing=gradient_checkpointing,
-        use_cpu=use_cpu,
-        dataloader_pin_memory=False,
-        weight_decay=0.0,
         max_grad_norm=section.max_grad_norm,
+        save_every=section.save_every,
+        keep_checkpoints=1,
+        gradient_checkpointing=gradient_checkpointing,
+        seed=seed,
+        use_cpu=use_cpu,
+    )
+    config = TrainingArguments(
+        **shared_arguments,
+        **DECAY_TO_A_TENTH,
+        logging_steps=1,
         remove_unused_columns=False,
         ddp_find_unused_parameters=False,
     )

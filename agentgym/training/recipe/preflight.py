@@ -26,7 +26,7 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.trial_episode import check_reward
 from agentgym.training.recipe.trial_reset import check_environments
-from agentgym.training.samplers import make_sampler
+from agentgym.training.samplers import sampler_of
 from agentgym.training.signals.selection import check_critic_options, check_signals_available
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
@@ -89,7 +89,7 @@ def _check_logit_hook(recipe: Recipe) -> None:
 def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> None:
     """The sections of a recipe, as a stage uses them."""
     _check_splits(recipe, task_set)
-    _check_stratum(recipe, task_set)
+    _check_strata(recipe, task_set)
     if (recipe.warm_start and not recipe.warm_start.episodes) or recipe.policy.tiny:
         script_of(task_set, "oracle")
     if recipe.warm_start and recipe.warm_start.imperfect_oracle:
@@ -110,15 +110,20 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
     """The options of the sampler and of the gatherers, and whether they suit the tasks and the estimator."""
     section = recipe.train
     try:
-        if section.sampler is not None:
-            make_sampler(section.sampler, task_set["train"], recipe.seed)
-        make_gatherer(play_groups, section.gather)
+        sampler_of(recipe, task_set["train"])
+        gatherer = make_gatherer(play_groups, section.gather)
     except CreditError as error:
         raise RecipeError(f"train.sampler = {section.sampler!r}, train.gather = {section.gather}: {error}") from error
     if section.gather and "branches" in section.make_estimator().requires:
         raise RecipeError(
             f"train.gather = {section.gather}: {section.estimator} compares the branches of whole trees, of which a "
             "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
+        )
+    reward = recipe.make_reward(task_set)
+    if gatherer.mixes_groups and isinstance(reward, Reward) and reward.has_stage("group"):
+        raise RecipeError(
+            f"train.gather = {section.gather} puts episodes into a group that were not judged with it, and "
+            f"{type(reward).__name__} judges whole groups. Take that out of [reward], or the gatherer out."
         )
 
 
@@ -217,16 +222,20 @@ def _check_splits(recipe: Recipe, task_set: TaskSet) -> None:
         if not len(task_set[split]):
             sizes = ", ".join(f"{name} {len(tasks)}" for name, tasks in task_set.items())
             raise RecipeError(
-                f"tasks.set = {recipe.tasks.set!r} has no task in its split {split!r}, which is needed: {reason}. It "
+                f"{recipe.tasks.title} has no task in its split {split!r}, which is needed: {reason}. It "
                 f"has: {sizes}. Give some of its tasks split={split!r}."
             )
 
 
-def _check_stratum(recipe: Recipe, task_set: TaskSet) -> None:
-    if (stratum := recipe.evaluate.stratum) is None:
-        return
-    tags = sorted({tag for task in task_set["held_out"] for tag in task.tags})
-    if stratum not in tags:
-        close = get_close_matches(stratum, tags, n=1)
-        hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
-        raise RecipeError(f"evaluate.stratum = {stratum!r} is no tag of a held-out task of {task_set.name}. {hint}")
+def _check_strata(recipe: Recipe, task_set: TaskSet) -> None:
+    for key, stratum, split in (
+        ("evaluate.stratum", recipe.evaluate.stratum, "held_out"),
+        ("train.validate_stratum", recipe.train.validate_stratum, "validation"),
+    ):
+        tags = sorted({tag for task in task_set[split] for tag in task.tags})
+        if stratum is not None and stratum not in tags:
+            close = get_close_matches(stratum, tags, n=1)
+            hint = f"Did you mean {close[0]!r}?" if close else f"Tags: {', '.join(tags[:20]) or 'none'}."
+            raise RecipeError(
+                f"{key} = {stratum!r} is no tag of a {split.replace('_', '-')} task of {task_set.name}. {hint}"
+            )

@@ -30,27 +30,12 @@ from agentgym.training.recipe.named_parts import parse_part
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.recipe.stage_section import ReadsEpisodes, StageSection
+from agentgym.training.recipe.tasks_section import TasksSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.recipe.vllm_section import VllmSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
 """Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
-
-
-class TasksSection(Section):
-    """The task set: its `train` split is trained on, `validation` is watched, `held_out` is measured before and after.
-
-    `set`: a registered task set, or the path of a .jsonl file. `tags`: use only tasks that carry one of these tags, in
-    every split.
-    """
-
-    set: str
-    tags: tuple[str, ...] = ()
-
-    def load(self) -> TaskSet:
-        """Load the set and select the tasks with the tags. Raises: UnknownNameError, TaskError."""
-        task_set = registry.load_task_set(self.set)
-        return task_set.tagged(*self.tags) if self.tags else task_set
 
 
 class EpisodeSection(Section):
@@ -306,10 +291,11 @@ class Recipe(Section):
             references.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
         if self.episode.backend:
             references.append(("backends", self.episode.backend, "episode.backend"))
-        if not self.tasks.set.endswith((".jsonl", ".json")):
-            references.append(("task_sets", self.tasks.set, "tasks.set"))
-        elif not Path(self.tasks.set).is_file():
-            raise RecipeError(f"{where}: tasks.set = {self.tasks.set!r}: there is no such file.")
+        for name, key in self.tasks.names():
+            if not name.endswith((".jsonl", ".json")):
+                references.append(("task_sets", name, key))
+            elif not Path(name).is_file():
+                raise RecipeError(f"{where}: {key} = {name!r}: there is no such file.")
         references += [("stages", stage.kind, "stage.kind") for stage in self.stage]
         references += [("loss_terms", name, "train.terms") for name in self.train.terms]
         try:

@@ -145,7 +145,8 @@ class DirectAdvantageSection(StoredEpisodesSection):
 
     `continuations`: the critic learns from so many episodes that the policy plays on from each turn; with 0, from how
     the stored episodes themselves ended. `critic_epochs`, `critic_learning_rate`: of the critic, which is frozen
-    afterwards. `loss`: `clipped`, within `clip`, or `quadratic`, which moves a turn by its advantage / `beta` in nats.
+    afterwards. `loss`: `clipped` or `quadratic`. `clip`: how far the ratio of a turn's probabilities may leave 1 with
+    `clipped`. `beta`: with `quadratic` a turn moves by its advantage / `beta` in nats.
     `epochs`, `batch_size`, `learning_rate`: of the policy; a batch is of turns.
     """
 
@@ -182,11 +183,25 @@ class ImplicitQSection(TokenValuesSection):
     follow: Share = 0.05
 
 
+class ConservativeQSection(TokenValuesSection):
+    """Options of `conservative_q`: action values of tokens, bootstrapped from tokens that the policy finds likely.
+
+    `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes, of the policy, of experts, or of
+    both. `top_p`: a target's maximum is over the smallest set of tokens that holds so much of the policy's probability.
+    `gamma`: the discount of a token. `follow`: how far the slow copy moves in each step.
+    """
+
+    top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
+    gamma: Share = 1.0
+    follow: Share = 0.05
+
+
 class OutcomeHeadSection(TokenValuesSection):
     """Options of `outcome_head`: the distribution of the return after each token.
 
     `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes, which have to be of the policy
-    that is guided. `bins`: how many returns from `low` to `high`, both included, the distribution is over.
+    that is guided. `low`: the least return. `high`: the greatest. `bins`: over how many returns, these two included,
+    the distribution is.
     """
 
     low: float = 0.0
@@ -212,6 +227,17 @@ class EvaluateGuidedSection(Section):
     candidates: Annotated[int, Field(ge=0)] = 20
 
 
+class EvaluateRerankedSection(Section):
+    """Options of `evaluate_reranked`: a held-out measurement of the best of several episodes, as values choose it.
+
+    `values`: the name of the stage `conservative_q` or `implicit_q` that learnt them. `episodes`: of each task. The one
+    whose tokens have the highest mean value counts.
+    """
+
+    values: str = ""
+    episodes: Annotated[int, Field(ge=2)] = 4
+
+
 STAGE_OPTIONS: dict[str, type[Section]] = {
     "collect": CollectSection,
     "prefer": PreferSection,
@@ -219,8 +245,10 @@ STAGE_OPTIONS: dict[str, type[Section]] = {
     "step_tasks": StepTasksSection,
     "direct_advantage": DirectAdvantageSection,
     "implicit_q": ImplicitQSection,
+    "conservative_q": ConservativeQSection,
     "outcome_head": OutcomeHeadSection,
     "evaluate_guided": EvaluateGuidedSection,
+    "evaluate_reranked": EvaluateRerankedSection,
     "repeat": RepeatSection,
 }
 """The options of the stages that come with agentgym and have options of their own, by kind."""

@@ -177,8 +177,8 @@ class TrainSection(Section):
     `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
     `trl.use_vllm = true`).
     `save_every`: steps between two checkpoints. `keep_checkpoints`: how many of the last are kept.
-    `validate_every`: steps between two validations. `validate_tasks`: tasks of each. `until_success`: stop as soon as
-    success on validation tasks reaches it.
+    `validate_every`: steps between two validations. `validate_tasks`: tasks of each. `validate_stratum`: only those
+    with this tag. `until_success`: stop as soon as success on validation tasks reaches it.
     `sampler`: what chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`; by
     default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
     ["max_variance(factor=2)"], see `agentgym list gatherers`.
@@ -219,6 +219,7 @@ class TrainSection(Section):
     keep_checkpoints: Count = 2
     validate_every: Count = 10
     validate_tasks: Count = 64
+    validate_stratum: str | None = None
     until_success: Share | None = None
     sampler: str | None = None
     gather: list[str] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.errors import AgentGymError, RecipeError
+from agentgym.mixture import source_of
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import SUCCESS, Combined, Reward, validate_components
 from agentgym.rollout import EpisodeManager
@@ -40,13 +41,21 @@ def check_reward(recipe: Recipe, task_set: TaskSet) -> None:
     """
     if task_set.oracle is None or not task_set["train"] or recipe.episode.environment is not None:
         return
-    task = task_set["train"][0]
-    reward = _reward_of(recipe, task_set, task)
-    if reward is None:
-        return
-    trajectory = _oracle_episode(recipe, task_set, task, reward)
-    if not trajectory.valid:
-        return
+    known: set[str] = set()
+    for task in {source_of(task): task for task in reversed(task_set["train"])}.values():  # the first of each set
+        reward = _reward_of(recipe, task_set, task)
+        trajectory = _oracle_episode(recipe, task_set, task, reward) if reward is not None else None
+        if reward is None or trajectory is None or not trajectory.valid:
+            return
+        known |= _components(reward, trajectory)
+        tasks = [other for other in task_set["train"] if source_of(other) == source_of(task)]
+        if all(other.truth is None for other in tasks) and not (trajectory.success or 0) > 0:
+            asyncio.run(_check_truth(reward, trajectory, recipe.tasks.title))
+    _check_section(recipe, known)
+
+
+def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
+    """The components that a reward gives or names. Raises: RecipeError for a name that is nearly one that it gives."""
     parts = reward.rewards if isinstance(reward, Combined) else (reward,)
     given = {SUCCESS, *trajectory.outcome, *(name for turn in trajectory.turns for name in turn.rewards)}
     declared = {name for part in parts for name in part.weights}
@@ -56,9 +65,7 @@ def check_reward(recipe: Recipe, task_set: TaskSet) -> None:
                 f"A reward's `weights` name {name!r}, and it gives {close[0]!r}, which then counts in full. "
                 "Write the two alike."
             )
-    _check_section(recipe, given | declared)
-    if all(task.truth is None for task in task_set["train"]) and not (trajectory.success or 0) > 0:
-        asyncio.run(_check_truth(reward, trajectory, task_set.name))
+    return given | declared
 
 
 def _check_section(recipe: Recipe, known: Iterable[str]) -> None:
@@ -81,7 +88,7 @@ def _check_section(recipe: Recipe, known: Iterable[str]) -> None:
             )
 
 
-async def _check_truth(reward: Reward, trajectory: Trajectory, set_name: str) -> None:
+async def _check_truth(reward: Reward, trajectory: Trajectory, title: str) -> None:
     """Judge the outcome once more, on a task that notes what is read. Raises: RecipeError."""
     task = trajectory.task
     noted = _ReadTask(**{field.name: getattr(task, field.name) for field in fields(Task)})
@@ -89,7 +96,7 @@ async def _check_truth(reward: Reward, trajectory: Trajectory, set_name: str) ->
     await validate_components(reward.outcome(trajectory), reward)
     if getattr(noted, "truth_was_read", False):
         raise RecipeError(
-            f"tasks.set = {set_name!r}: the reward reads `task.truth`, which is None in every training task, and the "
+            f"{title}: the reward reads `task.truth`, which is None in every training task, and the "
             f"oracle's episode of {task.id!r} has no success. Give each task its `truth`."
         )
 

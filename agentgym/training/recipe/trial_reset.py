@@ -95,7 +95,7 @@ async def _reset(recipe: Recipe, task: Task, condition: str) -> None:
     except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
         raise
     except Exception as error:
-        key = "evaluate.control" if condition else f"tasks.set = {recipe.tasks.set!r}"
+        key = "evaluate.control" if condition else recipe.tasks.title
         raise RecipeError(f"{key}: {cause_of(error, activity)}") from error
     finally:
         await environment.close()

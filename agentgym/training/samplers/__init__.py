@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from agentgym.training.samplers.contract import Sampler, make_sampler, restore_sampler, save_sampler
+from agentgym.training.samplers.sources import sampler_of
 
-__all__ = ["Sampler", "make_sampler", "restore_sampler", "save_sampler"]
+__all__ = ["Sampler", "make_sampler", "restore_sampler", "sampler_of", "save_sampler"]

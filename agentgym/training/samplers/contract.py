@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from agentgym.task import Task
+from agentgym.task import Task, seed_of
 from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.trajectory import Trajectory
 
@@ -21,8 +22,12 @@ class Sampler(Protocol):
     The same seed, step and state must give the same tasks: a resumed run plays what an unbroken one plays.
     """
 
-    def draw(self, count: int, step: int) -> list[Task]:
-        """Choose the tasks of a step; a group of episodes is played of each."""
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Choose the tasks of a step; a group of episodes is played of each.
+
+        Args:
+            further: 1 for tasks beside those that the step has drawn already, 2 for still others, and so on.
+        """
         ...
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
@@ -36,6 +41,11 @@ class Sampler(Protocol):
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state`. Raises: TaskError if it belongs to other tasks."""
         ...
+
+
+def draws_of(name: str, seed: int, step: int, further: int) -> random.Random:
+    """The random stream of a draw: another for each sampler, seed, step and further draw."""
+    return random.Random(seed_of(name, seed, step, *([further] if further else [])))
 
 
 def make_sampler(text: str, tasks: Sequence[Task], seed: int) -> Sampler:

@@ -8,7 +8,8 @@ from typing import Any
 
 from agentgym.credit.options import Count, Share
 from agentgym.errors import TaskError
-from agentgym.task import Task, seed_of
+from agentgym.task import Task
+from agentgym.training.samplers.contract import draws_of
 from agentgym.trajectory import Trajectory
 
 
@@ -51,10 +52,14 @@ class Curriculum:
         """Every difficulty that may be drawn, the easiest first."""
         return self.levels[max(0, self._cap - self._window + 1) : self._cap + 1]
 
-    def draw(self, count: int, step: int) -> list[Task]:
-        """Draw tasks for a step: for each a level of the window, all equally likely, then a task of that level."""
-        rng = random.Random(seed_of("curriculum", self._seed, step))
-        return [rng.choice(self._by_level[rng.choice(self.open_levels)]) for _ in range(count)]
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Draw the tasks of a step, as `draw_one` draws each."""
+        rng = draws_of("curriculum", self._seed, step, further)
+        return [self.draw_one(rng) for _ in range(count)]
+
+    def draw_one(self, draws: random.Random) -> Task:
+        """Draw a level of the window, all equally likely, then a task of that level."""
+        return draws.choice(self._by_level[draws.choice(self.open_levels)])
 
     def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
         """Take in how groups came out, and raise the cap if its level is mastered. Returns: metrics."""

@@ -8,7 +8,8 @@ from typing import Any
 
 from agentgym.credit.options import Decay, Share
 from agentgym.errors import TaskError
-from agentgym.task import Task, seed_of
+from agentgym.task import Task
+from agentgym.training.samplers.contract import draws_of
 from agentgym.trajectory import Trajectory
 
 
@@ -34,9 +35,9 @@ class Learnable:
         self._seed, self._uniform, self._memory = seed, uniform, memory
         self._success: dict[str, float] = {}
 
-    def draw(self, count: int, step: int) -> list[Task]:
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the tasks of a step without repetition; with it only where there are fewer tasks than `count`."""
-        rng = random.Random(seed_of("learnable", self._seed, step))
+        rng = draws_of("learnable", self._seed, step, further)
         chosen: list[Task] = []
         while len(chosen) < count:
             left = {name: self._weight(name) for name in self._tasks}

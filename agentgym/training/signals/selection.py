@@ -24,11 +24,16 @@ from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.signals.replayed_critic import replayed_critic
 from agentgym.training.signals.replays import BranchLabels, LeaveOneOutReplays, MonteCarloContinuations
 from agentgym.training.signals.return_spec import ReturnSpec
+from agentgym.training.signals.state_flow import StateFlow
+from agentgym.training.signals.state_ranks import StateRanks
 from agentgym.training.signals.token_critic import TokenCritic
 
 ENVIRONMENT_METHODS = {"state_keys": Environment.state_key, "potentials": Environment.potential}
 """Signals that only an environment can provide, and the method that it overrides to do so."""
-TEXT_ONLY = frozenset({"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"})
+TEXT_ONLY = frozenset(
+    {"gold_logprobs", "contributions", "values", "action_values", "token_values", "hindsight"}
+    | {*StateRanks.provides, *StateFlow.provides}
+)
 """Signals from a model that is given the tokens of a record and none of its images."""
 _OF_A_CRITIC = ("values", "action_values")
 
@@ -120,6 +125,8 @@ def providers_for(
         "hindsight": hindsight,
         "branches": BranchLabels,
         "span_values": lambda: NamedSpans(policy),
+        **dict.fromkeys(StateRanks.provides, lambda: StateRanks(model)),
+        "flow_deviations": lambda: StateFlow(model, **network),
     }
     providers: list[SignalProvider] = []
     for name, make in makers.items():

@@ -5,7 +5,7 @@ demonstrate.py  the task set's scripted players play training tasks
 warm_start.py   the model that training starts from, and supervised imitation of the demonstrations
 reinforce.py    reinforcement learning with turn-level credit
 direct_advantage.py  offline: a critic of steps, then the policy, on stored turns
-token_values.py  offline: values of tokens, and the policy guided by them, measured
+token_values.py  offline: values of tokens, and the policy guided by them or chosen from by them, measured
 contract.py     what a stage is
 plan.py         which stages a recipe has, in their order
 collect.py      training tasks are played, and the ledger keeps the episodes for later stages

@@ -10,6 +10,7 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, seed_of, training_only
+from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.recipe.named_parts import load_part, parse_part
@@ -63,9 +64,7 @@ def _play(
     if options.trees:
         signals = context.recipe.train.signals
         branching = Branching(signals.root_episodes, signals.branch_before, context.recipe.seed)
-        groups = branching.grow(
-            context.rollouts, learner.policy, tasks, label=context.stage, group_size=options.group_size
-        )
+        groups = branching.grow(StepRequest(context.rollouts, learner.policy, tasks, context.stage, options.group_size))
         return [trajectory for group in groups for trajectory in group.episodes]
     return context.rollouts.play(
         _player(context, learner, options.policy),

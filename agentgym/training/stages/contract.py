@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.section import Section
@@ -33,6 +34,8 @@ class Stage:
         plays: whether the ledger keeps its episodes under its name, for later stages to learn from.
         has_folder: whether it writes into stages/<name>.
         makes_tasks: whether it leaves training tasks for a later `reinforce` in its folder.
+        result: the file or folder in its folder that is there once it is done, with {name} for its name; "" for one
+            that leaves none.
         check: gets the planned stage and those before it, before anything starts. Raises: RecipeError.
         check_episodes: likewise, where all of its episodes are stored in other runs already. They may have no token
             ids of this policy yet. Raises: RecipeError where they hold nothing to learn from.
@@ -45,6 +48,7 @@ class Stage:
     plays: bool = False
     has_folder: bool = False
     makes_tasks: bool = False
+    result: str = ""
     check: CheckStage | None = None
     check_episodes: CheckEpisodes | None = None
 
@@ -55,6 +59,10 @@ class Stage:
         """Whether its checkpoint is there. A stage without one is run again; it finds its own result."""
         return self.checkpoint is not None and (context.folder.checkpoints / self.checkpoint).is_dir()
 
+    def result_in(self, context: RunContext) -> Path | None:
+        """Where its result is once it is done; None for one that leaves none, or only episodes in the ledger."""
+        return context.folder.path / self.result.format(name=context.stage) if self.result else None
+
 
 def define_stage(
     *,
@@ -64,6 +72,7 @@ def define_stage(
     plays: bool = False,
     has_folder: bool | None = None,
     makes_tasks: bool = False,
+    result: str = "",
     check: CheckStage | None = None,
     check_episodes: CheckEpisodes | None = None,
 ) -> Callable[[RunStage], Stage]:
@@ -75,6 +84,10 @@ def define_stage(
     Args:
         section, checkpoint, options, plays, makes_tasks, check, check_episodes: see Stage.
         has_folder: likewise; by default where there is a checkpoint.
+        result: likewise; by default the checkpoint.
     """
     in_folder = checkpoint is not None if has_folder is None else has_folder
-    return lambda run: Stage(run, section, checkpoint, options, plays, in_folder, makes_tasks, check, check_episodes)
+    left = f"checkpoints/{checkpoint}" if checkpoint is not None and not result else result
+    return lambda run: Stage(
+        run, section, checkpoint, options, plays, in_folder, makes_tasks, left, check, check_episodes
+    )

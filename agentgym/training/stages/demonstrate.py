@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentgym.deprecation import renamed_keywords
 from agentgym.errors import TaskError
+from agentgym.mixture import by_weight
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.recipe.recipe import WarmStartSection
@@ -33,6 +34,7 @@ def demonstrate(context: RunContext) -> list[Trajectory]:
             count,
             imperfect_oracle=section.imperfect_oracle,
             seed=context.recipe.seed,
+            weights=context.recipe.tasks.weights,
             on_trajectory=lambda _: advance(),
         )
     return context.demonstrations[key]
@@ -46,6 +48,7 @@ def demonstrations(
     *,
     imperfect_oracle: float = 0.0,
     seed: int = 0,
+    weights: Mapping[str, float] = {},
     on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Let the task set's scripted players play `count` training tasks, drawn without order.
@@ -54,11 +57,14 @@ def demonstrations(
         imperfect_oracle: the share of the tasks that the set's imperfect oracle plays. It uses the tools well, for
             the wrong goal. A policy that imitates both players knows how to use the tools, and only reward can
             teach it what to use them for.
+        weights: of the sets of a mixture; without any, all tasks are equally likely.
         on_trajectory: called with each episode when it ends.
     Returns: the oracle's episodes that succeeded, then all valid ones of the imperfect oracle.
     Raises: TaskError if the set has no such player, or if its oracle solves no task.
     """
     tasks = sorted(task_set["train"], key=lambda task: seed_of(seed, task.id))[:count]
+    if weights:
+        tasks = by_weight(task_set["train"], count, weights, seed)
     oracle_count = len(tasks) - round(imperfect_oracle * len(tasks))
 
     def play(player: str, player_tasks: Sequence[Task]) -> list[Trajectory]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,31 @@ from agentgym.rounding import percent
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
+from agentgym.trajectory import Trajectory
+
+EVALUATION = "evaluation/{name}.json"
+"""The file of an evaluation in the run folder."""
 
 
-def validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
-    """Play validation tasks with the current weights and log their metrics under `phase`. Returns: the metrics."""
-    return context.processes.share(lambda: _validate(context, learner, step, count, phase))
+def validate(
+    context: RunContext, learner: Learner, step: int, count: int, phase: str, *, stratum: str | None = None
+) -> dict[str, float]:
+    """Play validation tasks with the current weights and log their metrics under `phase`.
+
+    Args:
+        count: of the tasks. stratum: only those with this tag.
+    Returns: the metrics.
+    """
+    return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum))
 
 
-def _validate(context: RunContext, learner: Learner, step: int, count: int, phase: str) -> dict[str, float]:
+def _validate(
+    context: RunContext, learner: Learner, step: int, count: int, phase: str, stratum: str | None
+) -> dict[str, float]:
     training = learner.model.training
     trajectories = context.rollouts.play(
         learner.policy,
-        choose(context.task_set, "validation", count),
+        choose(context.task_set, "validation", count, stratum=stratum),
         label=f"{phase}-{step:06d}",
         record=False,
         temperature=context.recipe.evaluate.temperature,
@@ -41,16 +54,37 @@ def _validate(context: RunContext, learner: Learner, step: int, count: int, phas
     return metrics
 
 
-def measure(context: RunContext, when: str, learner: Learner, parameters: Mapping[str, Any] | None = None) -> None:
+@dataclass(frozen=True, slots=True)
+class BestOf:
+    """Of several episodes of each task one is measured. `episodes`: how many. `choose`: which, without their truth."""
+
+    episodes: int
+    choose: Callable[[Sequence[Trajectory]], Trajectory]
+
+
+def measure(
+    context: RunContext,
+    when: str,
+    learner: Learner,
+    parameters: Mapping[str, Any] | None = None,
+    best_of: BestOf | None = None,
+) -> None:
     """Evaluate on held-out tasks and write evaluation/<when>.json; do nothing where that file exists.
 
     Args:
         parameters: replace some of the tasks' own parameters: another environment under the same questions and truth.
+        best_of: measures one of several episodes of each task, instead of `evaluate.group_size` of them.
     """
-    context.processes.share(lambda: _measure(context, when, learner, parameters))
+    context.processes.share(lambda: _measure(context, when, learner, parameters, best_of))
 
 
-def _measure(context: RunContext, when: str, learner: Learner, parameters: Mapping[str, Any] | None) -> None:
+def _measure(
+    context: RunContext,
+    when: str,
+    learner: Learner,
+    parameters: Mapping[str, Any] | None,
+    best_of: BestOf | None,
+) -> None:
     recipe, section, policy = context.recipe, context.recipe.evaluate, learner.policy
     file = _evaluation_file(context, when)
     if file.is_file():
@@ -66,16 +100,19 @@ def _measure(context: RunContext, when: str, learner: Learner, parameters: Mappi
         label=f"{context.folder.path.resolve()}/{when}",
         seed=recipe.seed,
     )
-    started = time.monotonic()
-    with context.progress_bar(f"held-out {when}", len(tasks) * section.group_size) as advance:
+    started, group_size = time.monotonic(), section.group_size if best_of is None else best_of.episodes
+    with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
         trajectories = context.rollouts.play(
             policy,
             tasks,
             label=f"held-out-{when}",
-            group_size=section.group_size,
+            group_size=group_size,
             temperature=section.temperature,
             on_trajectory=lambda _: advance(),
         )
+    if best_of is not None:
+        starts = range(0, len(trajectories), group_size)
+        trajectories = [best_of.choose(trajectories[start : start + group_size]) for start in starts]
     evaluation = from_trajectories(
         trajectories,
         label=when,
@@ -86,17 +123,17 @@ def _measure(context: RunContext, when: str, learner: Learner, parameters: Mappi
     )
     evaluation.held_out_uses = held_out_uses
     evaluation.duration_s = max(evaluation.duration_s, round(time.monotonic() - started, 3))
-    context.folder.write_json(f"evaluation/{when}.json", evaluation.to_json())
+    context.folder.write_json(EVALUATION.format(name=when), evaluation.to_json())
 
 
-@define_stage(section="evaluate")
+@define_stage(section="evaluate", result=EVALUATION)
 def evaluate_stage(context: RunContext, learner: Learner) -> Learner:
     """Measures the policy on held-out tasks, as [evaluate] says."""
     measure(context, context.stage, learner)
     return learner
 
 
-@define_stage(section="evaluate")
+@define_stage(section="evaluate", result=EVALUATION)
 def control_stage(context: RunContext, learner: Learner) -> Learner:
     """Measures it with the task parameters of `evaluate.control`: a task that is solved then was guessed."""
     measure(context, context.stage, learner, context.recipe.evaluate.control)
@@ -127,4 +164,4 @@ def conclude(context: RunContext, minutes: float, evaluations: Sequence[str]) ->
 
 
 def _evaluation_file(context: RunContext, when: str) -> Path:
-    return context.folder.path / "evaluation" / f"{when}.json"
+    return context.folder.path / EVALUATION.format(name=when)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -83,6 +84,10 @@ class PlannedStage:
     def is_done(self, context: RunContext) -> bool:
         """Whether it has trained and saved what it was to."""
         return self.stage.is_done(self.context(context))
+
+    def result(self, context: RunContext) -> Path | None:
+        """The file or folder that it leaves, if it leaves any."""
+        return self.stage.result_in(self.context(context))
 
 
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:

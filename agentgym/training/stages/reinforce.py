@@ -23,13 +23,14 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.rollout.engine import ReportingEngine
-from agentgym.training.gatherers import Gatherer, make_gatherer, play_groups
+from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
 from agentgym.training.model.reference import ReferenceCallback, reference_of
 from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
+from agentgym.training.model.training_arguments import training_arguments
 from agentgym.training.monitoring.callbacks import (
     HEALTHY,
     CheckpointCompleteCallback,
@@ -46,7 +47,7 @@ from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.train_section import TrainSection
-from agentgym.training.samplers import Sampler, make_sampler, restore_sampler
+from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -79,7 +80,8 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     """
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
-    processes.share(lambda: context.folder.forget(("train", "validation"), step_of(checkpoint)))
+    last_step = step_of(checkpoint) if checkpoint is not None else -1
+    processes.share(lambda: context.folder.forget(("train", "validation"), last_step))
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     sampler = _sampler(context, checkpoint)
@@ -109,6 +111,7 @@ def _make_trainer(
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
+    gatherer = _gatherer(section, estimator, recipe.seed, checkpoint)
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
@@ -133,7 +136,7 @@ def _make_trainer(
         estimator=estimator,
         signal_providers=signal_providers,
         failures=section.failures,
-        gather=_gatherer(section, estimator, recipe.seed) if stream is None else stream.gather,
+        gather=gatherer if stream is None else stream.gather,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
         objective=None if isinstance(objective, TrlLoss) else objective,
@@ -146,14 +149,24 @@ def _make_trainer(
             *([] if stream is None else [stream.callback]),
             logging,
             ValidationCallback(
-                lambda step: reference.note(validate(context, learner, step, section.validate_tasks, "validation")),
+                lambda step: reference.note(
+                    validate(
+                        context,
+                        learner,
+                        step,
+                        section.validate_tasks,
+                        "validation",
+                        stratum=section.validate_stratum,
+                    )
+                ),
                 every=section.validate_every,
                 until=section.until_success,
+                before=section.reference.moves_as == "best",  # what the first one while training is compared with
             ),
             reference,
             entropies,
             *([signal_to_noise] if section.snr_learning_rate else []),
-            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker])),
+            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, *gatherer.wrappers])),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -186,14 +199,21 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         close = get_close_matches(key, known, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise RecipeError(f"[train.trl] {key} = {section.trl[key]!r}: TRL's GRPOConfig has no option {key!r}.{hint}")
-    options: dict[str, Any] = dict(
-        output_dir=str(checkpoints),
-        max_steps=section.steps * section.iterations,
-        per_device_train_batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
+    options = training_arguments(
+        checkpoints,
+        steps=section.steps * section.iterations,
+        batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
+        learning_rate=section.learning_rate,
+        max_grad_norm=section.max_grad_norm,
+        save_every=section.save_every,
+        keep_checkpoints=section.keep_checkpoints,
+        gradient_checkpointing=recipe.machine.gradient_checkpointing,
+        seed=recipe.seed,
+        use_cpu=device == "cpu",
+    ) | dict(
         steps_per_generation=1,
         num_generations=section.group_size,
         num_iterations=section.iterations,
-        learning_rate=section.learning_rate,
         lr_scheduler_type="constant",
         warmup_steps=section.warmup_steps,
         loss_type=objective.loss_type if isinstance(objective := section.make_objective(), TrlLoss) else "dr_grpo",
@@ -201,21 +221,9 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         temperature=recipe.episode.temperature,
         top_p=recipe.episode.top_p,
         max_completion_length=recipe.episode.max_episode_tokens,
-        max_grad_norm=section.max_grad_norm,
         disable_dropout=True,  # episodes are sampled without
         logging_steps=1,
-        save_strategy="steps",
-        save_steps=section.save_every,
-        save_total_limit=section.keep_checkpoints,
-        report_to=[],
-        disable_tqdm=True,
-        seed=recipe.seed,
-        data_seed=recipe.seed,
-        gradient_checkpointing=recipe.machine.gradient_checkpointing,
         bf16=section.autocast(device) == "bfloat16",
-        use_cpu=device == "cpu",
-        weight_decay=0.0,
-        dataloader_pin_memory=False,
     )
     if section.reference.reset_every:
         options |= dict(
@@ -240,12 +248,16 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
-def _gatherer(section: TrainSection, estimator: Estimator, seed: int) -> Gatherer:
-    """What plays the groups: as trees where the estimator compares branches, within the wrappers of the recipe."""
+def _gatherer(section: TrainSection, estimator: Estimator, seed: int, checkpoint: Path | None) -> WrappedGatherer:
+    """What plays the groups, as it was at a checkpoint: trees where the estimator compares branches, and wrappers."""
     base: Gatherer = play_groups
     if "branches" in estimator.requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
-    return make_gatherer(base, section.gather)
+    gatherer = make_gatherer(base, section.gather)
+    for wrapper in _learning(gatherer.wrappers):
+        if checkpoint is not None:
+            wrapper.restore(checkpoint)
+    return gatherer
 
 
 def _signal_providers(
@@ -276,11 +288,11 @@ def _begin_hook(learner: Learner, checkpoint: Path | None) -> Any:
 
 
 def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:
-    """The recipe's sampler as it was at a checkpoint; None if the recipe has none."""
+    """The recipe's sampler as it was at a checkpoint; None if tasks are only shuffled."""
     recipe = context.recipe
-    if recipe.train.sampler is None:
+    sampler = sampler_of(recipe, context.task_set["train"])
+    if sampler is None:
         return None
-    sampler = make_sampler(recipe.train.sampler, context.task_set["train"], recipe.seed)
     if checkpoint is not None:
         restore_sampler(sampler, checkpoint)
     return sampler

@@ -35,7 +35,14 @@ def _check_episodes(name: str, options: StepTasksSection, trajectories: list[Tra
     _require_experts(name, _successful(trajectories))
 
 
-@define_stage(options=StepTasksSection, has_folder=True, makes_tasks=True, check=_check, check_episodes=_check_episodes)
+@define_stage(
+    options=StepTasksSection,
+    has_folder=True,
+    makes_tasks=True,
+    result=STEP_TASKS,
+    check=_check,
+    check_episodes=_check_episodes,
+)
 def step_tasks_stage(context: RunContext, learner: Learner, options: StepTasksSection) -> Learner:
     """Makes a task of every turn of an expert's episodes, for a later `reinforce` with `tasks_of`: SRL."""
     context.processes.share(lambda: _make(context, learner.renderer, options))

@@ -7,24 +7,36 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
+
 from agentgym.errors import RecipeError
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.local import policy_of
-from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead, ValueNetwork, save_values
+from agentgym.policy.logit_hooks.value_networks import (
+    AdvantageHead,
+    OutcomeHead,
+    ValueNetwork,
+    load_values,
+    save_values,
+)
 from agentgym.training.model.models import save_model
+from agentgym.training.offline.conservative_q import fit_conservative_q, mean_value
 from agentgym.training.offline.token_values import fit_implicit_q, fit_outcomes
 from agentgym.training.offline.transitions import StoredEpisode
 from agentgym.training.recipe.stage_options import (
+    ConservativeQSection,
     EvaluateGuidedSection,
+    EvaluateRerankedSection,
     ImplicitQSection,
     OutcomeHeadSection,
     TokenValuesSection,
 )
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.measure import measure
+from agentgym.training.stages.contract import CheckStage, define_stage
+from agentgym.training.stages.measure import EVALUATION, BestOf, measure
 from agentgym.training.stages.stored_episodes import stored_episodes
+from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:
     from agentgym.training.stages.plan import PlannedStage
@@ -41,6 +53,20 @@ def implicit_q_stage(context: RunContext, learner: Learner, options: ImplicitQSe
     return _learn(context, learner, options, make, partial(fit_implicit_q, **settings))
 
 
+@define_stage(options=ConservativeQSection, checkpoint=NAME)
+def conservative_q_stage(context: RunContext, learner: Learner, options: ConservativeQSection) -> Learner:
+    """Learns action values of tokens from stored episodes, as B-Coder does. The policy itself is left as it is."""
+    settings = {name: getattr(options, name) for name in ("top_p", "gamma", "follow")}
+    configuration = learner.model.config.get_text_config()
+    make = partial(AdvantageHead, hidden=configuration.hidden_size, vocabulary=configuration.vocab_size)
+
+    def behaviour(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = learner.model.eval()(input_ids=ids, attention_mask=mask, use_cache=False).logits
+        return logits
+
+    return _learn(context, learner, options, make, partial(fit_conservative_q, behaviour=behaviour, **settings))
+
+
 @define_stage(options=OutcomeHeadSection, checkpoint=NAME)
 def outcome_head_stage(context: RunContext, learner: Learner, options: OutcomeHeadSection) -> Learner:
     """Learns the distribution of the return after each token of stored episodes, as Q# does. The policy is left as is.
@@ -52,17 +78,40 @@ def outcome_head_stage(context: RunContext, learner: Learner, options: OutcomeHe
     return _learn(context, learner, options, make, fit_outcomes)
 
 
-def _check_guided(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
-    options: EvaluateGuidedSection = stage.section
-    kinds = {before.name: before.kind for before in earlier}
-    if kinds.get(options.values) not in ("implicit_q", "outcome_head"):
-        raise RecipeError(
-            f"[[stage]] {stage.name!r}: values = {options.values!r} names no stage `implicit_q` or `outcome_head` "
-            f"before it. Stages before it are {', '.join(kinds) or 'none'}."
-        )
+def _learnt_by(*kinds: str) -> CheckStage:
+    """A check that the option `values` of a stage names an earlier one of these kinds."""
+
+    def check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+        known = {before.name: before.kind for before in earlier}
+        if known.get(stage.section.values) not in kinds:
+            raise RecipeError(
+                f"[[stage]] {stage.name!r}: values = {stage.section.values!r} names no stage "
+                f"{', '.join(f'`{kind}`' for kind in kinds[:-1])} or `{kinds[-1]}` before it. Stages before it are "
+                f"{', '.join(known) or 'none'}."
+            )
+
+    return check
 
 
-@define_stage(options=EvaluateGuidedSection, check=_check_guided)
+@define_stage(options=EvaluateRerankedSection, result=EVALUATION, check=_learnt_by("implicit_q", "conservative_q"))
+def evaluate_reranked_stage(context: RunContext, learner: Learner, options: EvaluateRerankedSection) -> Learner:
+    """Measures on held-out tasks the one of several episodes whose tokens have the highest mean value."""
+    network = load_values(context.earlier_checkpoints[options.values], learner.tokenizer, context.device)
+    assert isinstance(network, AdvantageHead)  # both kinds of stage leave one
+
+    def best(group: Sequence[Trajectory]) -> Trajectory:
+        valid = [trajectory for trajectory in group if trajectory.valid]
+        return max(valid or group[:1], key=lambda trajectory: mean_value(network, trajectory) if valid else 0.0)
+
+    measure(context, context.stage, learner, best_of=BestOf(options.episodes, best))
+    return learner
+
+
+@define_stage(
+    options=EvaluateGuidedSection,
+    result=EVALUATION,
+    check=_learnt_by("implicit_q", "conservative_q", "outcome_head"),
+)
 def evaluate_guided_stage(context: RunContext, learner: Learner, options: EvaluateGuidedSection) -> Learner:
     """Measures on held-out tasks the policy whose tokens are sampled by values, as [evaluate] says."""
     hook_options = {

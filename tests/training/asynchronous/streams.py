@@ -19,6 +19,7 @@ from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.training.asynchronous.capacity import Capacity
 from agentgym.training.asynchronous.stream import GroupStream
+from agentgym.training.gatherers import StepRequest
 from agentgym.training.rollouts.rollouts import Rollouts
 
 TASKS = [task(f"t{i}") for i in range(12)]
@@ -113,7 +114,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def gathered(stream: GroupStream, rollouts: Rollouts, player: Player, *, ready: int, count: int = 2, size: int = 2):
     """The next groups, as a trainer asks for them, once so many are ready."""
     wait_until(lambda: sum(len(step.ready) for step in stream._steps) >= ready)
-    groups = stream.gather(rollouts, player, TASKS[:count], label=f"train-{player.version:06d}", group_size=size)
+    groups = stream.gather(StepRequest(rollouts, player, TASKS[:count], f"train-{player.version:06d}", size))
     assert all(len(group.trained) == size for group in groups)
     return groups
 

@@ -1,0 +1,52 @@
+"""Rank shaping: episodes whose hidden states spread more, or spread faster, than usual count more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Gt
+
+from agentgym.credit.group import Group
+from agentgym.credit.options import Weight
+from agentgym.credit.signals import Array
+from agentgym.credit.wrappers.contract import Estimate, define_wrapper
+
+
+@define_wrapper(
+    source="VERL, arXiv:2509.23808, by the authors' code: A + min(relu(bonus), |A| / kappa). Turns are the steps here, "
+    "a number of tokens there; their scale that falls with the mean score is left out",
+    requires=("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations"),
+    bias=lambda base, options: "heuristic",
+)
+def rank_shaped(
+    estimate: Estimate,
+    groups: Sequence[Group],
+    *,
+    weight: Weight = 1.0,
+    gain: Weight = 1.5,
+    limit: Annotated[float, Gt(1)] = 2.0,
+) -> list[Array]:
+    """A + min(max(weight * (w tanh d_r + (1 - w) tanh d_v), 0), |A| / limit), with w = sigmoid(gain * d_a).
+
+    d_r, d_v and d_a are how far the effective rank of the episode's hidden states, its velocity and its acceleration
+    lie above what has been usual so far: where the rank accelerates the rank itself counts, elsewhere its velocity.
+    The sign never changes, and an advantage of 0 stays 0.
+
+    Args:
+        weight: of the bonus; 0 is the wrapped estimator bit for bit.
+        gain: how sharply the acceleration decides between the two.
+        limit: above 1; the bonus is at most |A| / limit.
+    Returns: as the wrapped estimator.
+    """
+    shaped = []
+    for group, advantages in zip(groups, estimate(groups), strict=True):
+        rank, velocity, acceleration = (
+            np.nan_to_num(group.signal(name))
+            for name in ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
+        )
+        share = 1.0 / (1.0 + np.exp(-gain * acceleration))
+        bonus = np.maximum(weight * (share * np.tanh(rank) + (1.0 - share) * np.tanh(velocity)), 0.0)
+        shaped.append(advantages + np.minimum(bonus[:, None], np.abs(advantages) / limit))
+    return shaped

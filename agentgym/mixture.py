@@ -1,0 +1,81 @@
+"""Several task sets as one, each task tagged with the set that it comes from."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from agentgym.errors import TaskError
+from agentgym.messages import Message
+from agentgym.task import SPLITS, Task, TaskSet, seed_of
+
+SOURCE = "source:"
+"""Begins the tag that names the set of a task in a mixture."""
+
+
+def source_of(task: Task) -> str | None:
+    """The name of the set that a task of a mixture comes from; None for a task of no mixture."""
+    return next((tag.removeprefix(SOURCE) for tag in task.tags if tag.startswith(SOURCE)), None)
+
+
+def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
+    """One set with the tasks of several, split by split. Each task has the tag `source:` and the name of its set.
+
+    A task whose id another set has used gets the name of its set before its id. The mixture has a scripted player, or
+    an answer, if each of its sets has one.
+
+    Args:
+        task_sets: by the names that the tags give.
+    Raises: TaskError if one set is given no training task; SplitLeakError if a task of one set is in another split of
+        another.
+    """
+    splits: dict[str, list[Task]] = {split: [] for split in SPLITS}
+    origins: dict[str, tuple[TaskSet, Task]] = {}
+    for name, task_set in task_sets.items():
+        if not task_set["train"]:
+            raise TaskError(f"The task set {name} has no training task, so nothing of it can be mixed in.")
+        for split, rows in splits.items():
+            for task in task_set[split]:
+                identity = f"{name}:{task.id}" if task.id in origins else task.id
+                origins[identity] = task_set, task
+                rows.append(replace(task, id=identity, tags=(*task.tags, SOURCE + name)))
+
+    def player(role: str) -> Callable[[Task], Any] | None:
+        if any(getattr(task_set, role) is None for task_set in task_sets.values()):
+            return None
+
+        def play(task: Task) -> Any:
+            task_set, original = origins[task.id]
+            return getattr(task_set, role)(replace(task, id=original.id, tags=original.tags))
+
+        return play
+
+    answer: Callable[[Task], Message] | None = player("answer")
+    return TaskSet(
+        " + ".join(task_sets),
+        splits,
+        oracle=player("oracle"),
+        imperfect_oracle=player("imperfect_oracle"),
+        answer=answer,
+    )
+
+
+def by_weight(tasks: Sequence[Task], count: int, weights: Mapping[str, float], seed: int) -> list[Task]:
+    """Choose at most `count` tasks of a mixture without repetition; each is of a set that is drawn by its weight.
+
+    Once a set has no task left, the others give what is missing.
+    """
+    left: dict[str, list[Task]] = {}
+    for task in sorted(tasks, key=lambda task: seed_of(seed, task.id)):
+        if weights.get(source := source_of(task) or "", 0.0) > 0:
+            left.setdefault(source, []).append(task)
+    draws = random.Random(seed_of("mixture", seed))
+    chosen: list[Task] = []
+    while len(chosen) < count and left:
+        source = draws.choices(list(left), [weights[name] for name in left])[0]
+        chosen.append(left[source].pop())
+        if not left[source]:
+            del left[source]
+    return chosen

@@ -1,0 +1,47 @@
+"""Plays again the episodes of a step that failed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from agentgym.credit.options import Count
+from agentgym.errors import EpisodesFailed
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+
+
+class Refill:
+    """Plays episodes again that the infrastructure failed, so that groups are whole.
+
+    What an agent caused is a result and stays. Where certain actions bring the infrastructure down, episodes without
+    them are favoured; look at the failures of the run if they are many.
+
+    Args:
+        times: how often an episode is played again.
+    """
+
+    mixes_groups: ClassVar[bool] = True
+
+    def __init__(self, inner: Gatherer, *, times: Count = 1) -> None:
+        self._inner, self._times = inner, times
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step. Failed episodes that were replaced are left out."""
+        groups = self._inner(step)
+        for attempt in range(1, self._times + 1):
+            failed = [
+                (group, row)
+                for group in groups
+                for row, episode in enumerate(group.trained)
+                if not episode.valid and episode.stop_reason is not None
+            ]
+            if not failed:
+                break
+            try:
+                again = step.play([group.trained[row].task for group, row in failed], f"{step.label}-again{attempt}", 1)
+            except EpisodesFailed:  # all of them; the step itself has others, or it would have ended here
+                continue
+            for (group, row), episode in zip(failed, again, strict=True):
+                if episode.valid:
+                    group.left_out.append(group.trained[row])
+                    group.trained[row] = episode
+        return groups

@@ -1,0 +1,69 @@
+"""Trains on the groups of a step whose returns differ most."""
+
+from __future__ import annotations
+
+import json
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+
+from agentgym.credit.options import Decay, Share
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, untrained
+
+FILE = "spread_threshold.json"
+"""Of the state of SpreadThreshold, in the folder of a checkpoint."""
+
+
+def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
+    """Trains on the given share of a step's groups, those whose returns have the greatest standard deviation.
+
+    Groups of the middle are preferred to easy and hard ones, so the tasks that are trained on are no fair sample. Each
+    group is whole: within it the bias class of an estimator holds.
+    """
+
+    def gather(step: StepRequest) -> list[GatheredGroup]:
+        groups = inner(step)
+        rows = [row for row, group in enumerate(groups) if group.trained]
+        by_spread = sorted(rows, key=lambda row: -groups[row].spread)  # stable: the earlier of equal ones
+        kept = set(by_spread[: max(1, ceil(share * len(rows)))])
+        return [group if row in kept or not group.trained else untrained(group) for row, group in enumerate(groups)]
+
+    return gather
+
+
+class SpreadThreshold:
+    """Trains on the groups whose spread reaches a running mean of the spreads of all groups.
+
+    The threshold rises while groups differ more, and falls as the policy becomes sure. The group with the greatest
+    spread is always kept. What is chosen is whole groups, as with `top_spread`.
+
+    Args:
+        memory: what the threshold keeps in each step; the rest is the mean spread of the step.
+        factor: of the mean, 0 to 1.
+    Source: RLPR, Yu et al. 2025, arXiv:2506.18254. 0.99 and 1 are our choices.
+    """
+
+    def __init__(self, inner: Gatherer, *, memory: Decay = 0.99, factor: Share = 1.0) -> None:
+        self._inner, self._memory, self._factor = inner, memory, factor
+        self._mean: float | None = None
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step, and leave out the groups whose spread is below the threshold."""
+        groups = self._inner(step)
+        spreads = [group.spread for group in groups if group.trained]
+        if not spreads:
+            return groups
+        now = float(np.mean(spreads))
+        self._mean = now if self._mean is None else self._memory * self._mean + (1 - self._memory) * now
+        threshold = min(self._factor * self._mean, max(spreads))
+        return [group if not group.trained or group.spread >= threshold else untrained(group) for group in groups]
+
+    def save(self, folder: Path) -> None:
+        """Write the running mean into the folder of a checkpoint."""
+        (folder / FILE).write_text(json.dumps({"mean": self._mean}), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint; one without it begins anew."""
+        if (folder / FILE).is_file():
+            self._mean = json.loads((folder / FILE).read_text(encoding="utf-8"))["mean"]

@@ -1,0 +1,131 @@
+"""Groups that begin in the middle of a solved episode, ever nearer to its beginning."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from agentgym.credit.options import Count, Share
+from agentgym.errors import AgentGymError
+from agentgym.rollout import Fork
+from agentgym.task import seed_of
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.trajectory import Trajectory
+
+FILE = "starts.json"
+"""Of the state, in the folder of a checkpoint."""
+
+
+class Starts:
+    """Plays some groups from a turn of a recorded success, so that what never succeeds from the start is learnt.
+
+    At first one turn is left to play. Once the mean success of the last `groups` such groups is at least `solved`, one
+    more is left, up to whole episodes (a reverse curriculum). The turns before are repeated as recorded, in a fresh
+    environment, and compared; they are not trained on. All episodes of a group begin at the same turn. Such a group
+    says what to do from there on, and not how to get there, so a run also needs groups from the start.
+
+    The successes are those of this run whose ids begin with `label`: play them in a stage `collect` before, for
+    example by the oracle. Tasks without one are played from the start.
+
+    Args:
+        label: of the recorded episodes.
+        share: of the groups that begin in the middle, where there is a success.
+        solved: mean success at which one more turn is left.
+        groups: that it takes to measure that.
+    Source: reverse curriculum, Florensa et al. 2017, arXiv:1707.05300; from demonstrations, Salimans and Chen 2018,
+        arXiv:1812.03381. The constants are ours.
+    """
+
+    mixes_groups: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        inner: Gatherer,
+        *,
+        label: str = "collect",
+        share: Share = 0.5,
+        solved: Share = 0.6,
+        groups: Count = 4,
+    ) -> None:
+        self._inner, self._label, self._share, self._solved, self._groups = inner, label, share, solved, groups
+        self._successes: dict[str, Trajectory] | None = None
+        self.turns_left = 1
+        self._recent: list[float] = []
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step, the groups that begin in the middle first."""
+        forks = self._forks(step)
+        begun = self._branches(step, list(forks.values()))
+        rest = [task for row, task in enumerate(step.tasks) if row not in forks]
+        self._learn(begun)
+        return [*begun, *(self._inner(replace(step, tasks=rest)) if rest else ())]
+
+    def _forks(self, step: StepRequest) -> dict[int, Fork]:
+        """Where groups begin, by the position of their task; no task twice, so that no two branches have one id."""
+        successes = self._load(step)
+        draws = random.Random(seed_of("starts", step.label))
+        forks: dict[int, Fork] = {}
+        begun: set[str] = set()
+        for row, task in enumerate(step.tasks):
+            chosen = draws.random() < self._share
+            if chosen and task.id in successes and task.id not in begun:
+                success = successes[task.id]
+                forks[row] = Fork(success, max(0, len(success.turns) - self.turns_left))
+                begun.add(task.id)
+        return forks
+
+    def _branches(self, step: StepRequest, forks: Sequence[Fork]) -> list[GatheredGroup]:
+        if not forks:
+            return []
+        label = f"{step.label}-start"
+        branches = step.rollouts.branch(step.policy, forks, step.group_size, label=label, record=True)
+        by_origin: dict[str, list[Trajectory]] = {fork.trajectory.id: [] for fork in forks}
+        for branch in sorted(branches, key=lambda trajectory: trajectory.sample):  # they end in any order
+            assert branch.provenance.branch is not None
+            by_origin[branch.provenance.branch.trajectory].append(branch)
+        return [
+            GatheredGroup(group, untrained_turns={episode.id: fork.turn for episode in group})
+            for fork, group in zip(forks, by_origin.values(), strict=True)
+        ]
+
+    def _learn(self, groups: Sequence[GatheredGroup]) -> None:
+        for group in groups:
+            successes = [episode.success for episode in group.trained if episode.valid and episode.success is not None]
+            if successes:
+                self._recent.append(float(np.mean(successes)))
+        self._recent = self._recent[-self._groups :]
+        if len(self._recent) == self._groups and np.mean(self._recent) >= self._solved:
+            self.turns_left, self._recent = self.turns_left + 1, []
+
+    def _load(self, step: StepRequest) -> dict[str, Trajectory]:
+        """The first recorded success of each task. Raises: AgentGymError if there is none."""
+        if self._successes is None:
+            ledger = step.rollouts.ledger
+            self._successes = {}
+            for episode in ledger.trajectories(self._label) if ledger is not None else ():
+                if episode.valid and (episode.success or 0) >= 1 and episode.turns:
+                    self._successes.setdefault(episode.task.id, episode)
+            if not self._successes:
+                raise AgentGymError(
+                    f"train.gather: starts(label={self._label!r}) finds no success in this run's episodes with this "
+                    "label. Put a stage `collect` before, such as options = { policy = 'oracle' }, and name it."
+                )
+        return self._successes
+
+    def save(self, folder: Path) -> None:
+        """Write how many turns are left, and on what evidence, into the folder of a checkpoint."""
+        state = {"turns_left": self.turns_left, "recent": self._recent}
+        (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint; one without it begins anew."""
+        if (folder / FILE).is_file():
+            state = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            self.turns_left, self._recent = state["turns_left"], state["recent"]
+

@@ -1,0 +1,107 @@
+"""Puts a stored success into a group that fails whole."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import deque
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+
+from agentgym.credit.options import Count, Share
+from agentgym.errors import AgentGymError
+from agentgym.task import seed_of
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.trajectory import Trajectory
+
+FILE = "success_replay.json"
+"""Of the ids of the stored episodes, in the folder of a checkpoint."""
+
+
+class SuccessReplay:
+    """Puts an earlier success of its task in place of the worst episode of a group that fails whole.
+
+    So a task that was solved once keeps a gradient. The stored episode counts with the log-probabilities that it was
+    sampled with, so the importance ratio of the loss is that between then and now; `off_policy` masks or weighs what
+    is too old. The group is then no sample of the policy, and the bias class of an estimator does not hold for it.
+
+    Args:
+        per_task: how many successes of each task are stored, the newest.
+        solved: an episode is stored if its success is above it.
+        spread, mean: a group fails whole if the standard deviation of its success and the mean are below these.
+    Source: ARPO, Lu et al. 2025, arXiv:2505.16282; the numbers are those of its authors' code.
+    """
+
+    mixes_groups: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        inner: Gatherer,
+        *,
+        per_task: Count = 8,
+        solved: Share = 0.1,
+        spread: Share = 0.05,
+        mean: Share = 0.2,
+    ) -> None:
+        self._inner, self._per_task, self._solved, self._spread, self._mean = inner, per_task, solved, spread, mean
+        self._ids: dict[str, deque[str]] = {}
+        self._episodes: dict[str, Trajectory] = {}
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step; afterwards its successes are stored."""
+        played = self._inner(step)
+        groups = [self._with_success(step, group) for group in played]
+        for group in played:
+            for episode in group.episodes:
+                if episode.valid and _success(episode) > self._solved:
+                    self._store(episode)
+        return groups
+
+    def _with_success(self, step: StepRequest, group: GatheredGroup) -> GatheredGroup:
+        rows = [row for row, episode in enumerate(group.trained) if episode.valid]
+        successes = [_success(group.trained[row]) for row in rows]
+        stored = self._ids.get(group.trained[0].task.id) if rows else None
+        if not stored or np.std(successes) >= self._spread or np.mean(successes) >= self._mean:
+            return group
+        chosen = random.Random(seed_of("success_replay", step.label, group.trained[0].id)).choice(stored)
+        success = self._load(step, chosen)
+        worst = min(rows, key=lambda row: (group.trained[row].return_from(), -row))
+        trained = list(group.trained)
+        left_out = [*group.left_out, trained[worst]]
+        trained[worst] = success
+        return replace(group, trained=trained, left_out=left_out, replayed=group.replayed | {success.id})
+
+    def _store(self, episode: Trajectory) -> None:
+        ids = self._ids.setdefault(episode.task.id, deque())
+        ids.append(episode.id)
+        self._episodes[episode.id] = episode
+        if len(ids) > self._per_task:
+            self._episodes.pop(ids.popleft(), None)
+
+    def _load(self, step: StepRequest, episode: str) -> Trajectory:
+        """A stored episode; after a resume from the ledger."""
+        if episode not in self._episodes:
+            ledger = step.rollouts.ledger
+            if ledger is None:
+                raise AgentGymError(f"The stored success {episode!r} cannot be read back: this run keeps no ledger.")
+            self._episodes[episode] = ledger.load(episode)
+        return self._episodes[episode]
+
+    def save(self, folder: Path) -> None:
+        """Write the ids of the stored episodes into the folder of a checkpoint."""
+        stored = {task: list(ids) for task, ids in self._ids.items()}
+        (folder / FILE).write_text(json.dumps(stored), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint; one without it begins with an empty store."""
+        if (folder / FILE).is_file():
+            stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            self._ids = {task: deque(ids) for task, ids in stored.items()}
+
+
+def _success(episode: Trajectory) -> float:
+    """Success; the outcome's reward in an environment that has no such component."""
+    return episode.outcome_reward if episode.success is None else episode.success

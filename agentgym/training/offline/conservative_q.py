@@ -1,0 +1,80 @@
+"""Action values of tokens that are bootstrapped from likely tokens alone, and episodes ranked by them: B-Coder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from agentgym.policy.logit_hooks.value_networks import AdvantageHead
+from agentgym.policy.sampling import truncate
+from agentgym.training.offline.token_values import OnStep, batches, descend, token_rewards, tokens_of
+from agentgym.training.offline.transitions import StoredEpisode
+from agentgym.training.signals.hidden_states import own_spans
+from agentgym.trajectory import Trajectory
+
+Behaviour = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+"""From [B, L] token ids and their mask to [B, L, V] logits of the next token, without gradient."""
+
+
+def fit_conservative_q(
+    network: AdvantageHead,
+    episodes: Sequence[StoredEpisode],
+    behaviour: Behaviour,
+    *,
+    steps: int,
+    batch_size: int,
+    learning_rate: float,
+    top_p: float,
+    gamma: float,
+    follow: float,
+    seed: int = 0,
+    on_step: OnStep | None = None,
+) -> None:
+    """Fit Q(s, token) to r + gamma max Q(next s, a), over the tokens a that the behaviour policy finds likely.
+
+    These are the smallest set that holds `top_p` of its probability; with `top_p` near 0, its likeliest token alone.
+    So no value is taken from a token that no episode holds and that the policy would not write. Q of the next state is
+    that of a slow copy. Every token of the agent is a step, and a turn's reward falls on its last token. The value
+    head is not learnt: what guides or ranks by these values needs differences between tokens alone.
+
+    Args:
+        steps: of the optimiser. batch_size: episodes of each.
+        gamma: discount a token. follow: how far the slow copy moves in each step.
+    Source: B-Coder, Yu et al. 2023, arXiv:2310.03173 (a conservative Bellman operator, whose maximum is over what a
+        fixed language model would write). The set of tokens is our definition; its code was not read.
+    """
+    slow = copy.deepcopy(network)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=learning_rate, weight_decay=0.0)
+    for step, batch in enumerate(batches(episodes, steps, batch_size, seed), start=1):
+        ids, mask, rows, before, after, ends = tokens_of(batch, network.value.weight.device)
+        rewards = torch.tensor(np.concatenate([token_rewards(e) for e in batch]), device=ids.device).float()
+        with torch.no_grad():
+            likely = likely_tokens(behaviour(ids, mask)[rows, after], top_p)
+            following = slow(ids, mask)[0][rows, after].masked_fill(~likely, -torch.inf).amax(-1)
+            target = rewards + gamma * torch.where(ends, 0.0, following)
+        action = network(ids, mask)[0][rows, before, ids[rows, before + 1]]
+        loss = ((action - target) ** 2).mean()
+        descend(optimiser, network, loss)
+        with torch.no_grad():
+            for old, new in zip(slow.parameters(), network.parameters(), strict=True):
+                old.lerp_(new, follow)
+        if on_step is not None:
+            on_step(step, float(loss.detach()))
+
+
+def likely_tokens(logits: torch.Tensor, top_p: float) -> torch.Tensor:
+    """[n, V] whether a token is in the smallest set that holds `top_p` of the probability; the likeliest always is."""
+    logprobs = torch.log_softmax(logits.double(), -1)
+    return truncate(logprobs, torch.full((len(logprobs),), top_p, device=logprobs.device)).isfinite()
+
+
+@torch.no_grad()
+def mean_value(network: AdvantageHead, trajectory: Trajectory) -> float:
+    """The mean Q over the agent's own tokens of an episode."""
+    ids = torch.tensor(trajectory.arrays().ids, device=network.value.weight.device)[None]
+    actions, _ = network(ids, torch.ones_like(ids))
+    columns = np.concatenate([np.arange(start, end) for start, end in own_spans(trajectory)])
+    return float(actions[0, columns - 1, ids[0, columns]].mean())

@@ -1,0 +1,80 @@
+"""The recipe's [tasks]: one task set, or several that are mixed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from agentgym import registry
+from agentgym.mixture import mixed
+from agentgym.section import Section
+from agentgym.task import TaskSet
+
+
+class SourceSection(Section):
+    """One set of a mixture.
+
+    `set`: as of [tasks]. `tags`: likewise. `weight`: how often its tasks are drawn, beside the weights of the others.
+    """
+
+    set: str
+    tags: tuple[str, ...] = ()
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+
+    def load(self) -> TaskSet:
+        """Load the set and select the tasks with the tags. Raises: UnknownNameError, TaskError."""
+        task_set = registry.load_task_set(self.set)
+        return task_set.tagged(*self.tags) if self.tags else task_set
+
+
+class TasksSection(Section):
+    """The task set: its `train` split is trained on, `validation` is watched, `held_out` is measured before and after.
+
+    `set`: a registered task set, or the path of a .jsonl file. `tags`: use only tasks that carry one of these tags, in
+    every split.
+    `sources`: several sets, with weights, in place of one. Each step draws a set by its weight and then one of its
+    tasks, unless `train.sampler` says otherwise. Each task is judged by its environment's own reward, if [reward] names
+    none, and metrics are also given for each set.
+    """
+
+    set: str = ""
+    tags: tuple[str, ...] = ()
+    sources: tuple[SourceSection, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_or_several(self) -> TasksSection:
+        if bool(self.set) == bool(self.sources):
+            raise ValueError("give either `set`, for one task set, or `sources`, for several that are mixed")
+        if self.sources and self.tags:
+            raise ValueError(f"tags = {list(self.tags)} belongs to one of the `sources`: write it there")
+        names = [source.set for source in self.sources]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise ValueError(f"`sources` names {repeated[0]!r} twice: give its tags and its weight in one entry")
+        if self.sources and not any(source.weight for source in self.sources):
+            raise ValueError("every weight in `sources` is 0, so no task would be drawn")
+        return self
+
+    def load(self) -> TaskSet:
+        """Load the set, or the mixture without sets of weight 0. Raises: UnknownNameError, TaskError."""
+        if not self.sources:
+            return SourceSection(set=self.set, tags=self.tags).load()
+        return mixed({source.set: source.load() for source in self.sources if source.weight})
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weight of each set of the mixture; empty for a single set."""
+        return {source.set: source.weight for source in self.sources if source.weight}
+
+    @property
+    def title(self) -> str:
+        """What messages call the tasks."""
+        return f"tasks.set = {self.set!r}" if self.set else f"tasks.sources = {[s.set for s in self.sources]}"
+
+    def names(self) -> Iterator[tuple[str, str]]:
+        """Each set that is named, with the key that names it."""
+        if self.set:
+            yield self.set, "tasks.set"
+        for index, source in enumerate(self.sources):
+            yield source.set, f"tasks.sources[{index}].set"

@@ -1,0 +1,78 @@
+"""A curriculum for each environment, or each set of a mixture: each has a cap of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from agentgym.credit.options import Count, Share
+from agentgym.errors import TaskError
+from agentgym.mixture import source_of
+from agentgym.task import Task
+from agentgym.training.samplers.contract import draws_of
+from agentgym.training.samplers.curriculum import Curriculum
+from agentgym.trajectory import Trajectory
+
+
+class Adaptive:
+    """Draws environments equally often; within each, difficulty rises as `curriculum` has it.
+
+    Args:
+        tasks: to draw from.
+        seed: together with the step it seeds the draw.
+        over: what has a cap of its own: an environment, or a set of a mixture.
+        window, accuracy, prompts: as of `curriculum`.
+    Raises: TaskError without tasks.
+    Source: RLVE, Zeng et al. 2025, arXiv:2511.07317.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        seed: int = 0,
+        *,
+        over: Literal["environment", "source"] = "environment",
+        window: Count = 4,
+        accuracy: Share = 0.9,
+        prompts: Count = 8,
+    ) -> None:
+        if not len(tasks):
+            raise TaskError("A sampler needs tasks to draw from.")
+        self._over, self._seed = over, seed
+        by_name: dict[str, list[Task]] = {}
+        for task in tasks:
+            by_name.setdefault(self._name_of(task), []).append(task)
+        self.curricula = {
+            name: Curriculum(own, seed, window=window, accuracy=accuracy, prompts=prompts)
+            for name, own in by_name.items()
+        }
+
+    def _name_of(self, task: Task) -> str:
+        return task.environment if self._over == "environment" else source_of(task) or ""
+
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Draw an environment for each task of a step, then a level of its window, then a task of that level."""
+        draws = draws_of("adaptive", self._seed, step, further)
+        names = [draws.choice(list(self.curricula)) for _ in range(count)]
+        return [self.curricula[name].draw_one(draws) for name in names]
+
+    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+        """Take in how groups came out, each in the curriculum of its environment. Returns: the caps."""
+        metrics = {}
+        for name, curriculum in self.curricula.items():
+            curriculum.update([group for group in groups if self._name_of(group[0].task) == name])
+            metrics[f"curriculum/cap/{name}"] = curriculum.cap
+        return metrics
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as plain data."""
+        return {name: curriculum.state() for name, curriculum in self.curricula.items()}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state`. Raises: TaskError if it is of other environments or levels."""
+        if state.keys() != self.curricula.keys():
+            raise TaskError(
+                f"The sampler's state is of {', '.join(state)}, the training tasks of {', '.join(self.curricula)}."
+            )
+        for name, curriculum in self.curricula.items():
+            curriculum.load(state[name])

@@ -1,0 +1,99 @@
+"""Leaves out the tasks in which the policy neither tries different things nor fares differently."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentgym.credit.options import Decay, Share, WholeNumber
+from agentgym.errors import TaskError
+from agentgym.task import Task
+from agentgym.training.samplers.contract import draws_of
+from agentgym.trajectory import Trajectory
+
+
+class Explorable:
+    """Draws tasks by how much there is still to explore in them, and returns to the others now and then.
+
+    The explorability of a task is a running mean of entropy x spread: of the surprise of the tokens that the policy
+    sampled, mean -log p, and of the standard deviation of the returns of its group. The `skipped` share of the tasks
+    that were played and have the lowest are not drawn, except in every `revisit_every`-th step, which draws from them
+    alone, those first that were not played for longest. Tasks that were never played count as explorable.
+
+    Args:
+        tasks: to draw from.
+        seed: together with the step it seeds the draw.
+        skipped: the share of the tasks played so far that is left out.
+        revisit_every: steps from one visit of these to the next; 0 for never.
+        memory: what the earlier mean still weighs after each group, against 1 for the newest.
+    Raises: TaskError without tasks.
+    Source: the idea of DEPO, Zhao et al. 2025, arXiv:2509.01321, not confirmed against it; the form is our own.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        seed: int = 0,
+        *,
+        skipped: Share = 0.3,
+        revisit_every: WholeNumber = 8,
+        memory: Decay = 0.5,
+    ) -> None:
+        if not len(tasks):
+            raise TaskError("A sampler needs tasks to draw from.")
+        self._tasks = {task.id: task for task in tasks}
+        self._seed, self._skipped, self._revisit_every, self._memory = seed, skipped, revisit_every, memory
+        self._explorability: dict[str, float] = {}
+        self._last_played: dict[str, int] = {}
+        self._played = 0
+
+    def skipped(self) -> list[str]:
+        """The ids of the tasks that are left out, those first that were not played for longest."""
+        count = int(self._skipped * len(self._explorability))
+        lowest = sorted(self._explorability, key=lambda name: (self._explorability[name], name))[:count]
+        return sorted(lowest, key=lambda name: (self._last_played[name], name))
+
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Draw the tasks of a step, none twice if there are enough."""
+        draws = draws_of("explorable", self._seed, step, further)
+        skipped = self.skipped()
+        if self._revisit_every and step % self._revisit_every == self._revisit_every - 1 and skipped and not further:
+            first = [self._tasks[name] for name in skipped[:count]]
+            return first + draws.choices(list(self._tasks.values()), k=count - len(first))
+        left_out = set(skipped)
+        names = [name for name in self._tasks if name not in left_out]
+        chosen = draws.sample(names, count) if count <= len(names) else draws.choices(names, k=count)
+        return [self._tasks[name] for name in chosen]
+
+    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+        """Take in how groups came out. Returns: the mean explorability of the tasks played so far."""
+        for group in groups:
+            valid = [t for t in group if t.valid]
+            logprobs = [value for t in valid for turn in t.turns for value in turn.logprobs]
+            if len(valid) < 2 or (name := group[0].task.id) not in self._tasks:
+                continue
+            entropy = -float(np.mean(logprobs)) if logprobs else 1.0
+            value = entropy * float(np.std([t.return_from() for t in valid]))
+            before = self._explorability.get(name, value)
+            self._explorability[name] = (self._memory * before + value) / (self._memory + 1)
+            self._played += 1
+            self._last_played[name] = self._played
+        values = list(self._explorability.values())
+        return {"sampler/explorability": float(np.mean(values)) if values else 0.0}
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as plain data."""
+        return {
+            "explorability": self._explorability,
+            "last_played": self._last_played,
+            "played": self._played,
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state`. Raises: TaskError if it names a task that there is not."""
+        if unknown := state["explorability"].keys() - self._tasks.keys():
+            raise TaskError(f"The sampler's state is of other tasks: there is no task {min(unknown)!r}.")
+        self._explorability, self._last_played = dict(state["explorability"]), dict(state["last_played"])
+        self._played = state["played"]

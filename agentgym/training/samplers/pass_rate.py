@@ -1,0 +1,78 @@
+"""Trains on the tasks that a recorded run solved sometimes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from agentgym.credit.options import Share
+from agentgym.errors import TaskError
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.task import Task
+from agentgym.training.samplers.shuffled import Shuffled
+
+
+class PassRate(Shuffled):
+    """Draws the tasks whose success in a recorded run lies within bounds, shuffled.
+
+    Let the model that training starts from play every training task several times (`agentgym rollout ... --split train
+    --samples 8 --out runs/start`), and name that run. Tasks that it did not play are left out. What was measured once
+    is not measured again while the policy changes; `learnable` follows it.
+
+    Args:
+        tasks: to draw from.
+        seed: of the shuffling.
+        run: the folder of the run. label: only the episodes whose id begins with it count.
+        low, high: the bounds, both included.
+    Raises: TaskError if the folder holds no episode of these tasks, or no task lies within the bounds.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        seed: int = 0,
+        *,
+        run: str,
+        label: str = "",
+        low: Share = 0.1,
+        high: Share = 0.9,
+    ) -> None:
+        rates = pass_rates(run, label)
+        known = [task for task in tasks if task.id in rates]
+        if not known:
+            raise TaskError(f"train.sampler: run = {run!r} holds no judged episode of the training tasks.")
+        kept = [task for task in known if low <= rates[task.id] <= high]
+        if not kept:
+            raise TaskError(
+                f"train.sampler: of {len(known)} tasks that {run!r} played none was solved in {low:g} to {high:g} of "
+                "its episodes. Widen `low` and `high`."
+            )
+        super().__init__("pass_rate", kept, seed)
+        self._known = {task.id: task for task in tasks}
+
+    def state(self) -> dict[str, Any]:
+        """Return the tasks that are drawn: the recorded run may change or vanish while this one is resumed."""
+        return {"tasks": [task.id for task in self._tasks]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue with the tasks of a `state`. Raises: TaskError if it names a task that there is not."""
+        if unknown := [name for name in state["tasks"] if name not in self._known]:
+            raise TaskError(f"The sampler's state is of other tasks: there is no task {unknown[0]!r}.")
+        self._tasks = [self._known[name] for name in state["tasks"]]
+
+
+def pass_rates(run: str, label: str = "") -> dict[str, float]:
+    """The mean success of each task in a run's valid episodes. Raises: TaskError if there is no such run."""
+    if not RunFolder.is_run(Path(run)) or not RunFolder(run).ledger.is_file():
+        raise TaskError(f"train.sampler: run = {run!r} is no run folder with a ledger.")
+    successes: dict[str, list[float]] = {}
+    ledger = Ledger(RunFolder(run).ledger)
+    try:
+        for trajectory in ledger.trajectories(label):
+            if trajectory.valid and trajectory.success is not None:
+                successes.setdefault(trajectory.task.id, []).append(trajectory.success)
+    finally:
+        ledger.close()
+    return {task: sum(values) / len(values) for task, values in successes.items()}

@@ -1,0 +1,62 @@
+"""Draws the tasks of a mixture by the weights of its sets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from agentgym.mixture import source_of
+from agentgym.task import Task
+from agentgym.training.samplers.contract import Sampler, draws_of, make_sampler
+from agentgym.trajectory import Trajectory
+
+if TYPE_CHECKING:
+    from agentgym.training.recipe.recipe import Recipe
+
+
+class Sources:
+    """Draws for each group a set by its weight, and then one of its tasks.
+
+    No task is drawn twice in a step if its set has enough of them.
+    """
+
+    def __init__(self, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> None:
+        self._seed, self._weights = seed, weights
+        self._by_source: dict[str, list[Task]] = {name: [] for name in weights}
+        for task in tasks:
+            if (name := source_of(task)) in self._by_source:
+                self._by_source[name].append(task)
+
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Draw the tasks of a step."""
+        draws = draws_of("sources", self._seed, step, further)
+        sources = draws.choices(list(self._weights), list(self._weights.values()), k=count)
+        shuffled = {name: draws.sample(tasks, len(tasks)) for name, tasks in self._by_source.items() if name in sources}
+        taken: Counter[str] = Counter()
+        chosen = []
+        for name in sources:
+            chosen.append(shuffled[name][taken[name] % len(shuffled[name])])
+            taken[name] += 1
+        return chosen
+
+    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+        """Return no metrics: how groups came out changes nothing."""
+        return {}
+
+    def state(self) -> dict[str, Any]:
+        """Return nothing: the step says it all."""
+        return {}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Do nothing: there is no state."""
+
+
+def sampler_of(recipe: Recipe, tasks: Sequence[Task]) -> Sampler | None:
+    """The sampler that a recipe names, else that of its mixture; None for one task set, which is shuffled.
+
+    Raises: as `make_sampler`.
+    """
+    if recipe.train.sampler is not None:
+        return make_sampler(recipe.train.sampler, tasks, recipe.seed)
+    return Sources(tasks, recipe.seed, recipe.tasks.weights) if recipe.tasks.sources else None

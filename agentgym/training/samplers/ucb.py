@@ -1,0 +1,108 @@
+"""Draws the kinds of task that teach most, as a bandit with an upper confidence bound."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.credit.options import Count, PositiveWeight, Weight
+from agentgym.errors import TaskError
+from agentgym.mixture import source_of
+from agentgym.task import Task
+from agentgym.training.samplers.contract import draws_of
+from agentgym.trajectory import Trajectory
+
+Over = Literal["difficulty", "source", "environment", "source_and_difficulty"]
+
+
+class Ucb:
+    """Draws an arm by how far the returns of its groups lie from their means, then one of its tasks.
+
+    An arm is all tasks of one kind. Its score is the mean absolute distance of a return from that of its group, over
+    the last `window` groups, plus `exploration` sqrt(2 ln(1 + groups of all arms) / (1 + groups of this arm)). Arms are
+    drawn by the softmax of score / `temperature`. The distance is the size of the advantage that a comparison within
+    the group gives, whatever estimator is trained with.
+
+    Args:
+        tasks: to draw from.
+        seed: together with the step it seeds the draw.
+        over: what makes an arm.
+        window: groups of an arm that count.
+        exploration: weight of what is not known.
+        temperature: of the softmax; towards 0 only the best arm is drawn.
+    Raises: TaskError without tasks.
+    Source: DUMP, Wang et al. 2025, arXiv:2504.09710. The constants are ours.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        seed: int = 0,
+        *,
+        over: Over = "difficulty",
+        window: Count = 32,
+        exploration: Weight = 0.2,
+        temperature: PositiveWeight = 0.1,
+    ) -> None:
+        if not len(tasks):
+            raise TaskError("A sampler needs tasks to draw from.")
+        self._over, self._seed, self._window = over, seed, window
+        self._exploration, self._temperature = exploration, temperature
+        self._arms: dict[str, list[Task]] = {}
+        for task in tasks:
+            self._arms.setdefault(self._arm_of(task), []).append(task)
+        self._recent: dict[str, list[float]] = {arm: [] for arm in self._arms}
+        self._played: dict[str, int] = dict.fromkeys(self._arms, 0)
+
+    def _arm_of(self, task: Task) -> str:
+        names = {
+            "difficulty": f"{task.difficulty:g}",
+            "source": source_of(task) or "",
+            "environment": task.environment,
+            "source_and_difficulty": f"{source_of(task) or ''} {task.difficulty:g}",
+        }
+        return names[self._over]
+
+    def probabilities(self) -> dict[str, float]:
+        """How likely each arm is to be drawn next."""
+        total = sum(self._played.values())
+        scores = []
+        for arm, recent in self._recent.items():
+            unknown = math.sqrt(2 * math.log(1 + total) / (1 + self._played[arm]))
+            scores.append((float(np.mean(recent)) if recent else 0.0) + self._exploration * unknown)
+        weights = np.exp((np.array(scores) - max(scores)) / self._temperature)
+        return dict(zip(self._arms, (weights / weights.sum()).tolist(), strict=True))
+
+    def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
+        """Draw an arm for each task of a step, then a task of it."""
+        draws: random.Random = draws_of("ucb", self._seed, step, further)
+        arms = self.probabilities()
+        return [draws.choice(self._arms[arm]) for arm in draws.choices(list(arms), list(arms.values()), k=count)]
+
+    def update(self, groups: Sequence[Sequence[Trajectory]]) -> Mapping[str, float]:
+        """Take in how groups came out. Returns: how likely each arm is now."""
+        for group in groups:
+            returns = [t.return_from() for t in group if t.valid]
+            arm = self._arm_of(group[0].task)
+            if returns and arm in self._recent:
+                self._played[arm] += 1
+                self._recent[arm].append(float(np.mean(np.abs(np.array(returns) - np.mean(returns)))))
+                self._recent[arm] = self._recent[arm][-self._window :]
+        return {f"ucb/{arm}": probability for arm, probability in self.probabilities().items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as plain data."""
+        return {"recent": self._recent, "played": self._played}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state`. Raises: TaskError if its arms are not those of the tasks."""
+        if state["recent"].keys() != self._arms.keys():
+            raise TaskError(
+                f"The sampler's state has the arms {', '.join(state['recent'])}, the tasks {', '.join(self._arms)}."
+            )
+        self._recent = {arm: list(values) for arm, values in state["recent"].items()}
+        self._played = dict(state["played"])

@@ -1,0 +1,41 @@
+"""The last hidden states of the model that is trained, at every token of an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from agentgym.policy.adapters import own_model
+from agentgym.trajectory import Trajectory
+
+
+def hidden_states(model: Any, trajectories: Sequence[Trajectory]) -> Iterator[tuple[int, Trajectory, torch.Tensor]]:
+    """Read the valid trajectories one by one, without gradient.
+
+    The states are those of the weights as they are now in this process, whoever sampled the tokens.
+
+    Args:
+        model: a causal language model of transformers, with or without an adapter.
+    Yields: the row, the trajectory, and its [L, d] float32 states, after the prompt's tokens and all others.
+    """
+    backbone = own_model(model).base_model
+    device = next(backbone.parameters()).device
+    was_training = backbone.training
+    backbone.eval()
+    try:
+        for row, trajectory in enumerate(trajectories):
+            if trajectory.valid:
+                ids = torch.tensor(trajectory.arrays().ids, device=device)[None]
+                with torch.no_grad():
+                    states = backbone(input_ids=ids, use_cache=False).last_hidden_state[0]
+                yield row, trajectory, states.float()
+    finally:
+        backbone.train(was_training)
+
+
+def own_spans(trajectory: Trajectory) -> list[tuple[int, int]]:
+    """Start and end of each turn's own tokens, counted from the start of the prompt."""
+    before = len(trajectory.prompt_ids)
+    return [(before + start, before + end) for start, end in trajectory.turn_spans()]

@@ -1,0 +1,113 @@
+"""How far the hidden states of an episode spread, and how fast, against what has been usual so far."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from agentgym.training.signals.hidden_states import hidden_states, own_spans
+from agentgym.training.signals.provider import Rows
+from agentgym.trajectory import Trajectory
+
+FILE = "state_ranks.json"
+"""Of the running means, in the folder of a checkpoint."""
+
+MOST = 5.0
+"""The largest relative deviation."""
+
+
+class StateRanks:
+    """`rank_deviations` and those of its velocity and acceleration: one number per trajectory, between -5 and 5.
+
+    Each is (value - m) / |m|, with m the running mean of the value over earlier batches; 0 before the first.
+
+    Args:
+        model: that is trained. renewal: the share of the last batch in a running mean.
+    Source: VERL, arXiv:2509.23808; the constants are those of the authors' code.
+    """
+
+    provides: tuple[str, ...] = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
+
+    def __init__(self, model: Any, *, renewal: float = 0.7) -> None:
+        self._model, self._renewal = model, renewal
+        self._means: list[float] | None = None
+        self._last = np.zeros((0, 3))  # of the valid trajectories of the last batch
+
+    def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
+        deviations = np.zeros((len(trajectories), 3))
+        measured = []
+        for row, trajectory, states in hidden_states(self._model, trajectories):
+            ranks = ranks_after_turns(states, own_spans(trajectory))
+            measured.append(rank_dynamics(ranks))
+            if self._means is not None:
+                usual = np.array(self._means)
+                deviations[row] = np.clip((measured[-1] - usual) / (np.abs(usual) + 1e-8), -MOST, MOST)
+        self._last = np.array(measured).reshape(-1, 3)
+        return {name: deviations[:, index].tolist() for index, name in enumerate(self.provides)}
+
+    def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+        """Move the running means to the last batch. Returns: its means."""
+        if not len(self._last):
+            return {}
+        means = self._last.mean(0)
+        before = means if self._means is None else np.array(self._means)
+        self._means = ((1 - self._renewal) * before + self._renewal * means).tolist()
+        return dict(
+            zip(("states/rank", "states/rank_velocity", "states/rank_acceleration"), means.tolist(), strict=True)
+        )
+
+    def save(self, folder: Path) -> None:
+        """Write what a resumed run needs into the folder of a checkpoint."""
+        (folder / FILE).write_text(json.dumps(self._means), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint."""
+        if (folder / FILE).is_file():
+            self._means = json.loads((folder / FILE).read_text(encoding="utf-8"))
+
+
+def ranks_after_turns(states: torch.Tensor, spans: Sequence[tuple[int, int]]) -> list[float]:
+    """[T] effective rank of the states at the agent's own tokens up to the end of each turn.
+
+    Args:
+        states: [L, d] of all tokens. spans: of each turn's own ones.
+    """
+    own = [states[start:end] for start, end in spans]
+    return [effective_rank(torch.cat(own[: turn + 1])) for turn in range(len(own))]
+
+
+def effective_rank(states: torch.Tensor) -> float:
+    """exp of the entropy of the singular values of the centred [n, d] states, over their sum; 0 without a spread.
+
+    k states of equal length at right angles have k - 1. Source: Roy and Vetterli 2007, "The effective rank".
+    """
+    if len(states) < 2:
+        return 0.0
+    centred = (states - states.mean(0)).double()
+    values = torch.linalg.svdvals(centred)
+    total = float(values.sum())
+    if total <= 1e-8:
+        return 0.0
+    shares = values / total
+    return float(torch.special.entr(shares).sum().exp())
+
+
+def rank_dynamics(ranks: Sequence[float]) -> NDArray[np.float64]:
+    """[3]: the last rank, its velocity, and its acceleration.
+
+    The velocity is the mean over the turns after the first of the rank less the mean of all ranks before; the
+    acceleration is the mean change of these differences. Each is 0 where there are too few turns.
+    """
+    array = np.array(ranks, np.float64)
+    if not len(array):
+        return np.zeros(3)
+    before = np.cumsum(array)[:-1] / np.arange(1, len(array))
+    differences = array[1:] - before
+    changes = np.diff(differences)
+    return np.array([array[-1], *(float(part.mean()) if len(part) else 0.0 for part in (differences, changes))])
