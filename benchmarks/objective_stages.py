@@ -68,6 +68,10 @@ def _guided(scale: float) -> dict[str, Any]:
     return {"kind": "evaluate_guided", "name": "after", "options": options}
 
 
+def _reranked(values: str) -> dict[str, Any]:
+    return {"kind": "evaluate_reranked", "name": "after", "options": {"values": values, "episodes": 4}}
+
+
 def _step_tasks(episodes: int, ranking: str) -> Stages:
     practice = {"tasks_of": "step_tasks", "estimator": "grpo"}
     return [{"kind": "step_tasks", "options": {"max_tasks": 400}}, {"kind": "reinforce", "options": practice}]
@@ -89,6 +93,7 @@ STAGE_ARMS: Mapping[str, Callable[[int, str], Stages]] = {
     ),
     "outcome_head": _stored({"kind": "outcome_head", "name": "learn", "options": {"bins": 2}}, _guided(4.0)),
     "implicit_q": _stored({"kind": "implicit_q", "name": "learn", "options": {}}, _guided(1.0)),
+    "conservative_q": _stored({"kind": "conservative_q", "name": "learn", "options": {}}, _reranked("learn")),
 }
 """By name, the stages of an arm from the episodes that it may play and an estimator that ranks."""
 

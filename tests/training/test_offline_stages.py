@@ -188,16 +188,18 @@ def test_a_stage_of_segments_that_is_killed_ends_as_it_would_have(finished, tmp_
     assert manifests[0] == manifests[1]
 
 
-def test_a_guided_evaluation_that_is_killed_while_it_plays_measures_what_it_would_have(finished, tmp_path):
-    resumed = cut_back(finished, tmp_path, "direct_advantage")
-    (resumed / "evaluation" / "by_outcomes.json").unlink()
-    ledger = Ledger(resumed / "ledger.sqlite")
-    ledger.relabel("held-out-by_outcomes", "former")
-    ledger.close()
-    killed_run(PRESSING, resumed, lambda: episodes_begun(resumed, "held-out-by_outcomes") > 0)
-    assert not (resumed / "evaluation" / "by_outcomes.json").exists(), "it was killed within the stage"
+@pytest.mark.parametrize(("name", "following"), [("by_outcomes", "direct_advantage"), ("best_by_q", "outcomes")])
+def test_an_evaluation_by_values_that_is_killed_while_it_plays_measures_what_it_would_have(
+    finished, tmp_path, name, following
+):
+    resumed = cut_back(finished, tmp_path, following)
+    file = f"evaluation/{name}.json"
+    (resumed / file).unlink()
+    forget_episodes(resumed, f"held-out-{name}")
+    killed_run(PRESSING, resumed, lambda: episodes_begun(resumed, f"held-out-{name}") > 0)
+    assert not (resumed / file).exists(), "it was killed within the stage"
     run(PRESSING, resumed, resume=True)
-    first, second = (Evaluation.load(f / "evaluation" / "by_outcomes.json") for f in (finished, resumed))
+    first, second = (Evaluation.load(folder / file) for folder in (finished, resumed))
     assert [(row.task, row.observed) for row in first.rows] == [(row.task, row.observed) for row in second.rows]
 
 

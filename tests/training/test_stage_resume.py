@@ -160,5 +160,6 @@ def test_a_measurement_that_is_killed_while_it_plays_measures_what_it_would_have
 
 def test_every_kind_of_stage_is_killed_here_or_beside():
     """`test_offline_stages.py` kills those that learn values, and `prefer` where it plays segments itself."""
-    beside = {"direct_advantage", "implicit_q", "outcome_head", "evaluate_guided"}
+    values = {"direct_advantage", "implicit_q", "conservative_q", "outcome_head"}
+    beside = values | {"evaluate_guided", "evaluate_reranked"}
     assert {stage["kind"] for stage in STAGES} | beside == {n for n in names("stages") if not n.startswith("test_")}
