@@ -90,7 +90,7 @@ def run_arm(arm: str, seed: int, out: Path, steps: int) -> dict[str, Any]:
         "seed": seed,
         "reached": reached is not None,
         "steps": used[-1]["step"],
-        "episodes": sum(row["gather/played"] for row in used),
+        "episodes": sum(row["gather/episodes"] for row in used),
         "useful": float(np.mean([row["gather/useful"] for row in used])),
         "first_useful_step": next((row["step"] for row in used if row["gather/useful"] > 0), None),
         "success": [row["success"] for row in validations],

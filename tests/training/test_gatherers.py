@@ -25,13 +25,20 @@ TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
 STATEFUL = ["dynamic(max_rate=4)", "spread_threshold", "success_replay"]
 
 
+class Successes:
+    """Stands where a ledger does, of which only successes are read."""
+
+    def load(self, name: str) -> Trajectory:
+        label, _, rest = name.partition("/")
+        task, _, sample = rest.partition("#")
+        return episode(TASKS[int(task[1:])], 1.0, label, int(sample))
+
+
 class GivenRollouts:
-    """Stands where Rollouts does: an episode of each task, with the success that is drawn for it, and no ledger."""
+    """Stands where Rollouts does: an episode of each task, with the success that is drawn for it."""
 
-    ledger = None
-
-    def __init__(self, success: Callable[[Task, str], float]) -> None:
-        self.success, self.labels = success, []
+    def __init__(self, success: Callable[[Task, str], float] = lambda task, label: 0.0) -> None:
+        self.success, self.labels, self.ledger = success, [], Successes()
 
     def play(self, policy, tasks, *, label, group_size, progress=None):
         self.labels.append(label)
@@ -64,7 +71,7 @@ def given_groups(*successes: Sequence[float | None]) -> Callable[[StepRequest], 
 
 
 def request(count: int = 2, group_size: int = 2, label: str = "train-000000", **options) -> StepRequest:
-    return StepRequest(None, None, TASKS[:count], label, group_size, **options)
+    return StepRequest(GivenRollouts(), None, TASKS[:count], label, group_size, **options)
 
 
 def outcomes(group: GatheredGroup) -> list[float | None]:
@@ -132,7 +139,7 @@ def test_dynamic_sampling_plays_until_all_groups_of_a_step_differ_and_costs_what
         metrics = gather_metrics(groups)
         assert metrics["gather/useful"] == 1.0
         assert sum(len(group.trained) for group in groups) == 16, "the rows of a step stay as many"
-        assert metrics["gather/played"] == 4 * metrics["gather/groups"]
+        assert metrics["gather/episodes"] == 4 * metrics["gather/groups"]
         total, useful = total + metrics["gather/groups"], useful + 4
     assert total / useful == pytest.approx(1 / (1 - (15 / 16) ** 4 - (1 / 16) ** 4), rel=0.1)
 
@@ -142,7 +149,12 @@ def test_dynamic_sampling_that_finds_too_little_trains_on_what_there_is():
     assert [outcomes(group) for group in groups if group.trained] == [[0.0, 1.0], [0.0, 1.0]]
     none = make_gatherer(given_groups(*[[1.0, 1.0]] * 2), ["dynamic(max_rounds=3)"])(draws(request()))
     assert [outcomes(group) for group in none if group.trained] == [[1.0, 1.0]] * 2
-    assert gather_metrics(none) == {"gather/played": 12, "gather/trained": 4, "gather/groups": 6, "gather/useful": 0.0}
+    assert gather_metrics(none) == {
+        "gather/episodes": 12,
+        "gather/trained": 4,
+        "gather/groups": 6,
+        "gather/useful": 0.0,
+    }
     without_more = make_gatherer(given_groups(*[[1.0, 1.0]] * 2), ["dynamic"])(request())
     assert len(without_more) == 2, "where there are no further tasks nothing more is played"
 
@@ -167,7 +179,7 @@ def test_the_groups_whose_returns_differ_most_are_trained_and_the_rows_of_the_ot
     groups = make_gatherer(play, ["top_spread(share=0.25)"])(request(4))
     assert [outcomes(group) for group in groups] == [[None, None], [0.0, 1.0], [None, None], [None, None]]
     assert gather_metrics(groups) == {
-        "gather/played": 8,
+        "gather/episodes": 8,
         "gather/trained": 2,
         "gather/groups": 4,
         "gather/useful": 0.25,
@@ -199,7 +211,7 @@ def test_a_store_keeps_the_newest_successes_and_reads_them_back_after_a_resume(t
     gather = make_gatherer(given_groups([1.0, 1.0]), ["success_replay(per_task=3)"])
     for step in range(4):
         gather(request(1, label=f"train-{step:06d}"))
-    gather.wrappers[0].save(tmp_path)
+    gather.save(tmp_path)
     requested = []
 
     class Ledger:
@@ -208,7 +220,7 @@ def test_a_store_keeps_the_newest_successes_and_reads_them_back_after_a_resume(t
             return episode(TASKS[0], 1.0, *name.split("/")[:1])
 
     resumed = make_gatherer(given_groups([0.0, 0.0]), ["success_replay(per_task=3)"])
-    resumed.wrappers[0].restore(tmp_path)
+    resumed.restore(tmp_path)
     rollouts = GivenRollouts(lambda task, label: 0.0)
     rollouts.ledger = Ledger()
     (group,) = resumed(replace(request(1, label="train-000004"), rollouts=rollouts))
@@ -279,9 +291,21 @@ def test_a_gatherer_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(name, tmp
     unbroken, resumed = (make_gatherer(play, [name]) for _ in range(2))
     for step in steps[:6]:
         unbroken(step)
-    unbroken.wrappers[0].save(tmp_path)
-    resumed.wrappers[0].restore(tmp_path)
+    unbroken.save(tmp_path)
+    resumed.restore(tmp_path)
     expected = [shape(unbroken(step)) for step in steps[6:]]
     assert [shape(resumed(step)) for step in steps[6:]] == expected
     forgetful = make_gatherer(play, [name])
     assert [shape(forgetful(step)) for step in steps[6:]] != expected, "the state matters here"
+
+
+def test_two_gatherers_of_one_kind_keep_their_own_states(tmp_path):
+    spreads = ([0.0, 1.0], [0.0, 0.5])
+    chain = ["spread_threshold(memory=0.1)", "spread_threshold(memory=0.9)"]
+    gather, resumed = (make_gatherer(given_groups(*spreads), chain) for _ in range(2))
+    gather(request())
+    gather(request(label="train-000001"))
+    gather.save(tmp_path)
+    resumed.restore(tmp_path)
+    assert [wrapper.state() for wrapper in resumed.wrappers] == [wrapper.state() for wrapper in gather.wrappers]
+    assert gather.wrappers[0].state() != gather.wrappers[1].state()

@@ -48,7 +48,15 @@ def test_several_processes_may_shard_what_a_server_samples():
         ({"vllm": None}, r"sharding = 'fsdp' leaves no process with a whole model to sample from.*\[vllm\]"),
         ({"processes": Processes(0, 1)}, "and this is one. Start them with `torchrun"),
         ({"policy": {"tiny": None, "path": "m", "quantization": "nf4", "lora": {}}}, "policy.quantization = 'nf4'"),
-        ({"train": {"estimator": "turn_gae"}}, "'turn_gae' requires values, from a network that is a copy"),
+        ({"train": {"estimator": "turn_gae"}}, "'turn_gae' requires values, which the first process computes"),
+        (
+            {"train": {"estimator": "rloo | rank_shaped()"}},
+            "requires rank_deviations, which the first process computes",
+        ),
+        (
+            {"train": {"estimator": "rloo | flow_tokens()"}},
+            "requires flow_deviations, which the first process computes",
+        ),
         ({"train": {"estimator": "hcapo"}}, "Set train.signals.hindsight = 'prompted'"),
         ({"train": {"trl": {"optim": "adafactor"}}}, "optim = 'adafactor' has not been run"),
         ({"train": {"trl": {"fp16": True}}}, "fp16 has not been run"),

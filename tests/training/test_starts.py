@@ -132,7 +132,7 @@ def test_a_group_begins_where_all_of_it_begins_and_only_a_share_does(locked):
     assert 0.2 < np.mean(begun) < 0.6
     for groups in history:
         assert [len(group.trained) for group in groups] == [GROUP] * 3
-        assert gather_metrics(groups)["gather/played"] == 3 * GROUP
+        assert gather_metrics(groups)["gather/episodes"] == 3 * GROUP
         for group in groups:
             if group.untrained_turns:
                 assert group.untrained_turns.keys() == {t.id for t in group.trained}
@@ -144,11 +144,11 @@ def test_it_goes_on_from_a_checkpoint_with_as_many_turns_left(locked, tmp_path):
     rollouts, tasks = locked
     gather = make_gatherer(play_groups, ["starts(share=1.0, groups=2)"])
     trained(gather, rollouts, tasks, 30)
-    gather.wrappers[0].save(tmp_path)
-    resumed = make_gatherer(play_groups, ["starts(share=1.0, groups=2)"]).wrappers[0]
+    gather.save(tmp_path)
+    resumed = make_gatherer(play_groups, ["starts(share=1.0, groups=2)"])
     resumed.restore(tmp_path)
-    assert resumed.turns_left == gather.wrappers[0].turns_left > 1
-    assert json.loads((tmp_path / "starts.json").read_text())["recent"] == resumed._recent
+    assert resumed.wrappers[0].turns_left == gather.wrappers[0].turns_left > 1
+    assert resumed.wrappers[0].state() == gather.wrappers[0].state()
 
 
 def test_without_a_recorded_success_the_remedy_is_named(locked):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,12 @@ from rich.console import Console
 
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
+from agentgym.mixture import source_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
 from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.samplers import sampler_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_run import assert_equal_weights, execute, recipe
@@ -41,6 +44,33 @@ def test_a_run_with_a_sampler_and_a_gatherer_trains_and_counts_every_episode(tmp
     for row, episodes in zip(rows, by_step, strict=True):
         assert row["success"] == pytest.approx(np.mean([t.success for t in episodes]))
     assert (folder / "checkpoints" / "checkpoint-2" / "sampler.json").is_file()
+
+
+def test_a_mixture_is_drawn_by_weight_and_tasks_that_a_stage_has_made_are_shuffled():
+    data = recipe().model_dump(exclude_none=True)
+    data["tasks"] = {"sources": [{"set": "test/lookup-v1", "weight": 2.0}, {"set": "test/press-v1"}]}
+    chosen = Recipe.parse(data)
+    tasks = chosen.tasks.load()["train"]
+    assert {source_of(task) for task in sampler_of(chosen, tasks).draw(40, 0)} == {"test/lookup-v1", "test/press-v1"}
+    assert sampler_of(chosen, [replace(task, tags=()) for task in tasks]) is None
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ({"sources": [{"set": "test/lookup-v1", "weight": 0.0}]}, "every weight in `sources` is 0"),
+        ({"sources": [{"set": "test/lookup-v1"}] * 2}, "names 'test/lookup-v1' twice"),
+        ({"set": "test/lookup-v1", "sources": [{"set": "test/lookup-v1"}]}, "either `set`, for one task set, or"),
+        ({}, "either `set`, for one task set, or"),
+        ({"sources": [{"set": "test/lookup-v1"}], "tags": ["a"]}, "belongs to one of the `sources`"),
+        ({"sources": [{"set": "test/lokup-v1"}]}, r"tasks.sources\[0\].set = 'test/lokup-v1'.*Did you mean"),
+    ],
+)
+def test_a_mixture_that_cannot_be_drawn_is_one_line(tasks, message):
+    data = recipe().model_dump(exclude_none=True)
+    data["tasks"] = tasks
+    with pytest.raises(RecipeError, match=message):
+        Recipe.parse(data)
 
 
 def test_a_resumed_run_goes_on_with_the_rate_the_threshold_and_the_stored_successes_that_it_had(tmp_path):

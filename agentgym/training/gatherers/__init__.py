@@ -3,6 +3,7 @@
 from agentgym.training.gatherers.contract import (
     GatheredGroup,
     Gatherer,
+    Stateful,
     StepRequest,
     WrappedGatherer,
     gather_metrics,
@@ -15,6 +16,7 @@ from agentgym.training.gatherers.contract import (
 __all__ = [
     "GatheredGroup",
     "Gatherer",
+    "Stateful",
     "StepRequest",
     "WrappedGatherer",
     "gather_metrics",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +16,8 @@ from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
+FILE = "gatherers.json"
+"""Of the states of the wrappers, in the folder of a checkpoint."""
 SAME_RETURN = 1e-9
 """Returns whose standard deviation is no greater are the same."""
 
@@ -90,9 +94,9 @@ class GatheredGroup:
 class Gatherer(Protocol):
     """Plays a step. A wrapper is a function of another gatherer, with options, that returns one.
 
-    A wrapper with a state of its own, which a checkpoint has to keep, has the methods of
-    `agentgym.training.signals.provider.Checkpointed`. One that puts episodes into a group that were not judged with it
-    has `mixes_groups = True`; rewards that judge whole groups are then refused before the run.
+    A wrapper with a state of its own, which a checkpoint has to keep, is a Stateful one. One in whose groups there may
+    be episodes that were not judged together has `mixes_groups = True`; rewards that judge whole groups are then
+    refused before the run.
     """
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -100,6 +104,19 @@ class Gatherer(Protocol):
 
         Groups without a trained episode may stand among them: they were played, and count as such.
         """
+        ...
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A wrapper that remembers something from step to step, and goes on from there after a resume."""
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as plain data for JSON."""
+        ...
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state`."""
         ...
 
 
@@ -116,8 +133,22 @@ class WrappedGatherer:
 
     @property
     def mixes_groups(self) -> bool:
-        """Whether a wrapper puts episodes into a group that were not judged with it."""
+        """Whether there may be episodes in a group that were not judged together."""
         return any(getattr(wrapper, "mixes_groups", False) for wrapper in self.wrappers)
+
+    def save(self, folder: Path) -> None:
+        """Write the states of the wrappers into the folder of a checkpoint."""
+        states = [wrapper.state() if isinstance(wrapper, Stateful) else None for wrapper in self.wrappers]
+        (folder / FILE).write_text(json.dumps(states), encoding="utf-8")
+
+    def restore(self, folder: Path) -> None:
+        """Continue as at a checkpoint; one of before this, which has no such file, begins anew."""
+        if not (folder / FILE).is_file():
+            return
+        states = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        for wrapper, state in zip(self.wrappers, states, strict=True):
+            if isinstance(wrapper, Stateful):
+                wrapper.load(state)
 
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:
@@ -153,12 +184,12 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
 def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
     """What a step played, and what it learns from.
 
-    Returns: `gather/played` and `gather/trained`, episodes; `gather/groups`, groups that were played; `gather/useful`,
-    the share of the trained groups whose returns differ.
+    Returns: `gather/episodes` and `gather/groups`, all that were played; `gather/trained`, the valid episodes that are
+        trained on; `gather/useful`, the share of the trained groups whose returns differ.
     """
     trained = [group for group in groups if group.trained]
     return {
-        "gather/played": sum(len(group.episodes) for group in groups),
+        "gather/episodes": sum(len(group.episodes) for group in groups),
         "gather/trained": sum(t.valid for group in trained for t in group.trained),
         "gather/groups": sum(bool(group.episodes) for group in groups),
         "gather/useful": sum(group.differs for group in trained) / max(1, len(trained)),

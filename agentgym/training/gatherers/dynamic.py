@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from pathlib import Path
+from typing import Any
 
 from agentgym.credit.options import Count, Decay
 from agentgym.task import Task
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
-
-FILE = "dynamic_sampling.json"
-"""Of the state, in the folder of a checkpoint."""
 
 
 class DynamicSampling:
@@ -67,18 +63,17 @@ class DynamicSampling:
         surplus = [GatheredGroup([], group.episodes) for group in useful[needed:]]
         trainable = [group for group in others if group.trained]
         fill = trainable[: max(0, needed - len(useful))]
-        played_only = [GatheredGroup([], group.episodes) for group in others if group not in fill]
-        return [*useful[:needed], *fill, *surplus, *played_only]
+        rest = [*(group for group in others if not group.trained), *trainable[len(fill) :]]
+        return [*useful[:needed], *fill, *surplus, *(GatheredGroup([], group.episodes) for group in rest)]
 
     def _note(self, useful: int, total: int) -> None:
         share = useful / max(1, total)
         self._useful_share = (self._memory * self._useful_share + share) / (self._memory + 1)
 
-    def save(self, folder: Path) -> None:
-        """Write the useful share into the folder of a checkpoint."""
-        (folder / FILE).write_text(json.dumps({"useful_share": self._useful_share}), encoding="utf-8")
+    def state(self) -> dict[str, Any]:
+        """As Stateful."""
+        return {"useful_share": self._useful_share}
 
-    def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint; one without it begins anew."""
-        if (folder / FILE).is_file():
-            self._useful_share = json.loads((folder / FILE).read_text(encoding="utf-8"))["useful_share"]
+    def load(self, state: Mapping[str, Any]) -> None:
+        """As Stateful."""
+        self._useful_share = state["useful_share"]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from math import ceil
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from agentgym.credit.options import Decay, Share
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, untrained
-
-FILE = "spread_threshold.json"
-"""Of the state of SpreadThreshold, in the folder of a checkpoint."""
 
 
 def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
@@ -59,11 +56,10 @@ class SpreadThreshold:
         threshold = min(self._factor * self._mean, max(spreads))
         return [group if not group.trained or group.spread >= threshold else untrained(group) for group in groups]
 
-    def save(self, folder: Path) -> None:
-        """Write the running mean into the folder of a checkpoint."""
-        (folder / FILE).write_text(json.dumps({"mean": self._mean}), encoding="utf-8")
+    def state(self) -> dict[str, Any]:
+        """As Stateful."""
+        return {"mean": self._mean}
 
-    def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint; one without it begins anew."""
-        if (folder / FILE).is_file():
-            self._mean = json.loads((folder / FILE).read_text(encoding="utf-8"))["mean"]
+    def load(self, state: Mapping[str, Any]) -> None:
+        """As Stateful."""
+        self._mean = state["mean"]

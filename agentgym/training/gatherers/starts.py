@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,9 +15,6 @@ from agentgym.rollout import Fork
 from agentgym.task import seed_of
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
 from agentgym.trajectory import Trajectory
-
-FILE = "starts.json"
-"""Of the state, in the folder of a checkpoint."""
 
 
 class Starts:
@@ -118,13 +113,10 @@ class Starts:
                 )
         return self._successes
 
-    def save(self, folder: Path) -> None:
-        """Write how many turns are left, and on what evidence, into the folder of a checkpoint."""
-        state = {"turns_left": self.turns_left, "recent": self._recent}
-        (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
+    def state(self) -> dict[str, Any]:
+        """As Stateful."""
+        return {"turns_left": self.turns_left, "recent": self._recent}
 
-    def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint; one without it begins anew."""
-        if (folder / FILE).is_file():
-            state = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            self.turns_left, self._recent = state["turns_left"], state["recent"]
+    def load(self, state: Mapping[str, Any]) -> None:
+        """As Stateful."""
+        self.turns_left, self._recent = state["turns_left"], state["recent"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from agentgym.errors import AgentGymError
 from agentgym.task import seed_of
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
 from agentgym.trajectory import Trajectory
-
-FILE = "success_replay.json"
-"""Of the ids of the stored episodes, in the folder of a checkpoint."""
 
 
 class SuccessReplay:
@@ -48,7 +44,6 @@ class SuccessReplay:
     ) -> None:
         self._inner, self._per_task, self._solved, self._spread, self._mean = inner, per_task, solved, spread, mean
         self._ids: dict[str, deque[str]] = {}
-        self._episodes: dict[str, Trajectory] = {}
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step; afterwards its successes are stored."""
@@ -57,7 +52,7 @@ class SuccessReplay:
         for group in gathered:
             for episode in group.episodes:
                 if episode.valid and _success(episode) > self._solved:
-                    self._store(episode)
+                    self._ids.setdefault(episode.task.id, deque(maxlen=self._per_task)).append(episode.id)
         return groups
 
     def _with_success(self, step: StepRequest, group: GatheredGroup) -> GatheredGroup:
@@ -67,39 +62,22 @@ class SuccessReplay:
         if not stored or np.std(successes) >= self._spread or np.mean(successes) >= self._mean:
             return group
         chosen = random.Random(seed_of("success_replay", step.label, group.trained[0].id)).choice(stored)
-        success = self._load(step, chosen)
+        if step.rollouts.ledger is None:
+            raise AgentGymError(f"The stored success {chosen!r} cannot be read back: this run keeps no ledger.")
+        success = step.rollouts.ledger.load(chosen)
         worst = min(rows, key=lambda row: (group.trained[row].return_from(), -row))
         trained = list(group.trained)
         left_out = [*group.left_out, trained[worst]]
         trained[worst] = success
         return replace(group, trained=trained, left_out=left_out, replayed=group.replayed | {success.id})
 
-    def _store(self, episode: Trajectory) -> None:
-        ids = self._ids.setdefault(episode.task.id, deque())
-        ids.append(episode.id)
-        self._episodes[episode.id] = episode
-        if len(ids) > self._per_task:
-            self._episodes.pop(ids.popleft(), None)
+    def state(self) -> dict[str, Any]:
+        """As Stateful: the ids of the stored episodes, which the ledger keeps."""
+        return {task: list(ids) for task, ids in self._ids.items()}
 
-    def _load(self, step: StepRequest, episode: str) -> Trajectory:
-        """A stored episode; after a resume from the ledger."""
-        if episode not in self._episodes:
-            ledger = step.rollouts.ledger
-            if ledger is None:
-                raise AgentGymError(f"The stored success {episode!r} cannot be read back: this run keeps no ledger.")
-            self._episodes[episode] = ledger.load(episode)
-        return self._episodes[episode]
-
-    def save(self, folder: Path) -> None:
-        """Write the ids of the stored episodes into the folder of a checkpoint."""
-        stored = {task: list(ids) for task, ids in self._ids.items()}
-        (folder / FILE).write_text(json.dumps(stored), encoding="utf-8")
-
-    def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint; one without it begins with an empty store."""
-        if (folder / FILE).is_file():
-            stored = json.loads((folder / FILE).read_text(encoding="utf-8"))
-            self._ids = {task: deque(ids) for task, ids in stored.items()}
+    def load(self, state: Mapping[str, Any]) -> None:
+        """As Stateful."""
+        self._ids = {task: deque(ids, self._per_task) for task, ids in state.items()}
 
 
 def _success(episode: Trajectory) -> float:

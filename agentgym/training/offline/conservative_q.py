@@ -10,6 +10,7 @@ import torch
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead
 from agentgym.policy.sampling import truncate
+from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.offline.token_values import OnStep, batches, descend, token_rewards, tokens_of
 from agentgym.training.offline.transitions import StoredEpisode
 from agentgym.training.signals.hidden_states import own_spans
@@ -58,9 +59,7 @@ def fit_conservative_q(
         action = network(ids, mask)[0][rows, before, ids[rows, before + 1]]
         loss = ((action - target) ** 2).mean()
         descend(optimiser, network, loss)
-        with torch.no_grad():
-            for old, new in zip(slow.parameters(), network.parameters(), strict=True):
-                old.lerp_(new, follow)
+        move_towards(slow, network, follow)
         if on_step is not None:
             on_step(step, float(loss.detach()))
 

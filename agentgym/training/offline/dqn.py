@@ -21,6 +21,7 @@ from agentgym import registry
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
 
@@ -138,9 +139,7 @@ class DqnPolicy(Policy):
             self._optimiser.zero_grad()
             loss.backward()
             self._optimiser.step()
-            with torch.no_grad():
-                for old, new in zip(self._slow.parameters(), self._network.parameters(), strict=True):
-                    old.lerp_(new, self._follow)
+            move_towards(self._slow, self._network, self._follow)
             losses.append(float(loss.detach()))
         self.version += 1
         return float(np.mean(losses))

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from agentgym.policy.logit_hooks.value_networks import AdvantageHead, OutcomeHead
+from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.offline.transitions import StoredEpisode
 
 OnStep = Callable[[int, float], None]
@@ -58,9 +59,7 @@ def fit_implicit_q(
         if conservative:
             loss = loss + conservative * torch.nn.functional.cross_entropy(actions[rows, before], chosen)
         descend(optimiser, network, loss)
-        with torch.no_grad():
-            for old, new in zip(slow.parameters(), network.parameters(), strict=True):
-                old.lerp_(new, follow)
+        move_towards(slow, network, follow)
         if on_step is not None:
             on_step(step, float(loss.detach()))
 

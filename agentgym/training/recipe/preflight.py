@@ -122,7 +122,7 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
     reward = recipe.make_reward(task_set)
     if gatherer.mixes_groups and isinstance(reward, Reward) and reward.has_stage("group"):
         raise RecipeError(
-            f"train.gather = {section.gather} puts episodes into a group that were not judged with it, and "
+            f"train.gather = {section.gather}: episodes of a group may not have been judged together, and "
             f"{type(reward).__name__} judges whole groups. Take that out of [reward], or the gatherer out."
         )
 

@@ -12,8 +12,11 @@ from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.stages.plan import PlannedStage
 
 _SHARDED_STAGES = ("imitate", "reinforce")
-_OF_WHOLE_MODELS = ("values", "action_values", "token_values", "contributions")
-"""Signals from a network that begins as a copy of the policy, in the first process."""
+_OF_WHOLE_MODELS = (
+    *("values", "action_values", "token_values", "contributions"),  # from a network that begins as a copy of the policy
+    *("rank_deviations", "flow_deviations"),  # from hidden states
+)
+"""Signals that the first process computes by itself with a whole model."""
 
 
 def check_sharding(recipe: Recipe, stages: Sequence[PlannedStage], processes: Processes) -> None:
@@ -73,10 +76,10 @@ def _reasons_of_stage(stage: PlannedStage) -> Iterator[str]:
     if stage.kind != "reinforce":
         return
     estimator = train.make_estimator()
-    if networks := [name for name in _OF_WHOLE_MODELS if name in estimator.requires]:
+    if signals := [name for name in _OF_WHOLE_MODELS if name in estimator.requires]:
         yield (
-            f"train.estimator = {train.estimator!r} requires {networks[0]}, from a network that is a copy of the whole "
-            "model in the first process. Choose an estimator without one, such as return_to_go or grpo."
+            f"train.estimator = {train.estimator!r} requires {signals[0]}, which the first process computes by itself "
+            "with a whole model. Choose an estimator or wrappers without it, such as return_to_go or grpo."
         )
     if "hindsight" in estimator.requires and train.signals.hindsight == "learnt":
         yield (

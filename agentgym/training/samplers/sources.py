@@ -22,11 +22,12 @@ class Sources:
     """
 
     def __init__(self, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> None:
-        self._seed, self._weights = seed, weights
-        self._by_source: dict[str, list[Task]] = {name: [] for name in weights}
+        self._seed = seed
+        self._by_source: dict[str, list[Task]] = {}
         for task in tasks:
-            if (name := source_of(task)) in self._by_source:
-                self._by_source[name].append(task)
+            if (name := source_of(task) or "") in weights:
+                self._by_source.setdefault(name, []).append(task)
+        self._weights = {name: weights[name] for name in self._by_source}
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the tasks of a step."""
@@ -53,10 +54,11 @@ class Sources:
 
 
 def sampler_of(recipe: Recipe, tasks: Sequence[Task]) -> Sampler | None:
-    """The sampler that a recipe names, else that of its mixture; None for one task set, which is shuffled.
+    """The sampler that a recipe names, else that of its mixture; None where tasks are only shuffled.
 
     Raises: as `make_sampler`.
     """
     if recipe.train.sampler is not None:
         return make_sampler(recipe.train.sampler, tasks, recipe.seed)
-    return Sources(tasks, recipe.seed, recipe.tasks.weights) if recipe.tasks.sources else None
+    is_mixture = any(source_of(task) is not None for task in tasks)  # tasks that a stage has made come from no set
+    return Sources(tasks, recipe.seed, recipe.tasks.weights) if is_mixture else None

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from agentgym.task import Task
+from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.signals.provider import Rows
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.training.signals.turn_scorer import TokenPositions, TurnScorer, explained_variance
@@ -109,11 +110,8 @@ class Critic:
 
     def _follow(self) -> None:
         """Move the slow copy, if there is one, towards the network."""
-        if self._copy is None:
-            return
-        with torch.no_grad():
-            for slow, fast in zip(self._copy.parameters(), self.scorer.parameters(), strict=True):
-                slow.lerp_(fast, self.follow)
+        if self._copy is not None:
+            move_towards(self._copy, self.scorer, self.follow)
 
     def _privileged_ids(self, task: Task) -> list[int]:
         """Tokens that the critic may read and the policy may not."""

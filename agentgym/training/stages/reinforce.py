@@ -169,7 +169,7 @@ def _make_trainer(
             reference,
             entropies,
             *([signal_to_noise] if section.snr_learning_rate else []),
-            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, *gatherer.wrappers])),
+            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer])),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -260,9 +260,8 @@ def _gatherer(section: TrainSection, estimator: Estimator, seed: int, checkpoint
     if "branches" in estimator.requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
     gatherer = make_gatherer(base, section.gather)
-    for wrapper in _learning(gatherer.wrappers):
-        if checkpoint is not None:
-            wrapper.restore(checkpoint)
+    if checkpoint is not None:
+        gatherer.restore(checkpoint)
     return gatherer
 
 
