@@ -52,6 +52,7 @@ HEAVY_MODULES = {
     "agentgym.training.extension": "train",
     "agentgym.training.recipe.memory_plan": "train",
     "agentgym.training.model.models": "train",
+    "agentgym.training.model.slow_copy": "train",
     "agentgym.training.processes": "train",
     "agentgym.training.loss.grpo_batches": "train",
     "agentgym.training.imitation": "train",
