@@ -15,6 +15,8 @@ from agentgym.errors import NodeFailed, NodeLost
 BEAT_S = 1.0
 SILENCE_S = 4.0
 """A node that answers no heartbeat for so long is given up: within a beat more, so within 5 seconds."""
+END_S = 5.0
+"""How long `ended` waits."""
 HEARTBEATS = "heartbeats"
 """The concurrency group of an actor that answers heartbeats on a thread of its own, however busy its event loop is."""
 
@@ -33,6 +35,7 @@ class HostLink:
         self.answered_at = time.monotonic()
         self._waiting: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = {}
         self._lock = threading.Lock()
+        self._ending: threading.Thread | None = None
 
     def send(self, method: str, *arguments: Any) -> None:
         """Call a method of the host, and wait for nothing."""
@@ -76,9 +79,13 @@ class HostLink:
         for answer, loop in waiting.items():
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_fail, answer, NodeLost(self.lost))
-        if (ray := import_ray()).is_initialized():  # else Ray would start a cluster of its own for the call
-            with suppress(Exception):  # it may be gone
-                ray.kill(self.actor, no_restart=True)
+        self._ending = threading.Thread(target=_kill, args=(self.actor,), name="agentgym-kill", daemon=True)
+        self._ending.start()
+
+    async def ended(self) -> None:
+        """Wait until the host that was given up is ended, if its cluster answers; after a while its lease ends it."""
+        if self._ending is not None:
+            await asyncio.to_thread(self._ending.join, END_S)
 
 
 class HostWatch:
@@ -142,6 +149,13 @@ class HostWatch:
                 link.answered_at = time.monotonic()
 
         beat.add_done_callback(note)
+
+
+def _kill(actor: Any) -> None:
+    """End an actor, on a thread for this alone: Ray waits for its cluster, and for ever on a thread of its own."""
+    if (ray := import_ray()).is_initialized():  # else Ray would start a cluster of its own for the call
+        with suppress(Exception):  # it may be gone
+            ray.kill(actor, no_restart=True)
 
 
 def _in_short(error: BaseException) -> str:

@@ -125,6 +125,7 @@ class RayBackend:
         await asyncio.to_thread(self._host_watch.end)
         for link in links:
             link.lose("its backend was closed")
+        await asyncio.gather(*(link.ended() for link in links))
 
     async def _ready(self) -> list[SandboxHostLink]:
         """The hosts that are there, at least one. Raises: SandboxUnavailable."""

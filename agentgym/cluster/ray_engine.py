@@ -109,6 +109,7 @@ class RayEngine:
         await asyncio.to_thread(self._host_watch.end)
         for worker in workers:
             worker.lose("its engine was closed")
+        await asyncio.gather(*(worker.ended() for worker in workers))
 
     async def _ready_nodes(self) -> list[RayNode]:
         """The nodes that are alive, each with a worker that was checked. Raises: ClusterError."""

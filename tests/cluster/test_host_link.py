@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import Future
 from types import SimpleNamespace
+
+import pytest
 
 from agentgym.cluster.host_link import HostLink, HostWatch
 from agentgym.cluster.ray_nodes import RayNode
@@ -58,3 +61,23 @@ def test_a_driver_that_was_stopped_for_a_while_loses_no_host():
         time.sleep(0.01)
     watch.end()
     assert [link.lost for link in links] == ["", ""]
+
+
+async def test_who_gives_a_host_up_waits_for_no_cluster(monkeypatch):
+    """Ray's own thread gives it up where a heartbeat fails, and Ray cannot answer while that thread waits."""
+    ray = pytest.importorskip("ray", reason="needs Ray: make setup-cluster")
+    may_end, threads = threading.Event(), []
+
+    def kill(actor, no_restart):
+        threads.append(threading.current_thread())
+        may_end.wait(60)
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(ray, "kill", kill)
+    link = HostLink(RayNode("0", "node", 1), Actor(answers=False))
+    link.lose("it is slow")
+    link.lose("and again")
+    assert link.lost == "The node node is lost (it is slow)."
+    may_end.set()
+    await link.ended()
+    assert [thread is threading.main_thread() for thread in threads] == [False]
