@@ -3,9 +3,10 @@
     python benchmarks/combinations.py [--vllm .venv-vllm/bin/python]
 
 Every combination is a run of its own through the command line, from one checkpoint that can play a guessing game a
-little. A row says whether it ran, how far sampled and recomputed log-probabilities were apart at most (in nats), and,
-for two processes that sample by transformers, how far the weights ended from those of one process, which plays the
-same episodes. Takes a quarter of an hour with vLLM and five minutes without.
+little; "vllm, fsdp" shares out the weights over the processes. A row says whether it ran, how far sampled and
+recomputed log-probabilities were apart at most (in nats), and, for two processes that sample by transformers, how far
+the weights ended from those of one process, which plays the same episodes. Takes a quarter of an hour with vLLM and
+five minutes without.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ def main() -> None:
     table = Table(title=f"{STEPS} steps of 16 episodes, one thread a process")
     for column in ("weights", "kl", "iterations", "sampled by", "processes", "ran", "drift", "weights apart"):
         table.add_column(column)
-    ways = [("transformers", 1), ("transformers", 2), ("trl", 1), *([("vllm", 1), ("vllm", 2)] if vllm else [])]
+    ways = [("transformers", 1), ("transformers", 2), ("trl", 1)]
+    ways += [("vllm", 1), ("vllm", 2), ("vllm, fsdp", 2)] if vllm else []
     with tempfile.TemporaryDirectory() as scratch:
         start = Path(scratch) / "start"
         if why := train({**BASE, "policy": {"tiny": TINY}, "warm_start": WARM_START, "train": {"steps": 0}}, start, 1):
@@ -82,9 +84,11 @@ def main() -> None:
             if weights == "LoRA":
                 policy["lora"] = {"rank": 8, "alpha": 16}
             recipe = {**BASE, "policy": policy, "train": section}
-            if sampler == "vllm":
+            if sampler.startswith("vllm"):
                 recipe["vllm"] = {"python": str(vllm), "options": ["--max-model-len=512"]}
-            elif sampler == "trl":
+            if sampler == "vllm, fsdp":
+                recipe["machine"] = {**BASE["machine"], "sharding": "fsdp"}
+            if sampler == "trl":
                 section["generation"] = "trl"
             folder = Path(scratch) / f"{weights}-{kl}-{iterations}-{sampler}-{processes}"
             why = train(recipe, folder, processes)

@@ -94,7 +94,7 @@ def check(
 
 @app.command("plan")
 def plan(
-    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML) with policy.path.")],
+    recipe: Annotated[Path, typer.Argument(help="A recipe (TOML).")],
     overrides: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe. Repeatable.")
     ] = None,

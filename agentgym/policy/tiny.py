@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+    from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 # Matched as one token each in what the agent writes. Not special: outside text that holds them is plain text.
@@ -73,26 +73,28 @@ def make_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedTo
     return tokenizer
 
 
-def make_model(
-    tokenizer: PreTrainedTokenizerFast,
+def make_configuration(
+    vocabulary: int,
     *,
     hidden: int = 128,
     layers: int = 4,
     heads: int = 4,
     kv_heads: int = 2,
     head_dim: int = 32,
-    seed: int = 0,
-) -> Qwen3ForCausalLM:
-    """A Qwen3 with random weights and tied embeddings, about a million parameters by default.
+    **tokens: int | None,
+) -> Qwen3Config:
+    """The configuration of a small Qwen3 with tied embeddings, about a million parameters by default.
 
-    head_dim 32 is the smallest that vLLM's CPU build serves. The same seed gives the same weights, and the
-    process's own random state is left as it was.
+    head_dim 32 is the smallest that vLLM's CPU build serves.
+
+    Args:
+        vocabulary: rows of the embedding.
+        tokens: ids of special tokens, as transformers names them (`eos_token_id`).
     """
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM
+    from transformers import Qwen3Config
 
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
+    return Qwen3Config(
+        vocab_size=vocabulary,
         hidden_size=hidden,
         intermediate_size=3 * hidden,
         num_hidden_layers=layers,
@@ -101,10 +103,20 @@ def make_model(
         head_dim=head_dim,
         max_position_embeddings=MAX_TOKENS,
         tie_word_embeddings=True,
-        bos_token_id=None,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+        **tokens,
     )
+
+
+def make_model(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, **shape: int) -> Qwen3ForCausalLM:
+    """A Qwen3 with random weights. `shape`: see `make_configuration`.
+
+    The same seed gives the same weights, and the process's own random state is left as it was.
+    """
+    import torch
+    from transformers import Qwen3ForCausalLM
+
+    tokens = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    config = make_configuration(len(tokenizer), **shape, **tokens)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(config)

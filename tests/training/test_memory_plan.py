@@ -154,3 +154,13 @@ def test_the_command_prints_a_table_and_ends_with_1_where_it_does_not_fit(folder
     assert tight.exit_code == 1
     plan = json.loads(tight.output)
     assert plan["peak"] > plan["available"] == 1e9
+
+
+def test_a_tiny_model_that_is_not_made_yet_is_planned_by_its_shape():
+    recipe = Recipe.parse(json.loads(json.dumps(RECIPE)))
+    tokenizer = make_tokenizer(["press the button"], vocab_size=recipe.policy.tiny.vocabulary)
+    shape = recipe.policy.tiny.model_dump(exclude={"vocabulary"})
+    parameters = sum(tensor.numel() for tensor in make_model(tokenizer, **shape).parameters())
+    unused = recipe.policy.tiny.vocabulary - len(tokenizer)  # the texts offer no more tokens
+    planned = plan_memory(recipe, device="cpu", available=1e12).always["weights"]
+    assert planned == 4 * (parameters + unused * recipe.policy.tiny.hidden)

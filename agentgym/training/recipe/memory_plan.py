@@ -23,6 +23,7 @@ from agentgym.errors import RecipeError
 from agentgym.policy.adapters import new_adapter, own_model
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.device import device_of
+from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
 from agentgym.storage import checkpoint_in
 from agentgym.training.recipe.policy_section import PolicySection
@@ -186,7 +187,11 @@ def _shapes_of(recipe: Recipe) -> Any:
     section = recipe.policy
     options = section.load_options()
     source = checkpoint_in(Path(str(section.path))) or str(section.path)
-    configuration = load_configuration(source, options)
+    if section.tiny is not None:
+        shape = section.tiny.model_dump()
+        configuration = make_configuration(shape.pop("vocabulary"), **shape)
+    else:
+        configuration = load_configuration(source, options)
     model_class = AutoModelForImageTextToText if hasattr(configuration, "vision_config") else AutoModelForCausalLM
     dtype = configuration.dtype if options.dtype == "auto" else getattr(torch, options.dtype)
     with _fused_attention(), torch.device("meta"):
