@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
     from agentgym.reward import Combined, Gate, Reward, Schedule, reward_function
-    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+    from agentgym.rollout import Attempts, Budgets, EpisodeManager, RolloutConfig
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
     from agentgym.threads import in_thread
@@ -111,7 +111,7 @@ _HOME = {
     "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
     "reward": ("Combined", "Gate", "Reward", "Schedule", "reward_function"),
-    "rollout": ("Budgets", "EpisodeManager", "RolloutConfig"),
+    "rollout": ("Attempts", "Budgets", "EpisodeManager", "RolloutConfig"),
     "sandbox": ("SandboxSpec",),
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
     "threads": ("in_thread",),
@@ -123,6 +123,7 @@ _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "SPLITS",
     "AgentGymError",
+    "Attempts",
     "Budgets",
     "Call",
     "Checkpoint",

@@ -160,6 +160,7 @@ class Provenance:
     Attributes:
         agentgym: version that played it.
         seed, temperature, top_p, max_turn_tokens: of the rollout config.
+        attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
         policy: its name. `environment`: its class with its module.
         image_digests: of the images that its sandboxes ran on.
         reset_usage: what the reset took, by name as in `Turn.usage`.
@@ -174,6 +175,7 @@ class Provenance:
     temperature: float | None = None
     top_p: float | None = None
     max_turn_tokens: int | None = None
+    attempts: Mapping[str, Any] = field(default_factory=dict)
     policy: str | None = None
     environment: str | None = None
     image_digests: list[str] = field(default_factory=list)

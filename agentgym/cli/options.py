@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -103,6 +103,16 @@ def rollout_config(
     top_p: Annotated[
         float, typer.Option(min=0.0, max=1.0, help="Nucleus sampling: keep this mass.", rich_help_panel=PANEL)
     ] = 1.0,
+    attempts: Annotated[
+        int,
+        typer.Option(
+            min=1, help="Attempts at the task in one episode, each in a fresh environment.", rich_help_panel=PANEL
+        ),
+    ] = 1,
+    feedback: Annotated[
+        Literal["verdict", "text", "none"],
+        typer.Option(help="What the agent is told between two attempts.", rich_help_panel=PANEL),
+    ] = "verdict",
     max_turns: MaxTurns = 16,
     max_turn_tokens: MaxTurnTokens = 512,
     max_episode_tokens: Annotated[
@@ -158,7 +168,7 @@ def rollout_config(
     ] = 300.0,
 ) -> RolloutConfig:
     """The RolloutConfig that these options describe."""
-    from agentgym.rollout import Budgets, RolloutConfig
+    from agentgym.rollout import Attempts, Budgets, RolloutConfig
     from agentgym.rollout.engine import engine_of
 
     budgets = Budgets(
@@ -175,6 +185,7 @@ def rollout_config(
         temperature=temperature,
         top_p=top_p,
         budgets=budgets,
+        attempts=Attempts(n=attempts, feedback=feedback) if attempts > 1 else None,
         concurrency=concurrency,
         seed=seed,
         reward=reward,

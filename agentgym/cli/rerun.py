@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +16,7 @@ from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, 
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
-    from agentgym.rollout import Budgets, Divergence, EpisodeManager, Fork
+    from agentgym.rollout import Attempts, Budgets, Divergence, EpisodeManager, Fork
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
     from agentgym.trajectory import Trajectory
@@ -104,8 +106,12 @@ def replay(
         raise EvaluationError(
             f"No finished episode in {folder} has an id that begins with {episode or prefix!r}, or all of them failed."
         )
-    manager = EpisodeManager(ScriptedPolicy(()), RolloutConfig(budgets=_generous_budgets(), backend=backend))
-    divergences = run(_replay(manager, valid))
+    config = RolloutConfig(budgets=_generous_budgets(), backend=backend)
+
+    def manager_of(record: Trajectory) -> EpisodeManager:
+        return EpisodeManager(ScriptedPolicy(()), replace(config, attempts=_attempts_of(record)))
+
+    divergences = run(_replay(manager_of, valid))
     diverged = [(record, d) for record, d in zip(valid, divergences, strict=True) if d is not None]
     console = out()
     for record, divergence in diverged[:MOST_SHOWN]:
@@ -177,6 +183,7 @@ def fork(
         reward=reward,
         seed=seed,
         backend=backend,
+        attempts=_attempts_of(record),
     )
     target_ledger = Ledger(RunFolder(target).create().ledger) if target else None
     manager = EpisodeManager(agent, config, ledger=target_ledger, label="fork")
@@ -192,14 +199,16 @@ def fork(
         raise typer.Exit(1)
 
 
-async def _replay(manager: EpisodeManager, records: list[Trajectory]) -> list[Divergence | None]:
+async def _replay(
+    manager_of: Callable[[Trajectory], EpisodeManager], records: list[Trajectory]
+) -> list[Divergence | None]:
     slots = asyncio.Semaphore(REPLAYS_AT_ONCE)
     with progress_bar() as progress:
         bar = progress.add_task("episodes", total=len(records), note="")
 
         async def replay_one(record: Trajectory) -> Divergence | None:
             async with slots:
-                divergence = await manager.replay(record)
+                divergence = await manager_of(record).replay(record)
             progress.advance(bar)
             return divergence
 
@@ -208,6 +217,13 @@ async def _replay(manager: EpisodeManager, records: list[Trajectory]) -> list[Di
 
 async def _fork(manager: EpisodeManager, fork: Fork) -> list[Trajectory]:
     return [branch async for branch in manager.branch([fork])]
+
+
+def _attempts_of(record: Trajectory) -> Attempts | None:
+    """How often an episode might try its task when it was recorded."""
+    from agentgym.rollout import Attempts
+
+    return Attempts(**record.provenance.attempts) if record.provenance.attempts else None
 
 
 def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) -> Budgets:

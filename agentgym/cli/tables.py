@@ -18,7 +18,7 @@ from rich.text import Text
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
-from agentgym.evaluation.text import format_causes, format_count, format_usage
+from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_usage
 from agentgym.messages import Call, Message, Result
 from agentgym.rounding import percent
 from agentgym.sandbox import combine_usage
@@ -62,6 +62,8 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
                 style="dim",
             )
         )
+    if attempts := format_attempts(evaluation):
+        lines.append(Text(attempts))
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
     causes = [Text(f"  {line}", style="red") for line in format_causes(evaluation.causes())]
     failures = evaluation.failures()

@@ -16,6 +16,7 @@ from agentgym.evaluation.statistics import (
     solved_within,
     success_rate,
 )
+from agentgym.rollout.attempts import ATTEMPT_RATES
 from agentgym.sandbox import combine_usage
 
 
@@ -109,6 +110,16 @@ class OutcomeStatistics:
     def success(self, tag: str | None = None, *, also: str | None = None) -> Estimate:
         """Mean success over tasks with its 95 % interval; `also` as in `outcomes`."""
         return success_rate(self.outcomes(tag, also=also))
+
+    def attempts(self, tag: str | None = None) -> dict[str, Estimate]:
+        """The means of `first`, `last`, `fixed` and `broke` in episodes of several attempts; empty without them."""
+        estimates = {name: self.component(name, tag) for name in ATTEMPT_RATES}
+        return estimates if all(estimate.n for estimate in estimates.values()) else {}
+
+    def component(self, name: str, tag: str | None = None) -> Estimate:
+        """Mean over tasks of an outcome component, unweighted, of the episodes that have it."""
+        values = [[outcome[name] for outcome in row.outcome if name in outcome] for row in self.select(tag)]
+        return success_rate([task for task in values if task])
 
     def pass_at(self, k: int, tag: str | None = None) -> float:
         """Mean over tasks of pass@k. Raises: EvaluationError where a task has fewer than k observed episodes."""

@@ -68,6 +68,9 @@ class Evaluation(OutcomeStatistics):
             "tasks": len(self.rows),
             "failed": self.failed,
             **{name: {str(k): asdict(estimate) for k, estimate in curve.items()} for name, curve in curves.items()},
+            **(
+                {"attempts": {name: asdict(e) for name, e in attempts.items()}} if (attempts := self.attempts()) else {}
+            ),
             "failures": dict(self.failures()),
             "usage": self.usage(),
             "duration_s": self.duration_s,

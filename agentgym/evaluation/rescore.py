@@ -13,6 +13,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import StopReason
 from agentgym.reward import Reward, validate_components, validate_spans
+from agentgym.rollout.attempts import Attempts, AttemptsJudge
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -110,6 +111,8 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
         return replace(trajectory, outcome={})
     try:
         async with asyncio.timeout(time_s):
+            if trajectory.provenance.attempts:
+                return await _judge_attempts(trajectory, copy, reward, time_s)
             for turn in trajectory.turns:
                 copy.turns.append(replace(turn, rewards={}, spans=()))
                 copy.turns[-1].rewards = dict(await validate_components(reward.turn(view.turns[-1], view), reward))
@@ -127,6 +130,20 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
         raise
     except Exception as error:  # noqa: BLE001  a judge that cannot judge is infrastructure, whatever it raises
         copy.stop_reason, copy.error = StopReason.INFRA_ERROR, f"{type(error).__name__}: {error} (judging again)"
+    return copy
+
+
+async def _judge_attempts(trajectory: Trajectory, copy: Trajectory, reward: Reward, time_s: float) -> Trajectory:
+    """Judge an episode of several attempts as it was judged when it was played; the record says where each ended."""
+    attempts = replace(Attempts(**trajectory.provenance.attempts), feedback="none")
+    judge = AttemptsJudge(attempts, reward, time_s, lambda error: False)
+    for turn in trajectory.turns:
+        copy.turns.append(replace(turn, rewards={}, spans=()))
+        await judge.judge_turn(copy.turns[-1], copy)
+        if attempts.weights.keys() & turn.rewards.keys():
+            await judge.end_attempt(copy, StopReason.ANSWERED)
+    copy.stop_reason = trajectory.stop_reason
+    await judge.judge_end(copy)
     return copy
 
 
@@ -155,4 +172,5 @@ async def _each(answer: Any, reward: Reward, count: int) -> list[dict[str, float
 
 def _weights(reward: Reward, episode: Any) -> dict[str, float]:
     chosen = getattr(reward, "weights_for", None)
-    return dict(reward.weights if chosen is None else chosen(episode))
+    of_attempts = Attempts(**recorded).weights if (recorded := episode.provenance.attempts) else {}
+    return {**of_attempts, **(reward.weights if chosen is None else chosen(episode))}

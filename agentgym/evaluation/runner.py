@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from agentgym import __version__, registry
 from agentgym.errors import EvaluationError, TaskError
@@ -197,6 +197,7 @@ def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> No
         ("seed", recorded.seed, config.seed),
         ("temperature", recorded.temperature, sampling["temperature"]),
         ("max_turn_tokens", recorded.max_turn_tokens, sampling["max_tokens"]),
+        ("attempts", recorded.attempts, {} if config.attempts is None else asdict(config.attempts)),
     ):
         if before is not None and before != value:
             raise EvaluationError(

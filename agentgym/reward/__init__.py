@@ -14,6 +14,7 @@ from agentgym.reward.contract import (
     RewardStage,
     validate_components,
     validate_each,
+    validate_feedback,
     validate_spans,
 )
 from agentgym.reward.functions import FunctionReward, reward_function
@@ -30,6 +31,7 @@ __all__ = [
     "reward_function",
     "validate_components",
     "validate_each",
+    "validate_feedback",
     "validate_spans",
 ]
 

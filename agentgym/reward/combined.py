@@ -17,6 +17,7 @@ from agentgym.reward.contract import (
     RewardStage,
     validate_components,
     validate_each,
+    validate_feedback,
     validate_spans,
 )
 from agentgym.trajectory import Span, Trajectory, Turn
@@ -129,6 +130,11 @@ class Combined(Reward):
                 answers = await validate_spans(reward.spans(episode), reward, episode.turns)
                 spans = [[*earlier, *more] for earlier, more in zip(spans, answers, strict=True)]
         return spans
+
+    async def feedback(self, episode: Trajectory) -> str:
+        """The texts of all parts that have one, a line each."""
+        texts = [await validate_feedback(r.feedback(episode), r) for r in self.rewards if r.has_stage("feedback")]
+        return "\n".join(filter(None, texts))
 
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
         return await self._ask_each("group", episodes, len(episodes))

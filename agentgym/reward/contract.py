@@ -17,7 +17,7 @@ from agentgym.errors import RewardError
 from agentgym.trajectory import Span, Trajectory, Turn
 
 Components = dict[str, float]
-RewardStage = Literal["turn", "outcome", "hindsight", "spans", "group"]
+RewardStage = Literal["turn", "outcome", "hindsight", "spans", "group", "feedback"]
 
 SUCCESS = "success"
 """The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
@@ -75,6 +75,15 @@ class Reward:
         """
         return [{} for _ in episodes]
 
+    def feedback(self, episode: Trajectory) -> Any:
+        """What an agent may read of an episode or an attempt that it has ended: which tests failed, for example.
+
+        `episode.outcome` holds what `outcome` said. Whatever this tells of the truth, the agent then knows. It is asked
+        only where a run wants text as feedback (see agentgym.Attempts).
+        Returns: str, or an awaitable of it.
+        """
+        return ""
+
     def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
         """The weights that count for a judged episode; asked again after its group was judged."""
         return self.weights
@@ -112,6 +121,15 @@ async def validate_components(answer: Any, reward: Reward) -> Components:
                 f"{type(reward).__name__} returned {value!r} for the component {name!r}: a reward is a finite "
                 "number. Leave a component out when there is nothing to say; raise JudgeError when judging failed."
             )
+    return answer
+
+
+async def validate_feedback(answer: Any, reward: Reward) -> str:
+    """Await what `Reward.feedback` returned if need be and check it. Raises: RewardError for what is no text."""
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if not isinstance(answer, str):
+        raise RewardError(f"{type(reward).__name__} returned {answer!r:.200} as feedback: it returns text.")
     return answer
 
 

@@ -4,11 +4,12 @@ config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
 workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
 health.py standstill.py   whether they get anywhere
-episode.py            one episode: the play loop
+episode.py            one episode: the play loop; attempts.py lets it try its task several times
 conversation.py live_environment.py budgets.py judging.py   what the loop works with
 replay.py             branches of saved trajectories, and replays
 """
 
+from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.episode_config import Checkpoints
@@ -18,6 +19,7 @@ from agentgym.rollout.slots import Slots
 from agentgym.rollout.standstill import StandstillWatch
 
 __all__ = [
+    "Attempts",
     "Budgets",
     "Checkpoints",
     "Divergence",

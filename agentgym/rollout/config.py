@@ -10,6 +10,7 @@ from pydantic import Field, SkipValidation
 
 from agentgym.environment import Environment
 from agentgym.reward import Reward
+from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets, Count
 from agentgym.sandbox import Backend
 from agentgym.validated import validated_dataclass
@@ -25,6 +26,7 @@ class RolloutConfig:
             each task once.
         top_p: the smallest set of tokens with this probability is sampled from; 1.0 is all.
         budgets: bounds of each episode.
+        attempts: lets an episode try its task several times, with feedback in between; see Attempts. None is once.
         concurrency: how many episodes, and so environments, exist at once.
         seed: with the label of the run, the task, the episode's number in its group and the turn it seeds every
             request; with the task alone it seeds the environment, so that the episodes of a group start equal.
@@ -48,6 +50,7 @@ class RolloutConfig:
     temperature: Annotated[float, Field(ge=0)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     budgets: Budgets = Budgets()
+    attempts: Attempts | None = None
     concurrency: Count = 64
     seed: int = 0
     reward: Reward | str | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.policy.contract import Renderer
+from agentgym.policy.contract import Renderer, Reply
+from agentgym.rollout.live_environment import EnvironmentState
 from agentgym.trajectory import Turn
 
 EMPTY = "Your message was empty. Call a tool, or say your answer."
@@ -53,6 +54,34 @@ class Conversation:
         if self.prefix_ids is None or context_tokens is None:
             return None
         return context_tokens - len(self.prefix_ids)
+
+
+def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[str, float]) -> Turn:
+    """The turn that a reply begins; its results are still missing.
+
+    Args:
+        state: of the environment before it. costs: of a call, by tool.
+    """
+    message = reply.message
+    usage: dict[str, float] = {}
+    if reply.prompt_tokens or reply.completion_tokens:
+        usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
+    if costs and (cost := sum(costs.get(call.name, 0.0) for call in message.calls)):
+        usage["cost"] = cost
+    return Turn(
+        index=index,
+        message=message,
+        calls=message.calls,
+        token_ids=reply.token_ids or [],
+        logprobs=reply.logprobs or [],
+        masks=reply.masks,
+        policy_version=reply.policy_version,
+        version_changes=tuple(reply.version_changes),
+        state_key=state.state_key,
+        potential=state.potential,
+        finish_reason=reply.finish_reason,
+        usage=usage,
+    )
 
 
 def tools_change(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> str:

@@ -15,12 +15,13 @@ from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhaus
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.rollout.answers import awaited, check_messages, check_reply
+from agentgym.rollout.attempts import judge_for
 from agentgym.rollout.budgets import BudgetUsage, TokenLimit
-from agentgym.rollout.conversation import CUT, EMPTY, Conversation, over_budget, tools_change
+from agentgym.rollout.conversation import CUT, EMPTY, Conversation, open_turn, over_budget, tools_change
 from agentgym.rollout.environments import ToolSchemas
 from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.rollout.judging import Judge
-from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
+from agentgym.rollout.live_environment import LiveEnvironment
 from agentgym.rollout.retries import Retries
 from agentgym.task import seed_of
 from agentgym.trajectory import Trajectory, Turn
@@ -103,7 +104,7 @@ class Episode:
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
         reward = config.reward_for(environment.current)
         trajectory.weights = reward.weights if reward is not None else {}
-        judge = None if reward is None else Judge(reward, config.budgets.time_s, retries.take)
+        judge = None if reward is None else judge_for(config.attempts, reward, config.budgets.time_s, retries.take)
         loop = PlayLoop(config, self._policy, trajectory, environment, judge, retries)
         trajectory.stop_reason = await loop.play()
         if judge is not None:
@@ -190,7 +191,8 @@ class PlayLoop:
         began = now()
         reply = await self._generate(limit.tokens)
         replied = now()
-        turn = self._open_turn = self._begin_turn(reply, state, generate_s=replied - began)
+        turn = self._open_turn = open_turn(len(trajectory.turns), reply, state, self._tools.costs)
+        turn.generate_s = replied - began
         try:
             is_answer = await self._respond(turn)
         except SandboxExhausted:  # the agent's doing
@@ -206,7 +208,8 @@ class PlayLoop:
         if self._judge is not None:
             self._retries.activity = f"judging turn {turn.index}"
             await self._judge.judge_turn(turn, trajectory)
-        if (reason := self._reason_to_stop(turn, limit, is_answer)) is not None:
+        reason = self._reason_to_stop(turn, limit, is_answer)
+        if reason is not None and not await self._begin_attempt(turn, reason):
             raise EpisodeOver(reason)
         self._announce_tools(turn)
         self._observe(turn)
@@ -222,13 +225,34 @@ class PlayLoop:
             return limit.reason
         return self._usage.used_up()
 
+    async def _begin_attempt(self, turn: Turn, reason: StopReason) -> bool:
+        """Begin another attempt in a fresh environment, if the episode has one left. Returns: whether it had."""
+        trajectory, environment = self._trajectory, self._environment
+        if self._judge is None or not reason.terminated or self._usage.used_up() is not None:
+            return False
+        self._retries.activity = f"judging the attempt that turn {turn.index} ended"
+        if (feedback := await self._judge.end_attempt(trajectory, reason)) is None:
+            return False
+        close_error = await environment.renew(lambda: self._config.environments.make(trajectory.task))
+        trajectory.provenance.close_error = close_error or trajectory.provenance.close_error
+        opening = await self._open()
+        changed = () if opening == list(trajectory.opening) else opening
+        turn.replies = (*turn.replies, Message("user", feedback), *changed)
+        return True
+
+    async def _open(self) -> list[Message]:
+        """Reset the environment. Returns: its opening messages."""
+        environment = self._environment.current
+        self._retries.activity = "resetting the environment"
+        method = environment.unwrapped.reset
+        opening: list[Message] = await awaited(environment.reset(self._task, seed=self._trajectory.seed), method)
+        check_messages(opening, method, "return task.opening()")
+        return opening
+
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""
         trajectory, environment, policy = self._trajectory, self._environment, self._policy
-        self._retries.activity = "resetting the environment"
-        method = environment.current.unwrapped.reset
-        opening = await awaited(environment.current.reset(self._task, seed=trajectory.seed), method)
-        check_messages(opening, method, "return task.opening()")
+        opening = await self._open()
         self._ready = True
         trajectory.opening = tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
@@ -283,31 +307,6 @@ class PlayLoop:
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
                 if not self._retries.take(error):
                     raise
-
-    def _begin_turn(self, reply: Reply, state: EnvironmentState, *, generate_s: float) -> Turn:
-        """The turn that a reply begins; its results are still missing."""
-        message = reply.message
-        usage: dict[str, float] = {}
-        if reply.prompt_tokens or reply.completion_tokens:
-            usage = {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens}
-        costs = self._tools.costs
-        if costs and (cost := sum(costs.get(call.name, 0.0) for call in message.calls)):
-            usage["cost"] = cost
-        return Turn(
-            index=len(self._trajectory.turns),
-            message=message,
-            calls=message.calls,
-            token_ids=reply.token_ids or [],
-            logprobs=reply.logprobs or [],
-            masks=reply.masks,
-            policy_version=reply.policy_version,
-            version_changes=tuple(reply.version_changes),
-            state_key=state.state_key,
-            potential=state.potential,
-            finish_reason=reply.finish_reason,
-            generate_s=generate_s,
-            usage=usage,
-        )
 
     async def _respond(self, turn: Turn) -> bool:
         """Run the calls of a message, or answer it where it holds none. Returns: whether it answered the task."""

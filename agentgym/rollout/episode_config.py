@@ -7,6 +7,7 @@ from typing import Protocol
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.reward import Reward
+from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.replay import Fork, RestoredEnvironment
@@ -61,5 +62,11 @@ class EpisodeConfig:
             return RestoredEnvironment(environment, self.fork)
         return environment
 
+    @property
+    def attempts(self) -> Attempts | None:
+        """How often an episode tries its task; None for once."""
+        return self.environments.config.attempts
+
     def reward_for(self, environment: Environment) -> Reward | None:
-        return self.environments.reward_for(environment.unwrapped) if self.judged else None
+        """Who judges an episode, or tells where an attempt ends what it was worth."""
+        return self.environments.reward_for(environment.unwrapped) if self.judged or self.attempts else None

@@ -8,6 +8,7 @@ from functools import partial
 
 from agentgym.messages import StopReason
 from agentgym.reward import Reward, validate_each
+from agentgym.rollout.attempts import Attempts, weights_of
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.causes import cause_of
 from agentgym.rollout.environments import EnvironmentFactory
@@ -44,6 +45,7 @@ class GroupRewards:
         label: str,
     ) -> None:
         self._environments, self._group_size, self._budgets, self._ledger = environments, group_size, budgets, ledger
+        self._attempts = environments.config.attempts
         self._incomplete: dict[int, HeldGroup] = {}
         self._awaiting = ledger.awaiting_group(label) if ledger is not None else set()
 
@@ -73,13 +75,15 @@ class GroupRewards:
         """Have a group judged and keep the verdict. Returns: its episodes, in the order they were asked for."""
         group.jobs.sort(key=lambda job: job.position)
         trajectories = [job.trajectory for job in group.jobs]
-        await judge_group(group.reward, trajectories, self._budgets)
+        await judge_group(group.reward, trajectories, self._budgets, self._attempts)
         if self._ledger is not None:
             self._ledger.amend(trajectories)
         return group.jobs
 
 
-async def judge_group(reward: Reward, group: Sequence[Trajectory], budgets: Budgets) -> None:
+async def judge_group(
+    reward: Reward, group: Sequence[Trajectory], budgets: Budgets, attempts: Attempts | None = None
+) -> None:
     """Let a reward see the valid episodes of a complete group beside each other, and add its components to theirs.
 
     If the reward cannot judge, all of them are marked failed, as none can be compared.
@@ -102,7 +106,7 @@ async def judge_group(reward: Reward, group: Sequence[Trajectory], budgets: Budg
         ]
         for trajectory, outcome in zip(valid, outcomes, strict=True):
             trajectory.outcome = outcome
-            trajectory.weights = dict(reward.weights_for(trajectory))
+            trajectory.weights = weights_of(attempts, reward, trajectory)
     except Exception as error:  # noqa: BLE001  a judge may raise anything; none of it is the agent's fault
         for trajectory in valid:
             trajectory.stop_reason, trajectory.outcome = StopReason.INFRA_ERROR, {}

@@ -83,6 +83,7 @@ class EpisodeFactory:
             temperature=common.temperature,
             top_p=common.top_p,
             max_turn_tokens=common.max_turn_tokens,
+            attempts=common.attempts,
             policy=policy.name,
         )
         if fork is not None:

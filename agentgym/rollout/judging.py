@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from agentgym.errors import JudgeError, RewardError
+from agentgym.messages import StopReason
 from agentgym.reward import Components, Reward, validate_components, validate_each, validate_spans
 from agentgym.rollout.causes import defined_at
 from agentgym.trajectory import Trajectory, Turn
@@ -34,6 +35,14 @@ class Judge:
         """Give a finished turn its components. Raises: RewardError, JudgeError, whatever else the reward raises."""
         if self._judges_turns:
             turn.rewards = dict(await self.ask(self.reward.turn, turn, trajectory, check=validate_components))
+
+    async def end_attempt(self, trajectory: Trajectory, reason: StopReason) -> str | None:
+        """Told that the agent or the environment has ended an attempt.
+
+        Returns: what the agent is told before its next attempt; None if there is none.
+        Raises: as `judge_turn`.
+        """
+        return None
 
     async def judge_end(self, trajectory: Trajectory) -> bool:
         """Judge an episode that has ended: its outcome, its turns in hindsight, and the weights that count for it.

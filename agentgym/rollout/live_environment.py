@@ -113,6 +113,18 @@ class LiveEnvironment:
         await self.current.restore(task, checkpoint, seed=seed)
         return close_error
 
+    async def renew(self, make: Callable[[], Environment]) -> str | None:
+        """Go on in a fresh environment, which is not reset yet; failures are tried again in others like it.
+
+        Args:
+            make: makes it, and each that takes its place later.
+        Returns: as `close`, of the old one.
+        """
+        close_error = await self.close()
+        self._make = make
+        self.current, self._closed, self._last_usage = make(), False, Usage()
+        return close_error
+
     async def close(self) -> str | None:
         """Close the environment, once. Returns and raises: as `close_environment`."""
         if self._closed:

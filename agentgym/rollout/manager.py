@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Iterator
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from agentgym import __version__
 from agentgym.deprecation import renamed_keywords, warn_renamed
@@ -248,4 +248,5 @@ class EpisodeManager:
             temperature=config.temperature,
             top_p=config.top_p,
             max_turn_tokens=config.budgets.max_turn_tokens,
+            attempts={} if config.attempts is None else asdict(config.attempts),
         )

@@ -30,6 +30,7 @@ _PROVENANCE_KEYS = {
     "temperature": "temperature",
     "top_p": "top_p",
     "max_turn_tokens": "max_tokens",
+    "attempts": "attempts",
     "policy": "policy",
     "environment": "environment",
     "image_digests": "images",

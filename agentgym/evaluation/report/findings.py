@@ -14,7 +14,7 @@ from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.statistics import Estimate
-from agentgym.evaluation.text import format_usage
+from agentgym.evaluation.text import format_attempts, format_usage
 from agentgym.visible import visible
 
 MOST_TAGS = 12
@@ -30,6 +30,7 @@ def findings(contents: Contents) -> dict[str, Any]:
         "to_read": episodes_to_read(contents),
         "timings": timings(contents),
         "usage": usage(contents),
+        "attempts": format_attempts(after) if (after := contents.pair()[1]) is not None else "",
         "control": success_of(contents, "control"),
         "zero_shot": success_of(contents, "zero_shot"),
     }

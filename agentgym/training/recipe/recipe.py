@@ -18,7 +18,7 @@ from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
-from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.rollout import Attempts, Budgets, RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
@@ -38,11 +38,28 @@ STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "count
 """Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
 
 
+class AttemptsSection(Section):
+    """Several attempts at the task in one episode, each in a fresh environment (see agentgym.Attempts).
+
+    `n`: attempts. `feedback`: what the agent is told in between: "verdict", whether it was right; "text", what the
+    reward says; "none". `until_solved`: end the episode with the first attempt that is right. `improvement`: weight of
+    success of the last attempt minus that of the first. `earlier`: weight of the success of each attempt before the
+    last.
+    """
+
+    n: Annotated[int, Field(ge=2)] = 2
+    feedback: Literal["verdict", "text", "none"] = "verdict"
+    until_solved: bool = False
+    improvement: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    earlier: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+
+
 class EpisodeSection(Section):
     """Budgets of an episode and how its turns are sampled.
 
     `max_turns`: turns after which it is cut. `max_episode_tokens`: tokens of the episode after the prompt, results
     included. `max_turn_tokens`: tokens of one message of the agent. `time_s`: seconds of the episode.
+    `attempts`: lets the agent try each task several times, in training and in every measurement; by default once.
     `temperature`: of sampling in training. `top_p`: nucleus sampling, the mass that is kept.
     `concurrency`: episodes at once. `backend`: the registered sandbox backend, by default `namespaces`.
     `environment`: instead of the one that each task names, another id, or the address of one on an environment server;
@@ -58,6 +75,7 @@ class EpisodeSection(Section):
     max_episode_tokens: Count = 1024
     max_turn_tokens: Count = 256
     time_s: Seconds = 120.0
+    attempts: AttemptsSection | None = None
     temperature: Rate = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     concurrency: Count = 64
@@ -86,6 +104,7 @@ class EpisodeSection(Section):
             temperature=self.temperature,
             top_p=self.top_p,
             budgets=budgets,
+            attempts=None if self.attempts is None else Attempts(**self.attempts.model_dump()),
             concurrency=self.concurrency,
             backend=self.backend,
             environment=self.environment,
