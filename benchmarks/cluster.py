@@ -20,7 +20,7 @@ from simulated_cluster import simulated_cluster
 
 from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
 from agentgym.cluster import RayBackend, RayEngine
-from agentgym.cluster.ray_sandbox import RaySandbox
+from agentgym.cluster.hosted_sandbox import HostedSandbox
 from agentgym.errors import SandboxDied
 from agentgym.rollout import EpisodeManager
 from agentgym.sandbox import Backend, NamespacesBackend, Sandbox, SandboxSpec
@@ -81,14 +81,14 @@ async def measure_calls(address: str, options: argparse.Namespace) -> None:
                 flush=True,
             )
         first = sides[1][0]
-        assert isinstance(first, RaySandbox)
+        assert isinstance(first, HostedSandbox)
         await measure_silence(first)
     finally:
         for backend in backends:
             await backend.close()
 
 
-async def measure_silence(sandbox: RaySandbox) -> None:
+async def measure_silence(sandbox: HostedSandbox) -> None:
     """Freeze the process that hosts a sandbox, and say after how long a call in it failed."""
     pid = await sandbox.host_pid()
     calling = asyncio.ensure_future(sandbox.exec(["sleep", "50"], timeout_s=60))

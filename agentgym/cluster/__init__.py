@@ -11,8 +11,9 @@ Episodes on nodes: episode_worker.py plays them on each node, cluster_session.py
 what an episode on a node has in place of the policy and the ledger. episode_spool.py: those that end while the driver
 is away, and leased_worker.py, which outlives it for that. ray_engine.py and ray_nodes.py: all of this on Ray.
 
-Sandboxes on nodes: sandbox_host.py makes them there, ray_backend.py and ray_sandbox.py are the driver's side.
-host_link.py is the way to the actors of both kinds, with their heartbeats.
+Sandboxes on nodes: sandbox_host.py makes them there, hosted_backend.py and hosted_sandbox.py are the driver's side, and
+ray_backend.py starts the hosts on the nodes of a Ray cluster.
+host_link.py is the way to the hosts of both kinds, with their heartbeats; ray_host.py carries its calls to an actor.
 """
 
 from __future__ import annotations

@@ -88,6 +88,13 @@ async def node_facts(backend: str | Backend | None) -> dict[str, Any]:
     return answer
 
 
+def fault_of(facts: Mapping[str, Any]) -> str:
+    """Why a node of these facts cannot be used; nothing if it can."""
+    if facts["agentgym"] != __version__:
+        return f"it has agentgym {facts['agentgym']}, and this process {__version__}: install the same on all."
+    return f"sandboxes cannot be made there: {facts['unavailable']}" if facts["unavailable"] else ""
+
+
 class EpisodeWorker:
     """Plays the episodes of any number of runs. One on each node; it keeps their sandboxes' backends.
 

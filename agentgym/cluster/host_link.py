@@ -1,15 +1,16 @@
-"""The driver's way to its own actor on a node of a Ray cluster, and the heartbeats that say whether it is there."""
+"""The driver's way to its own process on a node, and the heartbeats that say whether it is there."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 from weakref import WeakSet
 
-from agentgym.cluster.ray_nodes import RayNode, import_ray
 from agentgym.errors import NodeFailed, NodeLost
 
 BEAT_S = 1.0
@@ -17,8 +18,36 @@ SILENCE_S = 4.0
 """A node that answers no heartbeat for so long is given up: within a beat more, so within 5 seconds."""
 END_S = 5.0
 """How long `ended` waits."""
-HEARTBEATS = "heartbeats"
-"""The concurrency group of an actor that answers heartbeats on a thread of its own, however busy its event loop is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """Where a host runs.
+
+    Attributes:
+        id: what the cluster calls it. name: for messages, such as its address.
+    """
+
+    id: str
+    name: str
+    cpus: int
+
+
+class RemoteHost(Protocol):
+    """Carries calls to the process on a node. It may be used from any thread."""
+
+    def call(self, method: str, *arguments: Any) -> Future[Any]:
+        """Call a method there, and wait for nothing.
+
+        The future raises NodeLost with the reason if the answer is lost, and NodeFailed if the host is there and could
+        not do this.
+        """
+
+    def beat(self) -> Future[Any]:
+        """Call `beat` there, which is answered however busy the host is."""
+
+    def end(self) -> None:
+        """End the process, and wait for that."""
 
 
 class HostLink:
@@ -29,8 +58,8 @@ class HostLink:
         answered_at: when it last answered a heartbeat, by the monotonic clock.
     """
 
-    def __init__(self, node: RayNode, actor: Any) -> None:
-        self.node, self.actor = node, actor
+    def __init__(self, node: Node, host: RemoteHost) -> None:
+        self.node, self.host = node, host
         self.lost = ""
         self.answered_at = time.monotonic()
         self._waiting: dict[asyncio.Future[Any], asyncio.AbstractEventLoop] = {}
@@ -40,7 +69,7 @@ class HostLink:
     def send(self, method: str, *arguments: Any) -> None:
         """Call a method of the host, and wait for nothing."""
         if not self.lost:
-            getattr(self.actor, method).remote(*arguments)
+            self.host.call(method, *arguments)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
         """Call a method of the host, once.
@@ -55,13 +84,12 @@ class HostLink:
                 raise NodeLost(self.lost)
             self._waiting[answer] = loop
         try:
-            reference = getattr(self.actor, method).remote(*arguments)
-            reference.future().add_done_callback(lambda done: _hand_over(loop, answer, done))
+            self.host.call(method, *arguments).add_done_callback(lambda done: _hand_over(loop, answer, done))
             return await answer
-        except import_ray().exceptions.RayTaskError as error:
-            raise NodeFailed(f"{method} failed on the node {self.node.name}: {_in_short(error.cause)}") from error
-        except import_ray().exceptions.RayError as error:
-            self.lose(error)
+        except NodeFailed as error:
+            raise NodeFailed(f"{method} failed on the node {self.node.name}: {error}") from error
+        except NodeLost as error:
+            self.lose(str(error))
             raise NodeLost(self.lost) from error
         finally:
             with self._lock:
@@ -70,7 +98,7 @@ class HostLink:
     def lose(self, reason: BaseException | str) -> None:
         """Give the host up: whoever waits for an answer gets NodeLost."""
         if isinstance(reason, BaseException):
-            reason = _in_short(reason)
+            reason = str(reason) if isinstance(reason, NodeLost) else in_short(reason)
         with self._lock:
             if self.lost:
                 return
@@ -79,7 +107,7 @@ class HostLink:
         for answer, loop in waiting.items():
             with suppress(RuntimeError):  # the loop was closed
                 loop.call_soon_threadsafe(_fail, answer, NodeLost(self.lost))
-        self._ending = threading.Thread(target=_kill, args=(self.actor,), name="agentgym-kill", daemon=True)
+        self._ending = threading.Thread(target=self.host.end, name="agentgym-kill", daemon=True)
         self._ending.start()
 
     async def ended(self) -> None:
@@ -137,8 +165,8 @@ class HostWatch:
 
     def _ask(self, link: HostLink) -> None:
         try:
-            beat = link.actor.beat.options(concurrency_group=HEARTBEATS).remote().future()
-        except Exception as error:  # noqa: BLE001  Ray is being shut down, or the actor is known to be dead
+            beat = link.host.beat()
+        except Exception as error:  # noqa: BLE001  its cluster is being shut down, or it is known to be dead
             link.lose(error)
             return
 
@@ -151,18 +179,12 @@ class HostWatch:
         beat.add_done_callback(note)
 
 
-def _kill(actor: Any) -> None:
-    """End an actor, on a thread for this alone: Ray waits for its cluster, and for ever on a thread of its own."""
-    if (ray := import_ray()).is_initialized():  # else Ray would start a cluster of its own for the call
-        with suppress(Exception):  # it may be gone
-            ray.kill(actor, no_restart=True)
-
-
-def _in_short(error: BaseException) -> str:
+def in_short(error: BaseException) -> str:
+    """The class of an error, and the first line of its message."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
 
-def _hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], done: Any) -> None:
+def _hand_over(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Any], done: Future[Any]) -> None:
     def settle() -> None:
         if not answer.done():
             error = done.exception()

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from agentgym import registry
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
 from agentgym.cluster.episode_worker import SessionSpec
-from agentgym.cluster.host_link import HEARTBEATS, SILENCE_S, HostLink, HostWatch
+from agentgym.cluster.host_link import SILENCE_S, HostLink, HostWatch, Node
 from agentgym.cluster.leased_worker import LeasedWorker
-from agentgym.cluster.ray_activity import worker_name
-from agentgym.cluster.ray_nodes import NAMESPACE, RayNode, connect, import_ray, probe_nodes, report_of
+from agentgym.cluster.ray_host import HEARTBEATS, RayHost, start_actor
+from agentgym.cluster.ray_nodes import connect, import_ray, probe_nodes, report_of
 from agentgym.cluster.relay import Event
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, NodeLost
@@ -88,7 +88,7 @@ class RayEngine:
         nodes = sum(not worker.lost for worker in [*self._workers.values()])
         return {"nodes": nodes, "lost": len(self.lost), "episodes": episodes}
 
-    async def probe(self) -> list[tuple[RayNode, dict[str, Any], str]]:
+    async def probe(self) -> list[tuple[Node, dict[str, Any], str]]:
         """What each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
 
         Raises: ClusterError if there is no cluster, MissingExtraError.
@@ -111,7 +111,7 @@ class RayEngine:
             worker.lose("its engine was closed")
         await asyncio.gather(*(worker.ended() for worker in workers))
 
-    async def _ready_nodes(self) -> list[RayNode]:
+    async def _ready_nodes(self) -> list[Node]:
         """The nodes that are alive, each with a worker that was checked. Raises: ClusterError."""
         nodes = connect(self.address, None if self._is_connected else self.nodes)  # a run goes on with fewer
         self._is_connected = True
@@ -121,7 +121,7 @@ class RayEngine:
             await self._join(new)
         return [node for node in nodes if node.id in self._workers]
 
-    async def _join(self, nodes: list[RayNode]) -> None:
+    async def _join(self, nodes: list[Node]) -> None:
         """Start a worker on each node. Where there are others, nobody waits long for a node that does not answer."""
         actors = {node.id: self._start(node) for node in nodes}
         try:
@@ -130,16 +130,16 @@ class RayEngine:
         except TimeoutError:
             self._left_out |= actors.keys()
             for node in nodes:
-                HostLink(node, actors[node.id]).lose("its worker did not start in time")
+                HostLink(node, RayHost(actors[node.id])).lose("its worker did not start in time")
             return
         for node in usable:
             self._watch(node, actors[node.id])
 
-    def _start(self, node: RayNode) -> Any:
+    def _start(self, node: Node) -> Any:
         return start_actor(LeasedWorker, node, self._lease_s, groups={HEARTBEATS: 2}, outlives_driver=True)
 
-    def _watch(self, node: RayNode, actor: Any) -> None:
-        worker = self._workers[node.id] = HostLink(node, actor)
+    def _watch(self, node: Node, actor: Any) -> None:
+        worker = self._workers[node.id] = HostLink(node, RayHost(actor))
         self._host_watch.watch(worker)
 
     async def _begin(self, links: Sequence[_RayLink], spec: Any) -> list[_RayLink]:
@@ -183,35 +183,6 @@ class _RayLink:
 
     def give_up(self) -> None:
         self.worker.lose("a run gave it up")
-
-
-def start_actor(
-    cls: type, node: RayNode, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
-) -> Any:
-    """An actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
-
-    Args:
-        arguments: of the class.
-        groups: threads of their own, by name, for calls that must not wait for the others.
-        outlives_driver: whether it must end itself.
-    """
-    ray = import_ray()
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    return (
-        ray.remote(concurrency_groups=groups or {})(cls)
-        .options(
-            num_cpus=0,
-            max_restarts=0,
-            max_task_retries=0,
-            max_concurrency=1000,
-            name=worker_name(node.id),
-            namespace=NAMESPACE,
-            lifetime="detached" if outlives_driver else None,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node_id=node.id, soft=False),
-        )
-        .remote(*arguments)
-    )
 
 
 @cache

@@ -7,12 +7,12 @@ import os
 import socket
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from agentgym import __version__
+from agentgym.cluster.episode_worker import fault_of
+from agentgym.cluster.host_link import Node
 from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.extras import install_command
 
@@ -29,19 +29,6 @@ NICE_VARIABLE = "RAY_worker_niceness"
 """Ray's own variable: the priority of the processes that it starts. Its default, 15, starves sandboxes."""
 
 
-@dataclass(frozen=True, slots=True)
-class RayNode:
-    """A node that is alive.
-
-    Attributes:
-        id: Ray's own. name: its address, for messages.
-    """
-
-    id: str
-    name: str
-    cpus: int
-
-
 def import_ray() -> Any:
     """The module ray. Raises: MissingExtraError without the extra `cluster`."""
     if find_spec("ray") is None:
@@ -53,7 +40,7 @@ def import_ray() -> Any:
     return ray
 
 
-def connect(address: str, nodes: int | None = None) -> list[RayNode]:
+def connect(address: str, nodes: int | None = None) -> list[Node]:
     """The nodes of a cluster that are alive; connects this process to it, unless it is.
 
     Args:
@@ -71,7 +58,7 @@ def connect(address: str, nodes: int | None = None) -> list[RayNode]:
                 "`agentgym cluster up`, and give its address as machine.address or --address."
             ) from error
     alive = [
-        RayNode(row["NodeID"], str(row["NodeManagerAddress"]), max(1, int(row["Resources"].get("CPU", 1))))
+        Node(row["NodeID"], str(row["NodeManagerAddress"]), max(1, int(row["Resources"].get("CPU", 1))))
         for row in ray.nodes()
         if row["Alive"]
     ]
@@ -98,7 +85,7 @@ def _reachable(address: str) -> str:
     return address
 
 
-async def probe_nodes(nodes: Sequence[RayNode], workers: Mapping[str, Any], backend: str | None) -> list[RayNode]:
+async def probe_nodes(nodes: Sequence[Node], workers: Mapping[str, Any], backend: str | None) -> list[Node]:
     """Ask the worker of each node what it is, and whether sandboxes can be made there.
 
     Returns: the nodes that can be used; one that turns out to be dead is left out.
@@ -112,14 +99,14 @@ async def probe_nodes(nodes: Sequence[RayNode], workers: Mapping[str, Any], back
 
 
 async def report_of(
-    nodes: Sequence[RayNode], workers: Mapping[str, Any], backend: str | None
-) -> list[tuple[RayNode, dict[str, Any], str]]:
+    nodes: Sequence[Node], workers: Mapping[str, Any], backend: str | None
+) -> list[tuple[Node, dict[str, Any], str]]:
     """What the worker of each node answers (`EpisodeWorker.probe`), and why the node cannot be used, if it cannot."""
     answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
     return [(node, answer, _fault(answer)) for node, answer in zip(nodes, answers, strict=True)]
 
 
-async def _dead_of(nodes: set[RayNode]) -> set[RayNode]:
+async def _dead_of(nodes: set[Node]) -> set[Node]:
     """Those nodes that are dead, once Ray knows it."""
     ray, pause_s = import_ray(), 0.5
     for _ in range(int(NOTICE_S / pause_s)):
@@ -146,13 +133,9 @@ def _fault(answer: Mapping[str, Any]) -> str:
     """Why a node cannot be used; nothing if it can."""
     if "broken" in answer:
         return f"{answer['broken']}."
-    if answer["agentgym"] != __version__:
-        return f"it has agentgym {answer['agentgym']}, and this process {__version__}: install the same on all."
     if answer["nice"] > max(0, os.nice(0)):  # who runs everything at a low priority may
         return (
             f"its workers run at nice {answer['nice']}, which starves sandboxes. Start Ray there by `agentgym cluster "
             f"up`, or with {NICE_VARIABLE}=0 in its environment, from a shell of normal priority."
         )
-    if answer["unavailable"]:
-        return f"sandboxes cannot be made there: {answer['unavailable']}"
-    return ""
+    return fault_of(answer)

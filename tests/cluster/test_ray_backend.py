@@ -16,7 +16,7 @@ from served_environments import Workshop
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, register
 from agentgym.cluster import RayBackend
 from agentgym.cluster.host_link import SILENCE_S
-from agentgym.cluster.ray_sandbox import RayChannel
+from agentgym.cluster.hosted_sandbox import HostedChannel
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import Capabilities, NamespacesBackend, SandboxSpec
 from agentgym.testing.backends import SPEC, check_backend
@@ -128,7 +128,7 @@ async def test_a_call_that_a_host_cannot_do_costs_no_other_sandbox(cluster):
     try:
         sandbox = await backend.create(SPEC)
         with pytest.raises(SandboxDied, match=r"call failed on the node .*KeyError"):
-            await RayChannel(sandbox, 999).request("no such channel")
+            await HostedChannel(sandbox, 999).request("no such channel")
         assert (await sandbox.exec(["echo", "here"])).stdout == b"here\n"
         assert not any(link.lost for link in backend._links.values())
     finally:

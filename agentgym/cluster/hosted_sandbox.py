@@ -1,4 +1,4 @@
-"""A sandbox on a node of a Ray cluster, as its driver sees it."""
+"""A sandbox that a SandboxHost keeps on a node elsewhere, as its driver sees it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from agentgym.cluster.host_link import HostLink
-from agentgym.cluster.ray_nodes import RayNode
+from agentgym.cluster.host_link import HostLink, Node, RemoteHost
 from agentgym.errors import ClusterError, SandboxDied
 from agentgym.sandbox import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.metering import record_usage
@@ -24,13 +23,14 @@ class SandboxHostLink(HostLink):
         sandboxes: how many it has, or is making.
     """
 
-    def __init__(self, node: RayNode, actor: Any) -> None:
-        super().__init__(node, actor)
+    def __init__(self, node: Node, host: RemoteHost) -> None:
+        super().__init__(node, host)
         self.sandboxes = 0
         self._numbers = itertools.count()
 
     @property
     def load(self) -> float:
+        """Sandboxes for each processor."""
         return self.sandboxes / self.node.cpus
 
     def next_number(self) -> int:
@@ -45,7 +45,7 @@ class SandboxHostLink(HostLink):
             raise SandboxDied(str(error)) from error
 
 
-class RaySandbox:
+class HostedSandbox:
     """A sandbox that a SandboxHost keeps. The contract's docstrings are in agentgym/sandbox/contract.py.
 
     Attributes:
@@ -98,9 +98,9 @@ class RaySandbox:
         names: builtins.list[str] = await self.call("list", path)
         return names
 
-    async def open_channel(self, argv: Sequence[str]) -> RayChannel:
+    async def open_channel(self, argv: Sequence[str]) -> HostedChannel:
         """Start a process that speaks JSON lines."""
-        return RayChannel(self, await self.call("open_channel", [str(part) for part in argv]))
+        return HostedChannel(self, await self.call("open_channel", [str(part) for part in argv]))
 
     async def snapshot(self) -> Snapshot:
         """The files under /work and /tmp. Layers that it was made from do not travel."""
@@ -164,10 +164,10 @@ class RaySandbox:
         return value
 
 
-class RayChannel:
-    """A channel to a process in a RaySandbox."""
+class HostedChannel:
+    """A channel to a process in a HostedSandbox."""
 
-    def __init__(self, sandbox: RaySandbox, number: int) -> None:
+    def __init__(self, sandbox: HostedSandbox, number: int) -> None:
         self._sandbox, self._number = sandbox, number
         self._closed = False
 

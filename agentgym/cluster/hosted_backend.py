@@ -1,0 +1,115 @@
+"""What backends have in common whose sandboxes a SandboxHost makes on each of some nodes elsewhere.
+
+    driver: environments, tools, policy  ──calls──>  node: SandboxHost ──> namespaces backend ──> sandboxes
+                                         <─results──
+
+A call whose answer is lost may have run. It is never sent again, but raises SandboxDied: the episode goes on from its
+checkpoint in another sandbox, or begins anew. Only a creation is tried on another node: no code of the agent ran yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from dataclasses import replace
+
+from agentgym.cluster.host_link import HostWatch
+from agentgym.cluster.hosted_sandbox import HostedSandbox, SandboxHostLink
+from agentgym.errors import SandboxDied, SandboxUnavailable
+from agentgym.sandbox import LIMITS, Capabilities, Running, Sandbox, SandboxSpec, Snapshot
+
+LEASE_S = 30.0
+"""How long sandboxes outlive the last heartbeat of their driver."""
+
+
+class HostedBackend:
+    """Creates sandboxes on the node that has the fewest for its processors. A subclass says which nodes there are."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._links: dict[str, SandboxHostLink] = {}  # by node id
+        self._lock = threading.Lock()
+        self._host_watch = HostWatch()
+
+    async def _ready(self) -> list[SandboxHostLink]:
+        """The hosts that are there, at least one. Raises: SandboxUnavailable."""
+        raise NotImplementedError
+
+    async def _choose(self) -> SandboxHostLink:
+        """The host that is to make the next sandbox. Raises: SandboxUnavailable."""
+        return min(await self._ready(), key=lambda link: link.load)
+
+    async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
+        """See `Backend.create`."""
+        while True:
+            link = await self._choose()
+            key = uuid.uuid4().hex
+            link.sandboxes += 1
+            sandbox = None
+            try:
+                image_digest, error, _ = await link.ask("create", key, spec, snapshot)
+                if error is None:
+                    sandbox = HostedSandbox(link, key, image_digest, snapshot)
+                    return sandbox
+                raise error
+            except SandboxDied:
+                if not link.lost:
+                    raise
+            except asyncio.CancelledError:
+                link.send("discard", key)
+                raise
+            finally:
+                if sandbox is None:
+                    link.sandboxes -= 1
+
+    async def probe(self) -> Capabilities:
+        """What every node can enforce: a limit that one of them cannot is missing."""
+        try:
+            links = await self._ready()
+            reports = [await link.ask("capabilities") for link in links]
+        except (SandboxUnavailable, SandboxDied) as error:
+            return Capabilities(False, reason=str(error))
+        missing = {name: why for capabilities in reports for name, why in capabilities.missing}
+        return Capabilities(
+            True,
+            min((capabilities.level for capabilities in reports), key=len),
+            enforced=tuple(name for name in LIMITS if name not in missing),
+            missing=tuple(missing.items()),
+            snapshots=all(capabilities.snapshots for capabilities in reports),
+            watched=tuple(dict.fromkeys(name for capabilities in reports for name in capabilities.watched)),
+        )
+
+    async def running(self) -> list[Running]:
+        """The sandboxes that drivers have on the nodes; of other drivers' the owner is not known."""
+        rows: dict[str, Running] = {}
+        for link in await self._ready():
+            for row in await link.ask("running"):
+                row = replace(row, id=f"{link.node.name}/{row.id}", backend=self.name)
+                if row.owner or row.id not in rows:
+                    rows[row.id] = row
+        return [*rows.values()]
+
+    async def clean(self) -> list[str]:
+        """Remove what processes that have ended left behind on the nodes."""
+        links = await self._ready()
+        return [f"{line} (on {link.node.name})" for link in links for line in await link.ask("clean")]
+
+    async def close(self) -> None:
+        """Close every sandbox and end the hosts. The cluster itself keeps running."""
+        links = await asyncio.to_thread(self._take_links)
+        await asyncio.gather(*(link.ask("close") for link in links if not link.lost), return_exceptions=True)
+        await asyncio.to_thread(self._host_watch.end)
+        for link in links:
+            link.lose("its backend was closed")
+        await asyncio.gather(*(link.ended() for link in links))
+
+    @property
+    def _alive(self) -> list[SandboxHostLink]:
+        return [link for link in [*self._links.values()] if not link.lost]
+
+    def _take_links(self) -> list[SandboxHostLink]:
+        with self._lock:
+            links, self._links = [*self._links.values()], {}
+            return links
