@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning
+from agentgym.credit.named_parts import parse_part
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
@@ -26,7 +27,6 @@ from agentgym.training.loss.failure_masks import check_treatments
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.monitoring.collapse_guard import GuardSection
 from agentgym.training.recipe.keys import override_key, with_current_keys
-from agentgym.training.recipe.named_parts import parse_part
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.recipe.stage_section import ReadsEpisodes, StageSection

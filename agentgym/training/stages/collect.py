@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym import registry
+from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
@@ -13,7 +14,6 @@ from agentgym.task import Task, seed_of, training_only
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
-from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.training.recipe.stage_options import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
