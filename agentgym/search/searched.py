@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+from agentgym.errors import SearchError
 from agentgym.rollout import EpisodeManager
+from agentgym.rollout.engine import LocalEngine
 from agentgym.search.contract import TurnSearch
 from agentgym.search.tree import SearchTree, TreeCost
 from agentgym.task import Task
@@ -30,7 +32,7 @@ class SearchedEpisode:
 
 async def search_episodes(
     manager: EpisodeManager, tasks: Sequence[Task], search: TurnSearch, *, label: str, group_size: int = 1
-) -> AsyncIterator[SearchedEpisode]:
+) -> AsyncGenerator[SearchedEpisode, None]:
     """Search each task `group_size` times and yield each episode when it is judged.
 
     As many searches are under way as keep the manager's `concurrency` of episodes. With a ledger, a search that was
@@ -38,9 +40,12 @@ async def search_episodes(
 
     Args:
         label: of the episodes.
-    Raises: SearchError where nodes cannot be valued; CreditError for a reward that judges groups; as
-        EpisodeManager.run.
+    Raises: SearchError for another engine than this process, and where nodes cannot be valued; CreditError for a reward
+        that judges groups; as EpisodeManager.run.
     """
+    engine = manager.config.engine
+    if engine is not None and engine.name != LocalEngine.name:
+        raise SearchError(f"A search plays in this process, and not on engine = {engine.name!r}: leave that out.")
     room = asyncio.Semaphore(max(1, manager.config.concurrency // search.candidates))
 
     async def searched(task: Task, sample: int) -> SearchedEpisode:

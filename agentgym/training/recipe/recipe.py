@@ -21,6 +21,7 @@ from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
+from agentgym.search import make_search
 from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.loss.failure_masks import check_treatments
@@ -145,6 +146,7 @@ class EvaluateSection(Section):
     but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
     `stratum`: the tag of the tasks that the headline figure is about; the tables show all tasks.
     `zero_shot`: measure the model of policy.path also before its warm start.
+    `search`: over the turns of each episode, such as "best_first(nodes=200)"; see docs/search.md. Its cost is recorded.
     """
 
     tasks: Count | None = None
@@ -153,6 +155,13 @@ class EvaluateSection(Section):
     control: dict[str, Any] = {}
     stratum: str | None = None
     zero_shot: bool = False
+    search: str = ""
+
+    @model_validator(mode="after")
+    def _honest_search(self) -> EvaluateSection:
+        if self.search:
+            make_search(self.search).check_evaluation()
+        return self
 
 
 class HardwareSection(Section):
