@@ -189,7 +189,7 @@ class EpisodeManager:
                 "reward, or search without it."
             )
         budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
-        changes = {"budgets": budgets, "judged": judged, "end_state": True}
+        changes = {"budgets": budgets, "judged": judged, "end_state": True, "state_keys": True}
         pool = self._pool(iter(jobs), 1, label, temperature, True, checkpoints, policy=policy, changes=changes)
         trajectories: list[Trajectory] = [job.trajectory for job in jobs]
         async with aclosing(pool.results()) as results:

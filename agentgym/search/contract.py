@@ -69,11 +69,6 @@ class TurnSearch(Section):
         """As SearchValue."""
         return self._valued_by.reads_outcome
 
-    @property
-    def judges_nodes(self) -> bool:
-        """Whether nodes have to be judged where they end, because their value is read there."""
-        return self.reads_outcome
-
     def check_evaluation(self) -> None:
         """Raises: EvaluationError for a value that reads the outcome without saying so."""
         if self.reads_outcome and not self.oracle:

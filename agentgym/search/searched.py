@@ -31,7 +31,13 @@ class SearchedEpisode:
 
 
 async def search_episodes(
-    manager: EpisodeManager, tasks: Sequence[Task], search: TurnSearch, *, label: str, group_size: int = 1
+    manager: EpisodeManager,
+    tasks: Sequence[Task],
+    search: TurnSearch,
+    *,
+    label: str,
+    group_size: int = 1,
+    judged: bool = False,
 ) -> AsyncGenerator[SearchedEpisode, None]:
     """Search each task `group_size` times and yield each episode when it is judged.
 
@@ -39,7 +45,7 @@ async def search_episodes(
     broken off finds the nodes that it had grown and goes on. Their checkpoints are gone, so their calls are repeated.
 
     Args:
-        label: of the episodes.
+        label: of the episodes. judged: ask rewards at the nodes too; a value that reads the outcome does so anyway.
     Raises: SearchError for another engine than this process, and where nodes cannot be valued; CreditError for a reward
         that judges groups; as EpisodeManager.run.
     """
@@ -50,7 +56,7 @@ async def search_episodes(
 
     async def searched(task: Task, sample: int) -> SearchedEpisode:
         async with room:
-            tree = SearchTree(manager, task, sample, search, label=label, judged=search.judges_nodes)
+            tree = SearchTree(manager, task, sample, search, label=label, judged=judged or search.reads_outcome)
             node = await search.choose(tree)
             return SearchedEpisode(await tree.finish(node), tree.cost, tree)
 

@@ -79,7 +79,7 @@ class Node:
         if end is not None and end.state_key is not None:
             return end.state_key, self.ended
         turns = self.trajectory.turns if self.trajectory else []
-        return tuple((t.message, tuple(r.content for r in t.results), tuple(t.replies)) for t in turns), self.ended
+        return repr([(t.message, [r.content for r in t.results], list(t.replies)) for t in turns]), self.ended
 
     def path(self) -> list[Node]:
         """The nodes from the root to this one, both included."""

@@ -8,7 +8,7 @@ import random
 import pytest
 from wanderers import Wanderer, manager_of, rooms, searched
 
-from agentgym import Reward
+from agentgym import Environment, Reward, registry
 from agentgym.errors import CreditError, PolicyError, SearchError
 from agentgym.policy import Reply, Request
 from agentgym.rollout import RolloutConfig
@@ -71,6 +71,14 @@ async def test_a_search_that_was_broken_off_goes_on_and_ends_as_an_unbroken_one(
     for each, other in zip(resumed_episodes, unbroken, strict=True):
         assert [turn.message for turn in each.trajectory.turns] == [turn.message for turn in other.trajectory.turns]
     ledger.close()
+
+
+async def test_states_without_a_key_are_told_apart_by_what_was_said_and_answered():
+    class Keyless(registry.load("environments", "agentgym/text-sokoban-v1")):
+        state_key = Environment.state_key
+
+    (each,) = await searched(manager_of(Wanderer(), environment=Keyless), rooms(1), SEARCH)
+    assert len({node.key for node in each.tree.root.descendants() if node.children}) > 3
 
 
 class Stopping(Wanderer):

@@ -119,16 +119,18 @@ class Rollouts:
         label: str,
         group_size: int = 1,
         temperature: float | None = None,
+        judged: bool = False,
         on_trajectory: Callable[[Trajectory], None] | None = None,
     ) -> list[SearchedEpisode]:
-        """Search over the turns of each task's episodes, as `search_episodes`. Arguments, order, errors: as `play`."""
+        """Search over the turns of each task's episodes. Arguments, order, errors: as `play`, and `search_episodes`."""
         config = self.config if temperature is None else self.config.at_temperature(temperature)
         manager = EpisodeManager(policy, config, ledger=self.ledger)
 
         async def search_all() -> list[SearchedEpisode]:
             await policy.refresh()
             episodes = []
-            async for episode in search_episodes(manager, tasks, search, label=label, group_size=group_size):
+            options: dict[str, Any] = {"label": label, "group_size": group_size, "judged": judged}
+            async for episode in search_episodes(manager, tasks, search, **options):
                 episodes.append(episode)
                 if on_trajectory is not None:
                     on_trajectory(episode.trajectory)

@@ -19,6 +19,7 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.search_ends import searched_ends
 from agentgym.trajectory import Trajectory
 
 PLAYERS = ("current", "oracle", "imperfect_oracle")
@@ -66,6 +67,8 @@ def _play(
         branching = Branching(signals.root_episodes, signals.branch_before, context.recipe.seed)
         groups = branching.grow(StepRequest(context.rollouts, learner.policy, tasks, context.stage, options.group_size))
         return [trajectory for group in groups for trajectory in group.episodes]
+    if options.search:
+        return searched_ends(context, learner, options, tasks, advance)
     return context.rollouts.play(
         _player(context, learner, options.policy),
         tasks,
