@@ -35,6 +35,7 @@ AgentGymError
 |-- LedgerError             the record on disk cannot be read or written (OSError)
 |-- RecipeError             a recipe with a wrong key or value (ValueError)
 |-- EvaluationError         numbers or records that cannot be measured or compared (ValueError)
+|-- SearchError             a search over turns that cannot be made, or cannot value its nodes (ValueError)
 |-- CreditError             a group or estimator option that makes no sense (ValueError)
 |   |-- ShapeError          arrays whose axes disagree
 |   `-- MissingSignalError  an estimator needs a signal that the group does not carry
@@ -194,6 +195,10 @@ class RecipeError(AgentGymError, ValueError):
 
 class EvaluationError(AgentGymError, ValueError):
     """Numbers or records that cannot be measured or compared."""
+
+
+class SearchError(AgentGymError, ValueError):
+    """A search over turns that cannot be made as it was asked for, or cannot value its nodes."""
 
 
 class CreditError(AgentGymError, ValueError):

@@ -41,6 +41,8 @@ Kind = Literal[
     "samplers",
     "gatherers",
     "stages",
+    "searches",
+    "search_values",
     "backends",
     "policies",
     "call_formats",

@@ -146,6 +146,14 @@ class ForkPoint:
 
 
 @dataclass(frozen=True, slots=True)
+class EndState:
+    """What an environment says of its state after the last turn; None for what it does not offer. As in `Turn`."""
+
+    state_key: str | None = None
+    potential: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayedTurns:
     """Which turns of another trajectory, by its id, were replayed alone."""
 
@@ -203,6 +211,7 @@ class Trajectory:
         weights: of the reward components, so that `turn_rewards` and `outcome_reward` can be computed.
         provenance: see Provenance.
         duration_s: wall time of the episode.
+        end_state: after the last turn, where it was asked for, as a search does; None otherwise.
     """
 
     id: str
@@ -219,6 +228,7 @@ class Trajectory:
     provenance: Provenance = field(default_factory=Provenance)
     duration_s: float = 0.0
     tools: Sequence[dict[str, Any]] = ()
+    end_state: EndState | None = None
 
     @property
     def valid(self) -> bool:

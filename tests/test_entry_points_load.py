@@ -148,6 +148,18 @@ def test_a_sampler_is_made_of_tasks_and_a_seed(name):
     assert make_sampler(text, [task], 0).draw(1, 0) == [task]
 
 
+@pytest.mark.parametrize("name", of("searches"))
+def test_a_search_has_a_budget_and_a_value_by_default(name):
+    search = load("searches", name)()
+    assert search.nodes > 0
+    assert search.reads_outcome is False
+
+
+@pytest.mark.parametrize("name", of("search_values"))
+def test_a_search_value_says_whether_it_reads_the_outcome(name):
+    assert isinstance(load("search_values", name).reads_outcome, bool)
+
+
 @pytest.mark.parametrize("name", of("gatherers"))
 def test_a_gatherer_wraps_a_gatherer(name):
     from agentgym.training.gatherers import play_groups

@@ -18,6 +18,7 @@ from agentgym.rounding import percent
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
     from agentgym.rollout import RolloutConfig
+    from agentgym.search import TurnSearch
     from agentgym.storage.ledger import Ledger
     from agentgym.task import TaskSet
 
@@ -34,6 +35,13 @@ def evaluate(
         typer.Option("--out", metavar="DIR", help="Keep record and episodes in DIR, and resume."),
     ] = None,
     label: Annotated[str | None, typer.Option(help="Name of the record; by default the split.")] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEARCH",
+            help="Search over the turns, e.g. best_first(nodes=200) or mcts; see docs/search.md. Its cost is recorded.",
+        ),
+    ] = None,
     against: Annotated[
         Path | None, typer.Option(metavar="FILE.json", help="Compare with this earlier evaluation of the same tasks.")
     ] = None,
@@ -60,9 +68,13 @@ def evaluate(
     from agentgym.evaluation.report import write_report
     from agentgym.evaluation.runner import choose
     from agentgym.evaluation.text import format_gains
+    from agentgym.search import make_search
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
+    searching = make_search(search) if search else None
+    if searching is not None:
+        searching.check_evaluation()
     if as_html and folder is None:
         raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")
     name, split = chosen_tasks(tasks, tasks_option, "held_out")
@@ -80,9 +92,10 @@ def evaluate(
     ledger = Ledger(run_folder.ledger) if run_folder else None
     try:
         if run_folder:
-            check(run_folder, f"evaluation-{label}", identity_of(config, task_set, name, split, agent_name))
+            identity = identity_of(config, task_set, name, split, agent_name)
+            check(run_folder, f"evaluation-{label}", identity | ({"search": search} if search else {}))
         with resumable("Run the same command again to go on." if folder else "Nothing is kept without --out DIR."):
-            evaluation = _measure(agent, agent_name, task_set, split, config, label, limit, ledger)
+            evaluation = _measure(agent, agent_name, task_set, split, config, label, limit, ledger, searching)
     finally:
         if ledger is not None:
             ledger.close()
@@ -108,6 +121,7 @@ def _measure(
     label: str,
     limit: int | None,
     ledger: Ledger | None,
+    search: TurnSearch | None,
 ) -> Evaluation:
     """Play the tasks behind a progress bar."""
     from agentgym.evaluation.runner import Progress
@@ -130,6 +144,7 @@ def _measure(
             policy_name=agent_name,
             limit=limit,
             ledger=ledger,
+            search=search,
             progress=show,
         )
         return run(evaluating, agent)

@@ -18,7 +18,7 @@ from rich.text import Text
 from agentgym.evaluation.failures import KINDS
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
-from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_usage
+from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_search, format_usage
 from agentgym.messages import Call, Message, Result
 from agentgym.rounding import percent
 from agentgym.sandbox import combine_usage
@@ -51,7 +51,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
     lines = [
         Text(
             f"{evaluation.task_set}:{evaluation.split}, {evaluation.group_size} episode(s) of each task, "
-            f"{evaluation.policy}"
+            f"{evaluation.policy}{format_search(evaluation)}"
         ),
         Text(f"{_means(evaluation)}episodes failed {evaluation.failed}, manifest {evaluation.manifest}", style="dim"),
     ]

@@ -35,6 +35,8 @@ class Evaluation(OutcomeStatistics):
         version: of agentgym. `sampling`: temperature, top_p and max_tokens of a turn.
         held_out_uses: how often these held-out tasks had been played on this machine before, by any agent; None where
             this is not counted (another split, or a record of an old version).
+        search: the options of the search over turns that came to the episodes, and whether its value was an oracle's;
+            empty without a search.
     """
 
     label: str
@@ -53,6 +55,7 @@ class Evaluation(OutcomeStatistics):
     version: str = ""
     sampling: dict[str, float] = field(default_factory=dict)
     held_out_uses: int | None = None
+    search: dict[str, Any] = field(default_factory=dict)
 
     samples = renamed_member("group_size")
     opened = renamed_member("held_out_uses")

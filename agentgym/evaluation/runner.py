@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 
 from agentgym import __version__, registry
@@ -14,6 +15,7 @@ from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.rollout.old_keywords import takes_old_keywords
+from agentgym.search import TreeCost, TurnSearch, search_episodes
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
@@ -42,6 +44,7 @@ async def evaluate(
     limit: int | None = None,
     ledger: Ledger | None = None,
     step: int | None = None,
+    search: TurnSearch | None = None,
     progress: Callable[[Progress], None] | None = None,
     seen: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
@@ -57,10 +60,14 @@ async def evaluate(
         label: name of the record and of its episodes; by default the split.
         limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
             that a small limit is no stratum in disguise.
+        search: over the turns of each episode. What it took is recorded beside the success, under `usage`.
         progress, seen: called after each episode, with counts and with the trajectory.
-    Raises: EvaluationError for a limit that makes no sense or a ledger that holds another measurement; TaskError for an
-        empty split; HeldOutError; what the registry raises for unknown names.
+    Raises: EvaluationError for a limit that makes no sense, a ledger that holds another measurement, or a search that
+        reads the outcome and does not say so; SearchError; TaskError for an empty split; HeldOutError; what the
+        registry raises for unknown names.
     """
+    if search is not None:
+        search.check_evaluation()
     chosen = registry.load_task_set(task_set) if isinstance(task_set, str) else task_set
     tasks = choose(chosen, split, limit)
     label = label or split
@@ -72,7 +79,8 @@ async def evaluate(
     started, clock = time.time(), time.monotonic()
     trajectories: list[Trajectory] = []
     solved, failed = 0.0, 0
-    async for trajectory in manager.run(tasks):
+    costs: dict[tuple[str, int], TreeCost] = {}
+    async for trajectory in _episodes(manager, tasks, search, costs):
         _check_same(trajectory, config, label)
         trajectories.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.valid else 0.0
@@ -92,9 +100,34 @@ async def evaluate(
         config=config,
         policy=name,
     )
+    if search is not None:
+        add_search(evaluation, search, costs)
     evaluation.held_out_uses = held_out_uses
     evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
     return evaluation
+
+
+async def _episodes(
+    manager: EpisodeManager, tasks: Sequence[Task], search: TurnSearch | None, costs: dict[tuple[str, int], TreeCost]
+) -> AsyncIterator[Trajectory]:
+    """Each episode when it ends; where they are searched, what that took is added to `costs`."""
+    if search is None:
+        async for trajectory in manager.run(tasks):
+            yield trajectory
+        return
+    searching = search_episodes(manager, tasks, search, label=manager.label, group_size=manager.config.group_size)
+    async with aclosing(searching) as searched:
+        async for each in searched:
+            costs[each.trajectory.task.id, each.trajectory.sample] = each.cost
+            yield each.trajectory
+
+
+def add_search(evaluation: Evaluation, search: TurnSearch, costs: Mapping[tuple[str, int], TreeCost]) -> None:
+    """Record what searched the episodes of an evaluation, and in their usage what it took, by task and sample."""
+    evaluation.search = search.describe()
+    for row in evaluation.rows:
+        for sample, usage in enumerate(row.usage):
+            usage.update(costs[row.task, sample].usage())
 
 
 def from_trajectories(

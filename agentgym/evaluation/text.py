@@ -16,7 +16,7 @@ MOST_TAGS, MOST_CAUSES = 5, 3
 def format_evaluation(evaluation: Evaluation) -> str:
     """One line: success with its interval, and how many episodes failed."""
     line = f"{evaluation.label}: {evaluation.success().percent()} of {len(evaluation.rows)} tasks solved"
-    line += f" ({evaluation.policy})"
+    line += f" ({evaluation.policy}{format_search(evaluation)})"
     if evaluation.held_out_uses:
         line += f", held-out tasks used {format_count(evaluation.held_out_uses)} before"
     if attempts := format_attempts(evaluation):
@@ -28,6 +28,14 @@ def format_attempts(evaluation: Evaluation) -> str:
     """Of several attempts: success of the first and the last, and what was fixed and broken; else empty."""
     rates = [f"{name} {percent(estimate.value)}" for name, estimate in evaluation.attempts().items()]
     return f"attempts: {', '.join(rates)}" if rates else ""
+
+
+def format_search(evaluation: Evaluation) -> str:
+    """What searched the episodes, after a comma; empty without a search."""
+    if not (search := evaluation.search):
+        return ""
+    oracle = ", which reads the outcome: an oracle value" if search["oracle_value"] else ""
+    return f", searched by {search['search']} with {search['nodes']} nodes, value {search['value']}{oracle}"
 
 
 def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = None) -> str:
@@ -95,5 +103,10 @@ _PHRASES: dict[str, Callable[[float], str]] = {
     "peak_memory_mib": lambda n: f"peak {n:,.3g} MiB" if n < 1000 else f"peak {n / 1024:,.1f} GiB",
     "written_bytes": lambda n: f"{_bytes(n)} written",
     "started": lambda n: f"{n:,.0f} process{'es' if n != 1 else ''}",
+    "search_nodes": lambda n: f"{n:,.0f} nodes of search trees",
+    "search_rollouts": lambda n: f"{n:,.0f} rollouts from them",
+    "search_calls": lambda n: f"{n:,.0f} messages in the search",
+    "search_tokens": lambda n: f"{n:,.0f} tokens in the search",
+    "search_failed": lambda n: f"{n:,.0f} nodes that failed",
 }
-"""Usage of the policy, of the tools and of the sandboxes, in the order in which it is printed."""
+"""Usage of the policy, of the tools, of the sandboxes and of searches, in the order in which it is printed."""

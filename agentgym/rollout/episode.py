@@ -24,7 +24,7 @@ from agentgym.rollout.judging import Judge
 from agentgym.rollout.live_environment import LiveEnvironment
 from agentgym.rollout.retries import Retries
 from agentgym.task import seed_of
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory import EndState, Trajectory, Turn
 
 
 class EpisodeOver(Exception):
@@ -107,6 +107,10 @@ class Episode:
         judge = None if reward is None else judge_for(config.attempts, reward, config.budgets.time_s, retries.take)
         loop = PlayLoop(config, self._policy, trajectory, environment, judge, retries)
         trajectory.stop_reason = await loop.play()
+        if config.end_state:
+            state = await environment.read_end_state(trajectory.turns, retries.note, config.budgets.time_s)
+            trajectory.end_state = EndState(state.state_key, state.potential)
+            config.keep_checkpoint(trajectory, state.checkpoint)
         if judge is not None:
             retries.activity = "judging the outcome"
             if await judge.judge_end(trajectory) and config.ledger is not None:
@@ -182,8 +186,7 @@ class PlayLoop:
         """
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
         state = await self._environment.read_state(trajectory.turns, self._retries.note)
-        if state.checkpoint is not None:
-            self._keep_checkpoint(state.checkpoint)
+        self._config.keep_checkpoint(trajectory, state.checkpoint)
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
@@ -275,13 +278,6 @@ class PlayLoop:
         if environment.tools is not self._tools.tools:
             self._tools = self._config.environments.tool_schemas(environment)
         return self._tools
-
-    def _keep_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Hand out the checkpoint before the next turn, if the caller of the run wants it."""
-        trajectory, checkpoints = self._trajectory, self._config.checkpoints
-        key = (trajectory.task.id, trajectory.sample, len(trajectory.turns))
-        if checkpoints is not None and key in checkpoints:
-            checkpoints[key] = checkpoint
 
     async def _generate(self, max_tokens: int) -> Reply:
         """Ask the policy, and again while retries are left. Raises: PolicyError, ContextFull."""

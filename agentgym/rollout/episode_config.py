@@ -42,6 +42,7 @@ class EpisodeConfig:
         ledger: keeps each turn when it is finished.
         checkpoints: filled in at those of its keys that occur.
         state_keys: whether turns record the environment's state key.
+        end_state: whether the state after the last turn is read too, and its checkpoint if that is a key.
     """
 
     environments: EnvironmentFactory
@@ -54,6 +55,13 @@ class EpisodeConfig:
     ledger: TurnRecord | None = None
     checkpoints: Checkpoints | None = None
     state_keys: bool = True
+    end_state: bool = False
+
+    def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
+        """Hand out the checkpoint before the next turn, if there is one and the caller of the run wants it."""
+        key = (trajectory.task.id, trajectory.sample, len(trajectory.turns))
+        if checkpoint is not None and self.checkpoints is not None and key in self.checkpoints:
+            self.checkpoints[key] = checkpoint
 
     def make_environment(self, task: Task) -> Environment:
         """A fresh environment; of a branch with a checkpoint, one that is put back to it by its reset."""

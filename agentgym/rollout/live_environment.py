@@ -86,6 +86,19 @@ class LiveEnvironment:
             return NO_STATE
         return EnvironmentState(state_key, potential, checkpoint)
 
+    async def read_end_state(
+        self, turns: Sequence[Turn], note: Callable[[str], None], time_s: float
+    ) -> EnvironmentState:
+        """As `read_state`, of an episode that is over; empty if the agent has ended the sandbox that would tell.
+
+        Raises: TimeoutError after `time_s`; as `read_state`.
+        """
+        try:
+            async with asyncio.timeout(time_s):
+                return await self.read_state(turns, note)
+        except SandboxExhausted:
+            return NO_STATE
+
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
         """What the sandboxes used since the last reading, by name; empty where there are none.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
+from typing import Any
 
 from agentgym import __version__
 from agentgym.deprecation import renamed_keywords, warn_renamed
+from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.config import RolloutConfig
@@ -160,6 +162,41 @@ class EpisodeManager:
             async for _, trajectory in results:
                 yield trajectory
 
+    async def play_jobs(
+        self,
+        jobs: Sequence[Job],
+        *,
+        label: str,
+        policy: Policy | None = None,
+        temperature: float | None = None,
+        max_turns: int | None = None,
+        judged: bool = True,
+        checkpoints: Checkpoints | None = None,
+    ) -> list[Trajectory]:
+        """Play episodes that are set up already, such as the nodes of a search, and read their end states.
+
+        Args:
+            label: begins the ids of their trajectories.
+            policy, temperature, max_turns: for these, instead of the manager's.
+            judged: whether their rewards are asked.
+            checkpoints: as `collect`; one with as many turns as an episode has is of its end.
+        Returns: [len(jobs)] trajectories in the order of the jobs, which number them from 0.
+        Raises: as `run`; CreditError for a reward that judges groups, in which these are not.
+        """
+        if jobs and (judge := self._environments.group_reward(jobs[0].trajectory.task, make=True)) is not None:
+            raise CreditError(
+                f"{type(judge).__name__} judges whole groups, and the episodes of a search are in none. Name another "
+                "reward, or search without it."
+            )
+        budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
+        changes = {"budgets": budgets, "judged": judged, "end_state": True, "state_keys": True}
+        pool = self._pool(iter(jobs), 1, label, temperature, True, checkpoints, policy=policy, changes=changes)
+        trajectories: list[Trajectory] = [job.trajectory for job in jobs]
+        async with aclosing(pool.results()) as results:
+            async for position, trajectory in results:
+                trajectories[position] = trajectory
+        return trajectories
+
     async def replay(self, record: Trajectory) -> Divergence | None:
         """Run a saved trajectory's calls again in a fresh environment.
 
@@ -203,6 +240,8 @@ class EpisodeManager:
         checkpoints: Checkpoints | None = None,
         slots: Slots | None = None,
         watch: StandstillWatch | None = None,
+        policy: Policy | None = None,
+        changes: Mapping[str, Any] = {},
     ) -> WorkerPool:
         """The workers of one run."""
         label, ledger = label or self.label, self.ledger if record else None
@@ -212,8 +251,9 @@ class EpisodeManager:
             seed_parts=(rollout.seed, label),
             ledger=ledger,
             checkpoints=self._checkpoints if checkpoints is None else checkpoints,
+            **changes,
         )
-        episodes = EpisodeFactory(self.policy, config, self._provenance(config))
+        episodes = EpisodeFactory(policy or self.policy, config, self._provenance(config))
         groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)
         engine = rollout.engine or LocalEngine()
         return WorkerPool(

@@ -15,7 +15,7 @@ from typing import Any
 from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
 from agentgym.task import Task
-from agentgym.trajectory import ForkPoint, Provenance, ReplayedTurns, Span, TokenMask, Trajectory, Turn
+from agentgym.trajectory import EndState, ForkPoint, Provenance, ReplayedTurns, Span, TokenMask, Trajectory, Turn
 
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""
@@ -191,6 +191,7 @@ def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, 
         "weights": dict(trajectory.weights),
         "provenance": provenance_to_json(trajectory.provenance),
         "duration_s": trajectory.duration_s,
+        **({"end_state": [end.state_key, end.potential]} if (end := trajectory.end_state) else {}),
     }
 
 
@@ -213,6 +214,7 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
         weights=data["weights"],
         provenance=provenance_from_json(data["provenance"]),
         duration_s=data["duration_s"],
+        end_state=EndState(*data["end_state"]) if "end_state" in data else None,
     )
 
 

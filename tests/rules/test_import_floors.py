@@ -19,9 +19,10 @@ FLOORS = {
     "environment": 4, "guest_module": 4, "observed_state": 4, "registry": 4,
     "policy": 5, "storage": 5,
     "rollout": 6, "credit": 6, "episode": 6,
-    "training": 7, "evaluation": 7,
-    "cluster": 8, "interop": 8, "viewer": 8, "cli": 8, "testing": 8,
-    "__main__": 9,
+    "search": 7,
+    "training": 8, "evaluation": 8,
+    "cluster": 9, "interop": 9, "viewer": 9, "cli": 9, "testing": 9,
+    "__main__": 10,
 }  # fmt: skip
 
 # Neighbours on one floor, where one may know the other but not the other way round.
@@ -128,7 +129,7 @@ def test_what_runs_inside_a_sandbox_needs_nothing_but_python():
 @pytest.mark.parametrize(
     ("room", "other", "objection"),
     [
-        ("credit", "training", "credit is on floor 6, training on 7"),
+        ("credit", "training", "credit is on floor 6, training on 8"),
         ("policy", "sandboxes", "through the registry"),
         ("policy", "", "the room that is meant"),
         ("policy", "attic", "stands on no floor"),

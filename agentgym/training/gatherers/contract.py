@@ -10,9 +10,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.policy.contract import Policy
 from agentgym.task import Task
-from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 

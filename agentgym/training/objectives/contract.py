@@ -10,9 +10,9 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from agentgym import registry
+from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError, ShapeError
 from agentgym.reward import Schedule
-from agentgym.training.recipe.named_parts import load_part, parse_part
 
 Rows = Literal["policy", "experts", "corrections"]
 """Whose episodes a batch holds: the policy's own, an expert's on the same tasks, or turns of the policy's with a

@@ -8,7 +8,6 @@ train_section.py   [train]: reinforcement
 vllm_section.py    [vllm]: the server that samples
 stage_section.py   an entry of [[stage]]
 stage_options.py   the options of the stages that collect episodes and learn from them
-named_parts.py     parts that are named with their options in a line of text, as `topr(max_ratio=1)`
 preflight.py       what a recipe needs of its task set and of TRL
 trial_reset.py     one task of each environment is reset first
 trial_episode.py   one episode of the oracle shows rewards that cannot be as the recipe says

@@ -14,19 +14,20 @@ from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning
+from agentgym.credit.named_parts import parse_part
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
 from agentgym.rollout import Attempts, Budgets, RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
+from agentgym.search import make_search
 from agentgym.section import Count, Rate, Seconds, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.loss.failure_masks import check_treatments
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.monitoring.collapse_guard import GuardSection
 from agentgym.training.recipe.keys import override_key, with_current_keys
-from agentgym.training.recipe.named_parts import parse_part
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.recipe.stage_section import ReadsEpisodes, StageSection
@@ -164,6 +165,7 @@ class EvaluateSection(Section):
     but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
     `stratum`: the tag of the tasks that the headline figure is about; the tables show all tasks.
     `zero_shot`: measure the model of policy.path also before its warm start.
+    `search`: over the turns of each episode, such as "best_first(nodes=200)"; see docs/search.md. Its cost is recorded.
     """
 
     tasks: Count | None = None
@@ -172,6 +174,13 @@ class EvaluateSection(Section):
     control: dict[str, Any] = {}
     stratum: str | None = None
     zero_shot: bool = False
+    search: str = ""
+
+    @model_validator(mode="after")
+    def _honest_search(self) -> EvaluateSection:
+        if self.search:
+            make_search(self.search).check_evaluation()
+        return self
 
 
 class HardwareSection(Section):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from agentgym.search import make_search
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection
@@ -20,6 +21,8 @@ class CollectSection(Section):
     players; or a registered policy with its options, for example "chat_api(base_url='http://localhost:8000/v1',
     model='teacher')". Episodes without token ids get those that the policy being trained would have written.
     `trees`: grow each group as a tree (train.signals says how), so that episodes share their first turns.
+    `search`: let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/search.md. The
+    ends of each tree are kept, judged, with the value of each node before the turn that leaves it.
     """
 
     tasks: Count | None = None
@@ -27,6 +30,15 @@ class CollectSection(Section):
     temperature: Annotated[float, Field(ge=0)] | None = None
     policy: str = "current"
     trees: bool = False
+    search: str = ""
+
+    @model_validator(mode="after")
+    def _search_of_the_policy(self) -> CollectSection:
+        if self.search:
+            make_search(self.search)
+            if self.trees or self.policy != "current":
+                raise ValueError("search needs trees = false and policy = 'current', which moves in it")
+        return self
 
     @model_validator(mode="after")
     def _trees_of_the_policy(self) -> CollectSection:

@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 
 from agentgym.credit import Estimator, estimator
 from agentgym.credit.composition import parse_composition
+from agentgym.credit.named_parts import parse_part
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
-from agentgym.training.recipe.named_parts import parse_part
 from agentgym.training.recipe.reward_section import ScheduleSection
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, EpisodeManager, ExhaustedPolicy, Fork, RolloutConfig
 from agentgym.sandbox import Pool
+from agentgym.search import SearchedEpisode, TurnSearch, search_episodes
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
@@ -108,6 +109,38 @@ class Rollouts:
         trajectories = self.loop.run(collect())
         self.report_failures(label, trajectories, recorded_as=[label] if record else [])
         return trajectories
+
+    def search(
+        self,
+        policy: Policy,
+        tasks: Sequence[Task],
+        search: TurnSearch,
+        *,
+        label: str,
+        group_size: int = 1,
+        temperature: float | None = None,
+        judged: bool = False,
+        on_trajectory: Callable[[Trajectory], None] | None = None,
+    ) -> list[SearchedEpisode]:
+        """Search over the turns of each task's episodes. Arguments, order, errors: as `play`, and `search_episodes`."""
+        config = self.config if temperature is None else self.config.at_temperature(temperature)
+        manager = EpisodeManager(policy, config, ledger=self.ledger)
+
+        async def search_all() -> list[SearchedEpisode]:
+            await policy.refresh()
+            episodes = []
+            options: dict[str, Any] = {"label": label, "group_size": group_size, "judged": judged}
+            async for episode in search_episodes(manager, tasks, search, **options):
+                episodes.append(episode)
+                if on_trajectory is not None:
+                    on_trajectory(episode.trajectory)
+            return episodes
+
+        order = {task.id: position for position, task in enumerate(tasks)}
+        episodes = self.loop.run(search_all())
+        episodes.sort(key=lambda episode: (order[episode.trajectory.task.id], episode.trajectory.sample))
+        self.report_failures(label, [episode.trajectory for episode in episodes], recorded_as=[label])
+        return episodes
 
     def report_failures(self, label: str, trajectories: Sequence[Trajectory], *, recorded_as: Collection[str]) -> None:
         """Say how many episodes of a batch failed, and of what.

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.task import Task, seed_of
-from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.trajectory import Trajectory
 
 FILE = "sampler.json"

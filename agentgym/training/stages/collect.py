@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentgym import registry
+from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
@@ -13,12 +14,12 @@ from agentgym.task import Task, seed_of, training_only
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
-from agentgym.training.recipe.named_parts import load_part, parse_part
 from agentgym.training.recipe.stage_options import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.search_ends import searched_ends
 from agentgym.trajectory import Trajectory
 
 PLAYERS = ("current", "oracle", "imperfect_oracle")
@@ -66,6 +67,8 @@ def _play(
         branching = Branching(signals.root_episodes, signals.branch_before, context.recipe.seed)
         groups = branching.grow(StepRequest(context.rollouts, learner.policy, tasks, context.stage, options.group_size))
         return [trajectory for group in groups for trajectory in group.episodes]
+    if options.search:
+        return searched_ends(context, learner, options, tasks, advance)
     return context.rollouts.play(
         _player(context, learner, options.policy),
         tasks,

@@ -10,9 +10,10 @@ from typing import Any
 
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
-from agentgym.evaluation.runner import choose, from_trajectories, note_held_out_use
+from agentgym.evaluation.runner import add_search, choose, from_trajectories, note_held_out_use
 from agentgym.evaluation.text import format_gains
 from agentgym.rounding import percent
+from agentgym.search import TreeCost, make_search
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
@@ -103,14 +104,16 @@ def _measure(
     )
     started, group_size = time.monotonic(), section.group_size if best_of is None else best_of.episodes
     with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
-        trajectories = context.rollouts.play(
-            policy,
-            tasks,
-            label=f"held-out-{when}",
-            group_size=group_size,
-            temperature=section.temperature,
-            on_trajectory=lambda _: advance(),
-        )
+        costs: dict[tuple[str, int], TreeCost] = {}
+        options: dict[str, Any] = {"label": f"held-out-{when}", "group_size": group_size}
+        options |= {"temperature": section.temperature, "on_trajectory": lambda _: advance()}
+        search = make_search(section.search) if section.search and best_of is None else None
+        if search is None:
+            trajectories = context.rollouts.play(policy, tasks, **options)
+        else:
+            episodes = context.rollouts.search(policy, tasks, search, **options)
+            trajectories = [episode.trajectory for episode in episodes]
+            costs = {(t.task.id, t.sample): e.cost for t, e in zip(trajectories, episodes, strict=True)}
     if best_of is not None:
         starts = range(0, len(trajectories), group_size)
         trajectories = [best_of.choose(trajectories[start : start + group_size]) for start in starts]
@@ -122,6 +125,8 @@ def _measure(
         policy=policy.name,
         config=context.rollouts.config.at_temperature(section.temperature),
     )
+    if search is not None:
+        add_search(evaluation, search, costs)
     evaluation.held_out_uses = held_out_uses
     evaluation.duration_s = max(evaluation.duration_s, round(time.monotonic() - started, 3))
     context.folder.write_json(EVALUATION.format(name=when), evaluation.to_json())

@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from agentgym.credit.named_parts import parse_part
 from agentgym.credit.options import Count, PositiveWeight, check_options, did_you_mean
 from agentgym.errors import CreditError, RecipeError
-from agentgym.training.recipe.named_parts import parse_part
 from agentgym.trajectory import Trajectory
 
 Weighted = list[tuple[Trajectory, float]]

@@ -1,4 +1,4 @@
-"""Parts of a training run that a recipe names in a line of text with their options, such as `topr(max_ratio=1.0)`."""
+"""Registered parts that a line of text names with their options, such as `topr(max_ratio=1.0)`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def load_part(kind: registry.Kind, name: str, options: Mapping[str, Any]) -> Cal
     """
     registered = registry.load(kind, name)
     signature = vars(registered).get("__init__", registered) if isinstance(registered, type) else registered
-    check_options(name, signature, options, kind=kind.replace("_", " ").removesuffix("s"))
+    singular = kind.removesuffix("es") if kind == "searches" else kind.removesuffix("s")
+    check_options(name, signature, options, kind=singular.replace("_", " "))
     needed = [
         parameter.name
         for parameter in inspect.signature(signature).parameters.values()

@@ -1,0 +1,32 @@
+"""Best-first search: grow the best node there is."""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+from itertools import count
+
+from agentgym.search.contract import TurnSearch
+from agentgym.search.tree import Node, SearchTree
+
+
+class BestFirst(TurnSearch):
+    """Grows the node of the highest value next, and ends where that node is the end of an episode.
+
+    Of equal values the older node is grown first. Nodes whose state is in the tree already are left out. When the
+    budget is used up, the best of the nodes that were not grown is taken, one that has ended before others.
+    Source: with value='log_prob(alpha=...)' the search of BFS-Prover, Xin et al. 2025, arXiv:2502.03438.
+    """
+
+    async def choose(self, tree: SearchTree) -> Node:
+        """As TurnSearch."""
+        numbers = count()
+        frontier: list[tuple[float, int, Node]] = []
+        node = tree.root
+        while not node.ended and tree.nodes_left:
+            for child in tree.fresh(await tree.expand(node, self.candidates)):
+                heappush(frontier, (-child.value, next(numbers), child))
+            if not frontier:
+                return node
+            node = heappop(frontier)[2]
+        candidates = [node, *(entry[2] for entry in frontier)]
+        return node if node.ended else max(candidates, key=lambda each: (each.value, each.ended))

@@ -1,0 +1,107 @@
+"""What every search over turns has in common, and what values its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Annotated, Any, Protocol, runtime_checkable
+
+from pydantic import Field
+
+from agentgym.credit.named_parts import load_part, parse_part
+from agentgym.errors import CreditError, EvaluationError, SearchError, UnknownNameError
+from agentgym.search.tree import Node, SearchTree
+from agentgym.section import Count, Section
+
+
+@runtime_checkable
+class SearchValue(Protocol):
+    """Says how good nodes are. Registered under the kind `search_values`.
+
+    Attributes:
+        reads_outcome: it asks the reward that judges the episode, or plays on until that does. Such a value is the
+            verifier's own truth: an evaluation refuses it unless the search says `oracle=True`.
+    """
+
+    reads_outcome: bool
+
+    async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
+        """The values of nodes of a tree, higher is better; None where the infrastructure prevented it.
+
+        Raises: SearchError where the environment or the policy does not offer what it reads.
+        """
+        ...
+
+
+class TurnSearch(Section):
+    """Base of the searches: a subclass chooses which node is grown next, and which one is taken in the end.
+
+    `nodes`: how many the tree of one episode may have. `calls`: messages that the policy may write for it, rollouts
+    included; by default as many as the nodes take. It is looked at before a node is grown.
+    `candidates`: moves of the policy that are tried from a node. The first is sampled as the policy plays by itself,
+    the others at `temperature`.
+    `value`: how good a node is: `potential`, `log_prob`, `rollouts`, `reward(name='...')` or another one that is
+    registered, with its options; in Python also a SearchValue.
+    `oracle`: allow a value that reads the outcome in an evaluation, which then says so.
+    """
+
+    nodes: Count = 64
+    calls: Count | None = None
+    candidates: Count = 4
+    temperature: Annotated[float, Field(ge=0)] = 1.0
+    value: Any = "potential"
+    oracle: bool = False
+
+    async def choose(self, tree: SearchTree) -> Node:
+        """Grow the tree within its budget and return the node that the episode goes to. Raises: as `expand`."""
+        raise NotImplementedError
+
+    @cached_property
+    def _valued_by(self) -> SearchValue:
+        return value_named(self.value) if isinstance(self.value, str) else self.value
+
+    async def value_of(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
+        """As SearchValue."""
+        return await self._valued_by(tree, nodes) if nodes else []
+
+    @property
+    def reads_outcome(self) -> bool:
+        """As SearchValue."""
+        return self._valued_by.reads_outcome
+
+    def check_evaluation(self) -> None:
+        """Raises: EvaluationError for a value that reads the outcome without saying so."""
+        if self.reads_outcome and not self.oracle:
+            raise EvaluationError(
+                f"The search values nodes by {self.value!r}, which reads the outcome that the evaluation measures: its "
+                "success would be the verifier's. Choose another value, such as 'potential' or 'log_prob', or write "
+                "oracle=True: the record then names it an oracle value."
+            )
+
+    def describe(self) -> dict[str, Any]:
+        """The options as plain data, for records: the value by name, and whether it is an oracle's."""
+        value = self.value if isinstance(self.value, str) else type(self.value).__name__
+        return {"search": type(self).__name__, **self.model_dump(exclude={"value", "oracle"}), "value": value} | {
+            "oracle_value": self.reads_outcome
+        }
+
+
+def make_search(text: str) -> TurnSearch:
+    """The search that a line of text names, such as `best_first(nodes=200, value='log_prob')`.
+
+    Raises: SearchError for a name or option that there is not, naming what there is.
+    """
+    try:
+        part = parse_part(text)
+        search: TurnSearch = load_part("searches", part.name, part.options)()
+        _ = search.reads_outcome  # its value is loaded, so that a wrong name is told before anything is played
+    except (CreditError, UnknownNameError) as error:
+        raise SearchError(f"search = {text!r}: {error}") from error
+    return search
+
+
+def value_named(text: str) -> SearchValue:
+    """The value that a line of text names. Raises: UnknownNameError; CreditError for wrong options."""
+    part = parse_part(text)
+    value: SearchValue = load_part("search_values", part.name, part.options)()
+    return value

@@ -1,0 +1,144 @@
+"""Monte Carlo tree search: visit what promises most, and what was rarely tried."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from agentgym.search.contract import TurnSearch
+from agentgym.search.tree import Node, SearchTree
+
+
+@dataclass(slots=True)
+class Outcome:
+    """A state that an action led to.
+
+    Attributes:
+        node: there. times: how often the action led to it.
+        visits, total: of the node and those below it, and the sum of their values.
+    """
+
+    node: Node
+    times: int = 0
+    visits: int = 0
+    total: float = 0.0
+
+    def add(self, values: list[float]) -> None:
+        self.visits += len(values)
+        self.total += math.fsum(values)
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.visits
+
+
+@dataclass(slots=True)
+class Action:
+    """One thing that the policy did at a node, with its outcomes: one by state, and one alone without chance."""
+
+    outcomes: dict[Hashable, Outcome] = field(default_factory=dict)
+
+    @property
+    def times(self) -> int:
+        """How often the policy chose it."""
+        return sum(outcome.times for outcome in self.outcomes.values())
+
+    @property
+    def visits(self) -> int:
+        return sum(outcome.visits for outcome in self.outcomes.values())
+
+    @property
+    def mean(self) -> float:
+        """The mean value over its outcomes, as often as they came out."""
+        return math.fsum(outcome.times * outcome.mean for outcome in self.outcomes.values()) / self.times
+
+    def next_outcome(self) -> Outcome:
+        """The one that was visited least for how often it came out: without a draw, as expected of many draws."""
+        return min(self.outcomes.values(), key=lambda outcome: outcome.visits / outcome.times)
+
+
+Actions = dict[Hashable, Action]
+
+
+class TreeSearch(TurnSearch):
+    """Monte Carlo tree search over turns. Its leaves are valued, not played to the end, unless value='rollouts'.
+
+    From the root it follows the action with the highest mean value and bonus, to a node that was not grown. It grows
+    that one, and each new node counts as a visit of all nodes on the way. Values are scaled to 0 to 1 over the tree. A
+    node that has ended counts again each time it is reached. What chance does to an action is averaged over.
+
+    `rule`: `puct` has the bonus exploration * p * sqrt(N) / (1 + n), where p is the share of the policy's moves that
+    are this action, n its visits and N those of all; `uct` has exploration * sqrt(ln N / n). `exploration`: as above.
+    `take`: in the end follow the most `visits`, or go to the `best` node that has ended, if one has.
+    Source: UCT, Kocsis and Szepesvari 2006; PUCT as in AlphaGo Zero, Silver et al. 2017, with sampled priors; the scale
+    as in MuZero, Schrittwieser et al. 2020.
+    """
+
+    rule: Literal["puct", "uct"] = "puct"
+    exploration: Annotated[float, Field(ge=0)] = 1.25
+    take: Literal["visits", "best"] = "visits"
+
+    async def choose(self, tree: SearchTree) -> Node:
+        """As TurnSearch. Afterwards the value of each node that is not the root is the mean over those below it."""
+        grown: dict[Node, Actions] = {}
+        low, high = math.inf, -math.inf
+        for _ in range(self.nodes):  # once all of a small tree is known, rounds take no nodes
+            node = tree.root
+            way: list[Outcome] = []
+            while grown.get(node):
+                outcome = self._chosen(grown[node], low, high).next_outcome()
+                way.append(outcome)
+                node = outcome.node
+            if node.ended or node in grown:
+                values = [node.value]
+            elif tree.nodes_left:
+                children = await tree.expand(node, self.candidates)
+                grown[node] = _actions(children)
+                values = [child.value for child in children]
+            else:
+                break
+            low, high = min([low, *values]), max([high, *values])
+            for outcome in way:
+                outcome.add(values)
+        for actions in grown.values():
+            for action in actions.values():
+                for outcome in action.outcomes.values():
+                    outcome.node.value = outcome.mean
+        return self._taken(tree.root, grown)
+
+    def _chosen(self, actions: Actions, low: float, high: float) -> Action:
+        visits, times = sum(a.visits for a in actions.values()), sum(a.times for a in actions.values())
+
+        def score(action: Action) -> float:
+            mean = (action.mean - low) / (high - low) if high > low else 0.0
+            if self.rule == "uct":
+                return mean + self.exploration * math.sqrt(math.log(visits) / action.visits)
+            return mean + self.exploration * action.times / times * math.sqrt(visits) / (1 + action.visits)
+
+        return max(actions.values(), key=score)
+
+    def _taken(self, root: Node, grown: dict[Node, Actions]) -> Node:
+        ended = [node for node in root.descendants() if node.ended]
+        if self.take == "best" and ended:
+            return max(ended, key=lambda node: node.value)
+        node = root
+        while actions := grown.get(node):
+            most = max(actions.values(), key=lambda action: (action.visits, action.mean))
+            node = max(most.outcomes.values(), key=lambda outcome: outcome.visits).node
+        return node
+
+
+def _actions(children: list[Node]) -> Actions:
+    """What the policy did to get to some nodes; each of them is one visit."""
+    actions: Actions = {}
+    for child in children:
+        message = child.turn.message
+        key = message.text, str([(call.name, call.arguments) for call in message.calls])
+        outcome = actions.setdefault(key, Action()).outcomes.setdefault(child.key, Outcome(child))
+        outcome.times += 1
+        outcome.add([child.value])
+    return actions

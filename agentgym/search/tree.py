@@ -1,0 +1,229 @@
+"""The tree of one searched episode: its nodes are grown, valued and counted here, whatever chooses among them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from agentgym.environment import Checkpoint
+from agentgym.errors import SearchError
+from agentgym.messages import StopReason
+from agentgym.policy.contract import Policy
+from agentgym.rollout import Checkpoints, EpisodeManager, Fork
+from agentgym.rollout.jobs import Job
+from agentgym.rollout.replay import ReplayPolicy
+from agentgym.task import Task, seed_of
+from agentgym.trajectory import Trajectory, Turn
+
+if TYPE_CHECKING:
+    from agentgym.search.contract import TurnSearch
+
+
+@dataclass(slots=True)
+class TreeCost:
+    """What a search took beside the episode that came of it.
+
+    Attributes:
+        nodes: of its tree. rollouts: episodes that were played from nodes to their end, to value these.
+        calls: messages of the policy, those of rollouts included. tokens: that it wrote in them.
+        duplicates: nodes left out because their state was in the tree, or because no budget was left for a turn.
+        failed: nodes and rollouts that the infrastructure failed. They have no value.
+    """
+
+    nodes: int = 0
+    rollouts: int = 0
+    calls: int = 0
+    tokens: int = 0
+    duplicates: int = 0
+    failed: int = 0
+
+    def usage(self) -> dict[str, float]:
+        """The counts by name, as in `Turn.usage`; those that are 0 are left out."""
+        return {f"search_{name}": count for name, count in asdict(self).items() if count}
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A state of an episode that the search has reached.
+
+    Attributes:
+        trajectory: the turns up to here; None of the root.
+        parent: the node one turn before; None of the root.
+        depth: how many turns led here.
+        ended: the episode is over here.
+        checkpoint: of the environment; None where there is none.
+        value: how good it is, by the value of the search; for a tree search later the mean of what followed.
+        children: nodes that were grown from it, without those that failed.
+    """
+
+    trajectory: Trajectory | None = None
+    parent: Node | None = None
+    depth: int = 0
+    ended: bool = False
+    checkpoint: Checkpoint | None = None
+    value: float = 0.0
+    children: list[Node] = field(default_factory=list)
+
+    @property
+    def turn(self) -> Turn:
+        """The turn that leads here. Raises: SearchError for the root."""
+        if self.trajectory is None:
+            raise SearchError("No turn leads to the root of a search.")
+        return self.trajectory.turns[-1]
+
+    @property
+    def key(self) -> Hashable:
+        """Equal for nodes with the same state; without a state key for the same messages, calls and results."""
+        end = self.trajectory.end_state if self.trajectory else None
+        if end is not None and end.state_key is not None:
+            return end.state_key, self.ended
+        turns = self.trajectory.turns if self.trajectory else []
+        return repr([(t.message, [r.content for r in t.results], list(t.replies)) for t in turns]), self.ended
+
+    def path(self) -> list[Node]:
+        """The nodes from the root to this one, both included."""
+        return [*(self.parent.path() if self.parent is not None else ()), self]
+
+    def descendants(self) -> Iterator[Node]:
+        """Every node below it, parents first."""
+        for child in self.children:
+            yield child
+            yield from child.descendants()
+
+
+class SearchTree:
+    """Grows the tree of one episode.
+
+    Args:
+        manager: plays the nodes. Its policy moves.
+        task, sample: of the episode that is searched.
+        search: bounds the tree and values its nodes.
+        label: of the searched episode. Those of the nodes have `nodes-` before it, and those of rollouts `rollouts-`.
+        judged: whether rewards are asked at the nodes.
+    Attributes:
+        root: before the first turn.
+        cost: so far.
+    """
+
+    def __init__(
+        self, manager: EpisodeManager, task: Task, sample: int, search: TurnSearch, *, label: str, judged: bool
+    ) -> None:
+        self.root, self.cost = Node(), TreeCost()
+        self.task = task
+        self._manager, self._sample, self._search, self._label, self._judged = manager, sample, search, label, judged
+        self._seed = seed_of(manager.config.seed, task.id)
+        self._keys: set[Hashable] = set()
+
+    @property
+    def nodes_left(self) -> int:
+        """How many nodes the budget still allows."""
+        calls = self._search.calls
+        left = self._search.nodes - self.cost.nodes
+        return max(0, left if calls is None else min(left, calls - self.cost.calls))
+
+    async def expand(self, node: Node, count: int) -> list[Node]:
+        """Let the policy move from a node, `count` times as far as the budget goes, and value what comes of it.
+
+        The first move is sampled as the policy plays by itself, the others at the temperature of the search.
+
+        Returns: the new nodes, without those that failed or took no turn. Equal states are among them.
+        Raises: SearchError where a node cannot be valued; as EpisodeManager.run.
+        """
+        count = min(count, self.nodes_left)
+        fork = None if node.trajectory is None else Fork(node.trajectory, node.depth, node.checkpoint)
+        jobs = [self._job("nodes", self.cost.nodes + number, fork) for number in range(count)]
+        self.cost.nodes += count
+        checkpoints: Checkpoints = {(self.task.id, job.trajectory.sample, node.depth + 1): None for job in jobs}
+        last = self._manager.config.budgets.max_turns
+        trajectories = await self._play(jobs[:1], "nodes", None, node.depth + 1, checkpoints)
+        trajectories += await self._play(jobs[1:], "nodes", self._search.temperature, node.depth + 1, checkpoints)
+        children = []
+        for trajectory in trajectories:
+            self._count(trajectory, node.depth)
+            if trajectory.valid and len(trajectory.turns) > node.depth:
+                paused = trajectory.stop_reason is StopReason.MAX_TURNS and len(trajectory.turns) < last
+                checkpoint = checkpoints[self.task.id, trajectory.sample, node.depth + 1]
+                children.append(Node(trajectory, node, node.depth + 1, not paused, checkpoint))
+            elif trajectory.valid:
+                self.cost.duplicates += 1
+        values = await self._search.value_of(self, children)
+        valued = []
+        for child, value in zip(children, values, strict=True):
+            if value is not None:
+                child.value = value
+                valued.append(child)
+        node.children += valued
+        return valued
+
+    def fresh(self, nodes: Sequence[Node]) -> list[Node]:
+        """Those whose states were not in the tree before."""
+        fresh = []
+        for node in nodes:
+            if node.key in self._keys:
+                self.cost.duplicates += 1
+                continue
+            self._keys.add(node.key)
+            fresh.append(node)
+        return fresh
+
+    async def rollouts(self, node: Node, count: int) -> list[Trajectory]:
+        """Play on from a node to the end, as the policy plays by itself but sampled. Returns: the valid episodes."""
+        assert node.trajectory is not None
+        fork = Fork(node.trajectory, node.depth, node.checkpoint)
+        jobs = [self._job("rollouts", self.cost.rollouts + number, fork) for number in range(count)]
+        self.cost.rollouts += count
+        trajectories = await self._play(jobs, "rollouts", self._search.temperature, None, None, judged=True)
+        for trajectory in trajectories:
+            self._count(trajectory, node.depth)
+        return [trajectory for trajectory in trajectories if trajectory.valid]
+
+    async def finish(self, node: Node) -> Trajectory:
+        """The searched episode: the turns that lead to a node, and the policy's own from there to the end, judged."""
+        plain = self._manager.policy
+        policy = plain if isinstance(plain, Policy) else plain(self.task)
+        trajectory, fork = Trajectory(f"{self._label}/{self.task.id}#{self._sample}", self.task, self._sample), None
+        trajectory.seed = self._seed
+        if node.trajectory is not None:
+            fork = Fork(node.trajectory, node.depth, node.checkpoint)
+            if node.ended and node.parent is not None:  # its last turn is acted out again: it is judged where it ends
+                policy = ReplayPolicy(fork, policy)
+                fork = Fork(node.trajectory, node.depth - 1, node.parent.checkpoint)
+        jobs = [Job(0, trajectory, fork)]
+        return (await self._manager.play_jobs(jobs, label=self._label, policy=policy))[0]
+
+    def _job(self, kind: str, number: int, fork: Fork | None) -> Job:
+        """An episode of this tree, numbered so that no two of a task share a seed."""
+        number += self._sample * self._search.nodes
+        name = f"{self._label_of(kind)}/{self.task.id}#{number}"
+        return Job(0, Trajectory(name, self.task, number, self._seed), fork)
+
+    def _label_of(self, kind: str) -> str:
+        """With the task: what the ledger already has of one tree is looked up for each of its nodes."""
+        return f"{kind}-{self._label}/{self.task.id}"
+
+    async def _play(
+        self,
+        jobs: Sequence[Job],
+        kind: str,
+        temperature: float | None,
+        max_turns: int | None,
+        checkpoints: Checkpoints | None,
+        *,
+        judged: bool = False,
+    ) -> list[Trajectory]:
+        numbered = [Job(position, job.trajectory, job.fork) for position, job in enumerate(jobs)]
+        return await self._manager.play_jobs(
+            numbered,
+            label=self._label_of(kind),
+            temperature=temperature,
+            max_turns=max_turns,
+            judged=judged or self._judged,
+            checkpoints=checkpoints,
+        )
+
+    def _count(self, trajectory: Trajectory, depth: int) -> None:
+        turns = trajectory.turns[depth:]
+        self.cost.calls += len(turns)
+        self.cost.tokens += sum(len(t.token_ids) or int(t.usage.get("completion_tokens", 0)) for t in turns)
+        self.cost.failed += not trajectory.valid

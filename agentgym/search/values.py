@@ -1,0 +1,108 @@
+"""How good a node of a search is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from agentgym import registry
+from agentgym.credit.options import Count, Share
+from agentgym.errors import JudgeError, SearchError
+from agentgym.reward import validate_components
+from agentgym.search.tree import Node, SearchTree
+
+
+class PotentialValue:
+    """The environment's potential: how far the task has come. It knows the state, which the agent may not see whole."""
+
+    reads_outcome: ClassVar[bool] = False
+
+    async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
+        """As SearchValue. Raises: SearchError for an environment without a potential."""
+        values: list[float | None] = []
+        for node in nodes:
+            end = node.trajectory.end_state if node.trajectory else None
+            if end is None or end.potential is None:
+                raise SearchError(
+                    f"The environment {tree.task.environment!r} told no potential after turn {node.depth - 1} of "
+                    f"{tree.task.id!r}, by which the search values its nodes. Write value='log_prob', or give the "
+                    "environment a `potential`."
+                )
+            values.append(end.potential)
+        return values
+
+
+class LogProbValue:
+    """How likely the policy finds the way: the sum of the log-probabilities of its tokens / L^alpha, after L turns.
+
+    Args:
+        alpha: 0 prefers short ways, 1 is the mean of a turn.
+    Source: BFS-Prover, Xin et al. 2025, arXiv:2502.03438, section 3.1, with turns in the place of tactics.
+    """
+
+    reads_outcome: ClassVar[bool] = False
+
+    def __init__(self, *, alpha: Share = 0.5) -> None:
+        self._alpha = alpha
+
+    async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
+        """As SearchValue. Raises: SearchError for a policy without log-probabilities."""
+        values: list[float | None] = []
+        for node in nodes:
+            turns = node.trajectory.turns if node.trajectory else []
+            if not all(turn.logprobs for turn in turns):
+                raise SearchError(
+                    "The search values nodes by the log-probabilities of the policy, which records none. Use a local "
+                    "model or vLLM, or another value, such as 'potential'."
+                )
+            values.append(sum(map(sum, (turn.logprobs for turn in turns))) / len(turns) ** self._alpha)
+        return values
+
+
+class RolloutValue:
+    """The mean return of `count` episodes that the policy plays from the node to the end; of an ended node its own."""
+
+    reads_outcome: ClassVar[bool] = True
+
+    def __init__(self, *, count: Count = 1) -> None:
+        self._count = count
+
+    async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
+        """As SearchValue."""
+        values: list[float | None] = []
+        for node in nodes:
+            assert node.trajectory is not None
+            episodes = [node.trajectory] if node.ended else await tree.rollouts(node, self._count)
+            values.append(float(np.mean([episode.return_from() for episode in episodes])) if episodes else None)
+        return values
+
+
+class RewardValue:
+    """What a registered reward says of the turns so far, without the task's truth: a reward model, a judge.
+
+    Args:
+        name: of the reward. Any reward may ask a verifier, so this counts as reading the outcome.
+    """
+
+    reads_outcome: ClassVar[bool] = True
+
+    def __init__(self, *, name: str) -> None:
+        self._reward = registry.load_reward(name)
+
+    async def __call__(self, tree: SearchTree, nodes: Sequence[Node]) -> list[float | None]:
+        """As SearchValue. Raises: RewardError for an answer that is no reward."""
+        values: list[float | None] = []
+        for node in nodes:
+            assert node.trajectory is not None
+            without_truth = replace(node.trajectory, task=tree.task.public())
+            try:
+                components = await validate_components(self._reward.outcome(without_truth), self._reward)
+            except JudgeError:  # it could not judge, which says nothing of the node
+                tree.cost.failed += 1
+                values.append(None)
+            else:
+                values.append(self._reward.total(components))
+        return values
