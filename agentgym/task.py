@@ -38,6 +38,7 @@ class Task:
         messages: the opening messages instead, when one string is not enough.
         parameters: what the environment is built from. The environment may read it.
         truth: what judges it. Only rewards see it: never the policy, the environment or its tools.
+        hints: steps of a solution, as hidden as the truth: only gatherers of a training may put some into a prompt.
         split: train, validation or held_out. `tags`: names of strata that it belongs to.
         difficulty: on the set's own scale, higher is harder.
     """
@@ -51,10 +52,11 @@ class Task:
     split: Split = "train"
     tags: tuple[str, ...] = ()
     difficulty: float = 0.0
+    hints: tuple[str, ...] = ()
 
     def public(self) -> Task:
-        """The task as the environment gets it: without its truth."""
-        return replace(self, truth=None)
+        """The task as the environment gets it: without its truth and hints."""
+        return replace(self, truth=None, hints=())
 
     def opening(self) -> list[Message]:
         """The task's own opening messages: `messages` if given, else the prompt as one user message."""
@@ -246,11 +248,11 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
 def task_to_json(task: Task) -> dict[str, Any]:
     """A task as JSON-able data; `task_from_json` reads it back equal."""
-    row = {f.name: getattr(task, f.name) for f in fields(task)}
+    row = {f.name: getattr(task, f.name) for f in fields(task) if f.name != "hints"}
     row["messages"] = [_message_to_json(message) for message in task.messages]
     row["parameters"] = dict(task.parameters)
     row["tags"] = list(task.tags)
-    return row
+    return row | ({"hints": list(task.hints)} if task.hints else {})  # without any, as it always was: fingerprints
 
 
 _FIELD_TYPES: Mapping[str, type | tuple[type, ...]] = {
@@ -261,6 +263,7 @@ _FIELD_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "parameters": dict,
     "split": str,
     "tags": list,
+    "hints": list,
     "difficulty": (int, float),
 }
 
@@ -279,8 +282,9 @@ def task_from_json(row: Any, where: str = "task") -> Task:
             raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, of the wrong type.")
     if not math.isfinite(row.get("difficulty", 0)):
         raise TaskError(f"{where}: the field 'difficulty' is {row['difficulty']}: expected a finite number.")
-    if not all(isinstance(tag, str) for tag in row.get("tags", ())):
-        raise TaskError(f"{where}: the field 'tags' is {row['tags']!r}: a tag is text.")
+    for name in ("tags", "hints"):
+        if not all(isinstance(item, str) for item in row.get(name, ())):
+            raise TaskError(f"{where}: the field {name!r} is {row[name]!r}: a {name[:-1]} is text.")
     if row.get("split", "train") not in SPLITS:
         raise TaskError(f"{where}: split {row['split']!r} is none of {', '.join(SPLITS)}.")
     if not (row.get("prompt") or row.get("messages")):
@@ -289,7 +293,8 @@ def task_from_json(row: Any, where: str = "task") -> Task:
         _message_from_json(message, f"{where}: messages[{index}]")
         for index, message in enumerate(row.get("messages", []))
     ]
-    return Task(**{**row, "messages": tuple(messages), "tags": tuple(row.get("tags", ()))})
+    lists = {name: tuple(row.get(name, ())) for name in ("tags", "hints")}
+    return Task(**{**row, **lists, "messages": tuple(messages)})
 
 
 def canary_of(task_set: str) -> str:

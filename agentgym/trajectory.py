@@ -59,6 +59,7 @@ class Turn:
         message: what the agent wrote. `calls`: those in it. `results`: what came back, in the order of the calls.
         replies: messages that the environment added after the results.
         token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
+        policy: the name of who wrote it, where that is not the policy of the trajectory but its guide; else empty.
         masks: where a logit hook restricted what could be sampled: first token, the one after the last, and the mask.
             `logprobs` are those of the masked distribution.
         observation_ids: tokens spliced in after the turn (results and the next generation prompt);
@@ -97,6 +98,7 @@ class Turn:
     spans: Sequence[Span] = ()
     masks: Sequence[tuple[int, int, TokenMask]] = ()
     version_changes: Sequence[tuple[int, int]] = ()
+    policy: str = ""
 
     @property
     def last_version(self) -> int:
@@ -161,6 +163,21 @@ class ReplayedTurns:
     turns: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Assistance:
+    """What helped an agent in a training episode. No evaluation accepts an episode with any.
+
+    Attributes:
+        kind: "hint", "rubric" or "critique", of what stood in the prompt; "guide" where another policy began.
+        text: added to the opening messages.
+        share: of all the help of this kind that there was, 0 to 1.
+    """
+
+    kind: str
+    text: str = ""
+    share: float = 1.0
+
+
 @dataclass(slots=True)
 class Provenance:
     """What made an episode, and what befell it on the way. What is not known is None or empty.
@@ -168,6 +185,7 @@ class Provenance:
     Attributes:
         agentgym: version that played it.
         seed, temperature, top_p, max_turn_tokens: of the rollout config.
+        assistance: what helped the agent; None for nearly every episode.
         attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
         policy: its name. `environment`: its class with its module.
         image_digests: of the images that its sandboxes ran on.
@@ -192,6 +210,7 @@ class Provenance:
     close_error: str | None = None
     branch: ForkPoint | None = None
     replay: ReplayedTurns | None = None
+    assistance: Assistance | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

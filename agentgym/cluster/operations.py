@@ -104,8 +104,8 @@ def _task(arguments: Arguments) -> Task:
         task = task_from_json(arguments.get("task"))
     except TaskError as error:
         raise InvalidRequest(str(error)) from error
-    if task.truth is not None:
-        raise InvalidRequest("The task was sent with its truth, which stays where episodes are judged.")
+    if task.truth is not None or task.hints:
+        raise InvalidRequest("The task was sent with its truth or hints, which stay where episodes are judged.")
     return task
 
 

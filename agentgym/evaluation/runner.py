@@ -240,7 +240,12 @@ def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> No
 
 
 def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
-    """The outcomes of the episodes of one task. Raises: EvaluationError for one judged without `success`."""
+    """The outcomes of a task's episodes. Raises: EvaluationError for one that was helped, or has no `success`."""
+    if helped := [(t, t.provenance.assistance) for t in group if t.provenance.assistance is not None]:
+        raise EvaluationError(
+            f"{helped[0][0].id} was played with a {helped[0][1].kind}: an evaluation measures what the policy does "
+            "without help. Play the task without."
+        )
     row = TaskOutcome(group[0].task.id, list(group[0].task.tags), hash=hash_of(group[0].task))
     for trajectory in sorted(group, key=lambda t: t.sample):
         if trajectory.valid and trajectory.success is None:

@@ -60,6 +60,7 @@ class Reply:
         policy_version: version of the weights that sampled it, or its first token if they changed meanwhile.
         version_changes: (token, version) where they changed: from that token on, weights of this version sampled.
         prompt_tokens, completion_tokens: as counted by the model, for cost.
+        policy: the name of who wrote it, where that is not the policy that was asked; see agentgym.Turn.
         masks: where a logit hook restricted what could be sampled, see agentgym.Turn.
     """
 
@@ -73,6 +74,7 @@ class Reply:
     extra: dict[str, Any] = field(default_factory=dict)
     masks: Sequence[tuple[int, int, TokenMask]] = ()
     version_changes: Sequence[tuple[int, int]] = ()
+    policy: str = ""
 
 
 class Renderer(Protocol):

@@ -75,6 +75,7 @@ def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[
         token_ids=reply.token_ids or [],
         logprobs=reply.logprobs or [],
         masks=reply.masks,
+        policy=reply.policy,
         policy_version=reply.policy_version,
         version_changes=tuple(reply.version_changes),
         state_key=state.state_key,

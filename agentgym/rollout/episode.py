@@ -14,7 +14,7 @@ from agentgym.environment import Checkpoint
 from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
-from agentgym.rollout.answers import awaited, check_messages, check_reply
+from agentgym.rollout.answers import check_messages, check_reply
 from agentgym.rollout.attempts import judge_for
 from agentgym.rollout.budgets import BudgetUsage, TokenLimit
 from agentgym.rollout.conversation import CUT, EMPTY, Conversation, open_turn, over_budget, tools_change
@@ -245,12 +245,9 @@ class PlayLoop:
 
     async def _open(self) -> list[Message]:
         """Reset the environment. Returns: its opening messages."""
-        environment = self._environment.current
+        trajectory = self._trajectory
         self._retries.activity = "resetting the environment"
-        method = environment.unwrapped.reset
-        opening: list[Message] = await awaited(environment.reset(self._task, seed=self._trajectory.seed), method)
-        check_messages(opening, method, "return task.opening()")
-        return opening
+        return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance.assistance)
 
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""

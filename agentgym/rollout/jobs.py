@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from agentgym.errors import HeldOutError
 from agentgym.policy.contract import Policy
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.rollout.replay import Fork, ReplayPolicy
 from agentgym.task import Task, seed_of
-from agentgym.trajectory import Provenance, Trajectory
+from agentgym.trajectory import Assistance, Provenance, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,22 +23,41 @@ class Job:
         position: in the order of asking; the episodes of a group follow one another.
         trajectory: what it is played into.
         fork: for a branch, where it leaves its record.
+        assistance: what helps the agent, in training; of a branch, what helped in its record.
     """
 
     position: int
     trajectory: Trajectory
     fork: Fork | None = None
+    assistance: Assistance | None = None
 
 
-def episode_jobs(tasks: Iterable[Task], group_size: int, *, label: str, seed: int) -> Iterator[Job]:
-    """Every episode to play, lazily. A task that comes again gets new sample numbers, so that ids stay unique."""
+def episode_jobs(
+    tasks: Iterable[Task],
+    group_size: int,
+    *,
+    label: str,
+    seed: int,
+    assistance: Sequence[Assistance | None] = (),
+) -> Iterator[Job]:
+    """Every episode to play, lazily. A task that comes again gets new sample numbers, so that ids stay unique.
+
+    Raises: HeldOutError for help with a task that is not for training.
+    """
     samples: Counter[str] = Counter()
     position = 0
     for task in tasks:
         for _ in range(group_size):
             sample = samples[task.id]
             samples[task.id] += 1
-            yield Job(position, Trajectory(f"{label}/{task.id}#{sample}", task, sample, seed_of(seed, task.id)))
+            helped = assistance[position] if assistance else None
+            if helped is not None and task.split != "train":
+                raise HeldOutError(
+                    f"{task.id!r} is a task of the split {task.split!r}, and was to be played with a {helped.kind}. "
+                    "Only training tasks are: what measures is played without help."
+                )
+            trajectory = Trajectory(f"{label}/{task.id}#{sample}", task, sample, seed_of(seed, task.id))
+            yield Job(position, trajectory, assistance=helped)
             position += 1
 
 
@@ -51,7 +71,8 @@ def branch_jobs(forks: Iterable[Fork], group_size: int, *, label: str) -> Iterat
             sample = samples[origin.task.id]
             samples[origin.task.id] += 1
             episode_id = f"{label}/{origin.id}@{fork.turn}#{sample}"
-            yield Job(position, Trajectory(episode_id, origin.task, sample, origin.seed), fork)
+            trajectory = Trajectory(episode_id, origin.task, sample, origin.seed)
+            yield Job(position, trajectory, fork, origin.provenance.assistance)
             position += 1
 
 
@@ -85,6 +106,7 @@ class EpisodeFactory:
             max_turn_tokens=common.max_turn_tokens,
             attempts=common.attempts,
             policy=policy.name,
+            assistance=job.assistance,
         )
         if fork is not None:
             job.trajectory.provenance.branch = fork.point

@@ -12,10 +12,11 @@ from typing import TypeVar
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.errors import SandboxExhausted, ToolError
-from agentgym.messages import Result
+from agentgym.messages import Message, Result
+from agentgym.rollout.answers import awaited, check_messages
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
-from agentgym.trajectory import Turn
+from agentgym.trajectory import Assistance, Turn
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is given up."""
@@ -126,6 +127,13 @@ class LiveEnvironment:
         await self.current.restore(task, checkpoint, seed=seed)
         return close_error
 
+    async def reset(self, task: Task, seed: int, assistance: Assistance | None = None) -> list[Message]:
+        """Reset the environment. Returns: its opening messages, with what helps. Raises: TypeError for others."""
+        method = self.current.unwrapped.reset
+        opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)
+        check_messages(opening, method, "return task.opening()")
+        return with_assistance(opening, assistance)
+
     async def renew(self, make: Callable[[], Environment]) -> str | None:
         """Go on in a fresh environment, which is not reset yet; failures are tried again in others like it.
 
@@ -144,6 +152,18 @@ class LiveEnvironment:
             return None
         self._closed = True
         return await close_environment(self.current)
+
+
+def with_assistance(opening: Sequence[Message], assistance: Assistance | None) -> list[Message]:
+    """The opening messages with what helps the agent at their end, where it does not stand there already."""
+    if assistance is None or not (text := assistance.text):
+        return list(opening)
+    *earlier, last = opening or [Message("user", "")]
+    if last.text.endswith(text):  # of a branch, which begins with the opening of its record
+        return list(opening)
+    if last.role != "user" or last.images:
+        return [*opening, Message("user", text)]
+    return [*earlier, Message("user", f"{last.text}\n\n{text}".strip())]
 
 
 async def _unless_prevented(reading: Awaitable[T], substitute: Callable[[], T]) -> T:

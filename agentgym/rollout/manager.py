@@ -34,7 +34,7 @@ from agentgym.rollout.standstill import StandstillWatch
 from agentgym.rollout.workers import WorkerPool
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.trajectory import Provenance, ReplayedTurns, Trajectory
+from agentgym.trajectory import Assistance, Provenance, ReplayedTurns, Trajectory
 
 
 class EpisodeManager:
@@ -76,6 +76,7 @@ class EpisodeManager:
         temperature: float | None = None,
         record: bool = True,
         checkpoints: Checkpoints | None = None,
+        assistance: Sequence[Assistance | None] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
@@ -85,12 +86,14 @@ class EpisodeManager:
             record: whether the ledger, if there is one, is read and written.
             checkpoints: with a key (task id, sample, turn) for each that is wanted, of the environment before that
                 turn; filled in while the episodes are played. For forks.
+            assistance: what helps the agent in each episode, in the order of the episodes returned; empty for none.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
         Returns: trajectories by task, in the order given, then by sample.
-        Raises: as `run`.
+        Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
         group_size = self._group_size(group_size)
-        jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=self.config.seed)
+        seed = self.config.seed
+        jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=seed, assistance=assistance)
         pool = self._pool(jobs, group_size, label, temperature, record, checkpoints)
         finished: list[tuple[int, Trajectory]] = []
         async with aclosing(pool.results()) as results:
@@ -205,6 +208,7 @@ class EpisodeManager:
         fork = Fork(record, len(record.turns))
         config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False)
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
+        trajectory.provenance.assistance = record.provenance.assistance
         await Episode(config, ReplayPolicy(fork, ExhaustedPolicy()), trajectory).play()
         return trajectory_divergence(record, trajectory, len(record.turns)) or ending_divergence(record, trajectory)
 
@@ -221,6 +225,7 @@ class EpisodeManager:
         config = self._episode_config(budgets=replace(self.config.budgets, max_turns=len(chosen)))
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         trajectory.provenance = replace(self._provenance(config), replay=ReplayedTurns(record.id, chosen))
+        trajectory.provenance.assistance = record.provenance.assistance
         return await Episode(config, ScriptedPolicy(messages, name="replay"), trajectory).play()
 
     def _group_size(self, group_size: int | None) -> int:

@@ -9,13 +9,24 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from operator import attrgetter
 from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
 from agentgym.task import Task
-from agentgym.trajectory import EndState, ForkPoint, Provenance, ReplayedTurns, Span, TokenMask, Trajectory, Turn
+from agentgym.trajectory import (
+    Assistance,
+    EndState,
+    ForkPoint,
+    Provenance,
+    ReplayedTurns,
+    Span,
+    TokenMask,
+    Trajectory,
+    Turn,
+)
 
 TurnRow = tuple[str, bytes, bytes, bytes]
 """JSON, token ids, log-probabilities, observation ids."""
@@ -41,7 +52,7 @@ _PROVENANCE_KEYS = {
 """Fields of Provenance that are plain data, each with its key in files."""
 _read_plain_fields = attrgetter(*_PROVENANCE_KEYS)
 _UNKNOWN: tuple[object, ...] = (None, [], {})
-_PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), "branch", "replay", "group_pending"}
+_PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), "branch", "replay", "assistance", "group_pending"}
 # "group_pending" is how ledgers before 0.2 marked what is now the column `awaits_group`
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
@@ -122,6 +133,8 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
         row["policy_version"] = turn.policy_version
     if turn.version_changes:
         row["version_changes"] = [list(change) for change in turn.version_changes]
+    if turn.policy:
+        row["policy"] = turn.policy
     if turn.rewards:
         row["rewards"] = turn.rewards
     if turn.spans:
@@ -161,6 +174,7 @@ def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
         tools_s=row["tools_s"],
         usage=get("usage", {}),
         spans=tuple(Span(*fields) for fields in get("spans", ())),
+        policy=get("policy", ""),
         masks=tuple((start, end, TokenMask(tuple(ids), allowed)) for start, end, ids, allowed in get("masks", ())),
     )
 
@@ -182,6 +196,7 @@ def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, 
             "split": task.split,
             "tags": list(task.tags),
             "difficulty": task.difficulty,
+            **({"hints": list(task.hints)} if task.hints else {}),
         },
         "opening": [message_to_json(m, keep) for m in trajectory.opening],
         **({"tools": list(trajectory.tools)} if trajectory.tools else {}),
@@ -200,6 +215,7 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
     task = dict(data["task"])
     task["messages"] = tuple(message_from_json(m, fetch) for m in task["messages"])
     task["tags"] = tuple(task["tags"])
+    task["hints"] = tuple(task.get("hints", ()))
     stop = data["stop_reason"]
     return Trajectory(
         data["id"],
@@ -226,6 +242,8 @@ def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
         row["branch"] = {"of": branch.trajectory, "turn": branch.turn}
     if (replay := provenance.replay) is not None:
         row["replay"] = {"of": replay.trajectory, "turns": list(replay.turns)}
+    if provenance.assistance is not None:
+        row["assistance"] = asdict(provenance.assistance)
     return row | provenance.extra
 
 
@@ -237,6 +255,8 @@ def provenance_from_json(row: dict[str, Any]) -> Provenance:
         provenance.branch = ForkPoint(row["branch"]["of"], row["branch"]["turn"])
     if "replay" in row:
         provenance.replay = ReplayedTurns(row["replay"]["of"], tuple(row["replay"]["turns"]))
+    if "assistance" in row:
+        provenance.assistance = Assistance(**row["assistance"])
     others = row.keys() - _PROVENANCE_KEYS_IN_FILES
     if others:
         provenance.extra = {key: row[key] for key in row if key in others}

@@ -227,18 +227,21 @@ async def check_truth_hidden(stage: EpisodeChecker, tasks: Sequence[Task], publi
     """
     leaks, judged = [], 0
     for trajectory in await stage.play(tasks, _talkative, "an agent that only talks"):
-        if trajectory.task.truth is None:
+        task = trajectory.task
+        if task.truth is None and not task.hints:
             continue
         judged += 1
         visible_texts = [message.text for message in trajectory.messages() if message.role != "assistant"]
         visible_texts += [str(tool.schema()) for tool in stage.tools]
-        if part := shown_truth(trajectory.task.truth, "\n".join(visible_texts), public=public):
-            leaks.append((trajectory.task.id, part))
+        for hidden in (task.truth, *task.hints):
+            if part := shown_truth(hidden, "\n".join(visible_texts), public=public):
+                leaks.append((task.id, part))
+                break
     if leaks and len(leaks) > judged / 5:
-        task, part = leaks[0]
+        name, part = leaks[0]
         stage.subject.findings.add(
             f"The agent is shown the truth without doing anything, on {len(leaks)} of {judged} tasks: "
-            f"{short(part, 80)!r} of {task!r} stands in its opening or tools."
+            f"{short(part, 80)!r} of {name!r} stands in its opening or tools."
         )
 
 

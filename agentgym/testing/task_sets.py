@@ -77,6 +77,8 @@ def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findi
             leaks.append(f"{task.id!r} ({short(part, 60)!r})")
         if task.public().truth is not None:
             findings.add(f"{task.id!r} keeps its truth in public().")
+        if task.public().hints:
+            findings.add(f"{task.id!r} keeps its hints in public().")
     if len(leaks) > len(tasks) / 5:  # less may be chance: the answer is a word of the question
         findings.add(f"{len(leaks)} of {len(tasks)} prompts of {split!r} show their truth, for example {leaks[0]}.")
 

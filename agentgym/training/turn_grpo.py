@@ -182,7 +182,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         )
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
         episodes = [trajectory for group in self._groups for trajectory in group.episodes]
-        self.log_metrics(summarise(episodes) | diagnose(trajectories, credit, self._group_size()))
+        unaided = [trajectory for group in self._groups for trajectory in group.unaided]
+        self.log_metrics(summarise(unaided or episodes) | diagnose(trajectories, credit, self._group_size()))
         self.log_metrics(gather_metrics(self._groups))
         self.log_metrics(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
         if self.model.training:
@@ -220,7 +221,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _update_learners(self) -> None:
         """Let the sampler and the signal providers learn from the batch, and log what they report."""
         if self._sampler is not None:
-            self.log_metrics(self._sampler.update([group.episodes for group in self._groups]))
+            self.log_metrics(self._sampler.update([group.unaided for group in self._groups]))
         for provider in self._signal_providers:
             self.log_metrics(provider.update(self._trajectories))
 

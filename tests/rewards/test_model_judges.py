@@ -12,6 +12,7 @@ from model_server import Answer, serving
 from agentgym import JudgeError, Message, load_reward
 from agentgym.policy import Policy, Reply
 from agentgym.rewards.chat_judge import ChatJudge, verdict_in
+from agentgym.rewards.critic import CritiqueByModel
 from agentgym.rewards.http_judge import HttpJudge
 from agentgym.rewards.model_verdicts import EquivalenceJudge, PairwiseJudge, RubricJudge
 from agentgym.rewards.reward_model import RewardModel
@@ -281,3 +282,15 @@ async def test_a_folder_without_a_classifier_judges_nothing(tmp_path):
     judge = RewardModel(str(tmp_path))
     verdicts = await asyncio.gather(*(judge.score("Q", "A") for _ in range(3)), return_exceptions=True)
     assert all(isinstance(error, JudgeError) and "cannot judge" in str(error) for error in verdicts)
+
+
+async def test_a_critic_says_what_went_wrong_and_never_sees_the_truth():
+    reader = Reader(lambda texts: f" {texts['JUDGED']}: {texts['EPISODE']} ")
+    episode = make_trajectory([called("search", query="x")], truth={"answer": "secret"})
+    episode.outcome = {"success": 0.0}
+    feedback = await CritiqueByModel(ChatJudge(reader)).feedback(episode)
+    assert feedback.startswith("success 0: assistant: ")
+    assert "search({'query': 'x'})" in feedback
+    assert "secret" not in str(reader.requests)
+    with pytest.raises(JudgeError, match="has no judge"):
+        await CritiqueByModel().feedback(episode)

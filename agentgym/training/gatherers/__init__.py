@@ -3,6 +3,7 @@
 from agentgym.training.gatherers.contract import (
     GatheredGroup,
     Gatherer,
+    ReadsTasks,
     Stateful,
     StepRequest,
     WrappedGatherer,
@@ -16,6 +17,7 @@ from agentgym.training.gatherers.contract import (
 __all__ = [
     "GatheredGroup",
     "Gatherer",
+    "ReadsTasks",
     "Stateful",
     "StepRequest",
     "WrappedGatherer",

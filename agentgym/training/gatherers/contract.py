@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -12,9 +12,9 @@ import numpy as np
 
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.policy.contract import Policy
-from agentgym.task import Task
+from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory import Assistance, Trajectory
 
 FILE = "gatherers.json"
 """Of the states of the wrappers, in the folder of a checkpoint."""
@@ -36,6 +36,8 @@ class StepRequest:
         label: see `Rollouts.play`. Each call for more episodes needs a label of its own.
         group_size: trained episodes of each group.
         progress: see `Rollouts.play`.
+        assist: `assist(task, row, group_size)` is what helps the agent in episode `row` of a group of this task (see
+            agentgym.trajectory.Assistance), or None. Without the function there is no help.
         more_tasks: `more_tasks(count, further)` draws tasks beside those of the step; `further` is 1 for the first
             such draw of a step, 2 for the next. The same numbers give the same tasks.
     """
@@ -47,10 +49,14 @@ class StepRequest:
     group_size: int
     progress: float | None = None
     more_tasks: Callable[[int, int], Sequence[Task]] = _no_more_tasks
+    assist: Callable[[Task, int, int], Assistance | None] | None = None
 
     def play(self, tasks: Sequence[Task], label: str, group_size: int) -> list[Trajectory]:
         """Play further episodes for this step, groups consecutive, under a label of their own."""
-        return self.rollouts.play(self.policy, tasks, label=label, group_size=group_size, progress=self.progress)
+        options: dict[str, Any] = {"label": label, "group_size": group_size, "progress": self.progress}
+        if self.assist is not None:
+            options["assistance"] = [self.assist(task, row, group_size) for task in tasks for row in range(group_size)]
+        return self.rollouts.play(self.policy, tasks, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class GatheredGroup:
     Attributes:
         trained: those that are compared with each other and trained on; none if the group was only played. Rows of
             episodes that were left out, or have not ended yet (see `train.group_quorum`), are not valid.
-        left_out: others that were played. They count in the metrics, and for the sampler.
+        left_out: others that were played. They count in the metrics and for the sampler, if nothing helped in them.
         replayed: ids of those of `trained` that an earlier step played. They count in neither.
         untrained_turns: by id, how many turns at the beginning of a trained episode have no loss: others took them.
     """
@@ -74,6 +80,11 @@ class GatheredGroup:
     def episodes(self) -> list[Trajectory]:
         """All that this step played to their ends."""
         return [t for t in (*self.trained, *self.left_out) if t.stop_reason is not None and t.id not in self.replayed]
+
+    @property
+    def unaided(self) -> list[Trajectory]:
+        """Those of `episodes` that the policy played without help: what tells how good it is."""
+        return [episode for episode in self.episodes if episode.provenance.assistance is None]
 
     @property
     def returns(self) -> list[float]:
@@ -120,6 +131,15 @@ class Stateful(Protocol):
         ...
 
 
+@runtime_checkable
+class ReadsTasks(Protocol):
+    """A wrapper that needs something of the task set: hints, or a scripted player."""
+
+    def read_tasks(self, task_set: TaskSet) -> None:
+        """Told of the run's task set before the first step. Raises: TaskError if it lacks what is needed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class WrappedGatherer:
     """A gatherer within its wrappers. `wrappers`: the innermost first."""
@@ -135,6 +155,12 @@ class WrappedGatherer:
     def mixes_groups(self) -> bool:
         """Whether there may be episodes in a group that were not judged together."""
         return any(getattr(wrapper, "mixes_groups", False) for wrapper in self.wrappers)
+
+    def read_tasks(self, task_set: TaskSet) -> None:
+        """As ReadsTasks, to all wrappers."""
+        for wrapper in self.wrappers:
+            if isinstance(wrapper, ReadsTasks):
+                wrapper.read_tasks(task_set)
 
     def save(self, folder: Path) -> None:
         """Write the states of the wrappers into the folder of a checkpoint."""
@@ -168,6 +194,27 @@ def untrained(group: GatheredGroup) -> GatheredGroup:
     return GatheredGroup(rows, group.episodes)
 
 
+def success_of(episode: Trajectory) -> float:
+    """Success; the outcome's reward in an environment that has no such component."""
+    return episode.outcome_reward if episode.success is None else episode.success
+
+
+def fails_whole(group: GatheredGroup) -> bool:
+    """Whether no valid episode of a group has any success, and there is one."""
+    successes = [success_of(episode) for episode in group.trained if episode.valid]
+    return bool(successes) and max(successes) <= 0
+
+
+def without_help(episode: Trajectory, plain: Sequence[Trajectory]) -> Trajectory:
+    """The episode as if its prompt had been that of an episode of the same task without help.
+
+    The log-probabilities stay those of the prompt that was read, so the importance ratio of the loss is that between
+    the prompts, too. The episode stays as it is if none of `plain` was begun.
+    """
+    other = next((t for t in plain if t.opening and t.provenance.assistance is None), None)
+    return episode if other is None else replace(episode, opening=other.opening, prompt_ids=list(other.prompt_ids))
+
+
 def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
     """Wrap a gatherer, the innermost wrapper first, each with its options: `max_variance(factor=2)`.
 
@@ -185,10 +232,13 @@ def gather_metrics(groups: Sequence[GatheredGroup]) -> dict[str, float]:
     """What a step played, and what it learns from.
 
     Returns: `gather/episodes` and `gather/groups`, all that were played; `gather/trained`, the valid episodes that are
-        trained on; `gather/useful`, the share of the trained groups whose returns differ.
+        trained on; `gather/useful`, the share of the trained groups whose returns differ. Where there was help,
+        `gather/assisted`, the valid trained episodes with any.
     """
     trained = [group for group in groups if group.trained]
+    assisted = sum(t.valid and t.provenance.assistance is not None for group in trained for t in group.trained)
     return {
+        **({"gather/assisted": assisted} if assisted else {}),
         "gather/episodes": sum(len(group.episodes) for group in groups),
         "gather/trained": sum(t.valid for group in trained for t in group.trained),
         "gather/groups": sum(bool(group.episodes) for group in groups),

@@ -13,8 +13,7 @@ import numpy as np
 from agentgym.credit.options import Count, Share
 from agentgym.errors import AgentGymError
 from agentgym.task import seed_of
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
-from agentgym.trajectory import Trajectory
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, success_of
 
 
 class SuccessReplay:
@@ -51,13 +50,13 @@ class SuccessReplay:
         groups = [self._with_success(step, group) for group in gathered]
         for group in gathered:
             for episode in group.episodes:
-                if episode.valid and _success(episode) > self._solved:
+                if episode.valid and success_of(episode) > self._solved:
                     self._ids.setdefault(episode.task.id, deque(maxlen=self._per_task)).append(episode.id)
         return groups
 
     def _with_success(self, step: StepRequest, group: GatheredGroup) -> GatheredGroup:
         rows = [row for row, episode in enumerate(group.trained) if episode.valid]
-        successes = [_success(group.trained[row]) for row in rows]
+        successes = [success_of(group.trained[row]) for row in rows]
         stored = self._ids.get(group.trained[0].task.id) if rows else None
         if not stored or np.std(successes) >= self._spread or np.mean(successes) >= self._mean:
             return group
@@ -78,8 +77,3 @@ class SuccessReplay:
     def load(self, state: Mapping[str, Any]) -> None:
         """As Stateful."""
         self._ids = {task: deque(ids, self._per_task) for task, ids in state.items()}
-
-
-def _success(episode: Trajectory) -> float:
-    """Success; the outcome's reward in an environment that has no such component."""
-    return episode.outcome_reward if episode.success is None else episode.success

@@ -10,7 +10,7 @@ from transformers.integrations import get_available_reporting_integrations, get_
 from trl import GRPOConfig
 from trl.import_utils import is_vllm_available
 
-from agentgym.errors import CreditError, MissingExtraError, PolicyError, RecipeError
+from agentgym.errors import CreditError, MissingExtraError, PolicyError, RecipeError, TaskError
 from agentgym.policy.checkpoint import check_checkpoint
 from agentgym.policy.device import device_of
 from agentgym.policy.quantization import quantization_config
@@ -112,7 +112,8 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
     try:
         sampler_of(recipe, task_set["train"])
         gatherer = make_gatherer(play_groups, section.gather)
-    except CreditError as error:
+        gatherer.read_tasks(task_set)
+    except (CreditError, TaskError) as error:
         raise RecipeError(f"train.sampler = {section.sampler!r}, train.gather = {section.gather}: {error}") from error
     if section.gather and "branches" in section.make_estimator().requires:
         raise RecipeError(

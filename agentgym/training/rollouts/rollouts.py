@@ -21,7 +21,7 @@ from agentgym.search import SearchedEpisode, TurnSearch, search_episodes
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory import Assistance, Trajectory
 
 _SILENT = ExhaustedPolicy()
 
@@ -76,6 +76,7 @@ class Rollouts:
         progress: float | None = None,
         on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
+        assistance: Sequence[Assistance | None] = (),
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
@@ -85,6 +86,7 @@ class Rollouts:
             record: write the episodes to the ledger.
             progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
+            assistance: what helps the agent in each episode, in the order of those returned; empty for none.
             checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         Raises: EpisodesFailed if no episode was played to its end; the ledger keeps them under another label.
@@ -103,6 +105,7 @@ class Rollouts:
                 temperature=temperature,
                 record=record,
                 checkpoints=checkpoints,
+                assistance=assistance,
                 on_trajectory=on_trajectory,
             )
 

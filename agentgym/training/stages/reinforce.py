@@ -114,6 +114,7 @@ def _make_trainer(
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
     gatherer = _gatherer(section, estimator, recipe.seed, checkpoint)
+    gatherer.read_tasks(context.task_set)
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none

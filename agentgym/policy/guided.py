@@ -1,0 +1,59 @@
+"""A policy that lets another one speak at some turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from agentgym.policy.contract import Policy, Reply, Request
+
+
+class GuidedPolicy(Policy):
+    """The learner's policy, in whose place a guide speaks where `when` says so.
+
+    What the guide writes is encoded by the learner's renderer, so that the record is exact. It has no
+    log-probabilities, and `Turn.policy` names the guide. Whoever trains on such an episode leaves these turns out of
+    the loss.
+
+    Args:
+        learner: whose episode it is. guide: an oracle's script, a chat policy, a checkpoint; another tokeniser is fine.
+        when: told each request; whether the guide answers it, for example `lambda request: request.turn < 2`.
+    """
+
+    def __init__(self, learner: Policy, guide: Policy, when: Callable[[Request], bool]) -> None:
+        self.learner, self.guide, self.when = learner, guide, when
+        self.name, self.renderer = learner.name, learner.renderer
+        self.version, self.context_tokens = learner.version, learner.context_tokens
+
+    async def generate(self, request: Request) -> Reply:
+        """The guide's reply, or the learner's. Raises: as their own."""
+        if not self.when(request):
+            return await self.learner.generate(request)
+        renderer = self.guide.renderer
+        prefix_ids = None if renderer is None else renderer.prompt(request.messages, request.tools)
+        reply = await self.guide.generate(replace(request, prefix_ids=prefix_ids))
+        token_ids = None if self.renderer is None else self.renderer.encode(reply.message)
+        return Reply(
+            reply.message,
+            token_ids,
+            finish_reason=reply.finish_reason,
+            policy_version=self.learner.version,
+            prompt_tokens=reply.prompt_tokens,
+            completion_tokens=reply.completion_tokens,
+            policy=self.guide.name,
+        )
+
+    async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
+        return await self.learner.score(prefix_ids, continuation_ids)
+
+    async def refresh(self) -> None:
+        await self.learner.refresh()
+        await self.guide.refresh()
+
+    def episode_started(self, episode: str) -> None:
+        self.learner.episode_started(episode)
+        self.guide.episode_started(episode)
+
+    def episode_ended(self, episode: str) -> None:
+        self.learner.episode_ended(episode)
+        self.guide.episode_ended(episode)

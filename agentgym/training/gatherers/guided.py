@@ -1,0 +1,107 @@
+"""Plays groups that fail whole again, with more and more of a hint in the prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import ceil
+
+from agentgym.credit.options import Count, Share
+from agentgym.errors import EpisodesFailed, TaskError
+from agentgym.task import Task, TaskSet
+from agentgym.training.gatherers.contract import (
+    GatheredGroup,
+    Gatherer,
+    StepRequest,
+    fails_whole,
+    in_groups,
+    without_help,
+)
+from agentgym.trajectory import Assistance
+
+
+class Guided:
+    """Plays a group that fails whole again with the first part of `Task.hints` in its prompt, a longer part each time.
+
+    So a task that is beyond the policy has a gradient. All episodes of a group are shown the same part, so advantages
+    never compare episodes with hints of different length; `provenance.assistance` records the share. Where the longest
+    part does not help either, the group without a hint stays. Tasks without hints are played as they are.
+
+    Within a hinted group the bias class of an estimator holds for the task with its hint, which is another task: what
+    is learnt helps without the hint as far as it carries over. Hard tasks are played more often than easy ones. Hinted
+    episodes count in no success that is logged, and not for the sampler; measurements never show hints.
+
+    Args:
+        steps: how many parts are tried. most: the share of the hints in the longest part; with 0 there are none.
+        strip: train on the prompt without the hint. The policy then learns to do without it at once. The importance
+            ratio is that between the prompts; `off_policy` weighs or masks it.
+    Source: GHPO, Liu et al. 2025, arXiv:2507.10628: hints for tasks that are too hard, in stages. From descriptions,
+        not checked against its code; the shares 1/4, 1/2, 3/4 are those that third parties report.
+    """
+
+    def __init__(self, inner: Gatherer, *, steps: Count = 3, most: Share = 0.75, strip: bool = False) -> None:
+        self._inner, self._steps, self._most, self._strip = inner, steps, most, strip
+
+    def read_tasks(self, task_set: TaskSet) -> None:
+        """As ReadsTasks: some training task has hints, and each that has some has a truth."""
+        tasks = [task for task in task_set["train"] if task.hints]
+        if not tasks:
+            raise TaskError(
+                f"guided: no training task of {task_set.name} has hints. Give tasks `hints`, the steps of a solution, "
+                "or take `guided` out of train.gather."
+            )
+        if untrue := [task.id for task in tasks if task.truth is None]:
+            raise TaskError(
+                f"guided: {untrue[0]!r} of {task_set.name} has hints and no truth. Hints are a part of the truth: give "
+                "the task the `truth` that judges it."
+            )
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step, and play its failed groups with hints."""
+        groups = self._inner(step)
+        failed = [row for row, group in enumerate(groups) if fails_whole(group) and group.trained[0].task.hints]
+        texts: dict[int, str] = {}
+        for number in range(1, self._steps + 1):
+            share, longer = self._most * number / self._steps, []
+            for row in failed:
+                if (text := hint_of(groups[row].trained[0].task, share)) != texts.get(row, ""):
+                    texts[row] = text
+                    longer.append(row)
+            helped = self._play(step, [groups[row] for row in longer], share, f"{step.label}-hint{number}")
+            for row, group in zip(longer, helped, strict=True):
+                if fails_whole(group) or not group.returns:
+                    groups[row] = replace(groups[row], left_out=[*groups[row].left_out, *group.episodes])
+                else:
+                    groups[row] = self._in_place_of(groups[row], group)
+                    failed.remove(row)
+        return groups
+
+    def _play(
+        self, step: StepRequest, groups: Sequence[GatheredGroup], share: float, label: str
+    ) -> list[GatheredGroup]:
+        """Each group again, with this share of its hints."""
+
+        def assist(task: Task, row: int, group_size: int) -> Assistance:
+            return Assistance("hint", hint_of(task, share), share)
+
+        if not groups:
+            return []
+        tasks = [group.trained[0].task for group in groups]
+        try:
+            episodes = replace(step, assist=assist).play(tasks, label, step.group_size)
+        except EpisodesFailed:  # all of them; those without a hint were played
+            return [GatheredGroup([]) for _ in groups]
+        return in_groups(episodes, step.group_size)
+
+    def _in_place_of(self, plain: GatheredGroup, helped: GatheredGroup) -> GatheredGroup:
+        trained = helped.trained
+        if self._strip:
+            trained = [without_help(episode, plain.episodes) for episode in trained]
+        return GatheredGroup(trained, plain.episodes)
+
+
+def hint_of(task: Task, share: float) -> str:
+    """The first share of a task's hints, rounded up; of a single hint, its words. Empty for a share of 0."""
+    parts, joint = (list(task.hints), "\n") if len(task.hints) > 1 else (" ".join(task.hints).split(), " ")
+    chosen = parts[: ceil(share * len(parts))]
+    return f"Hint:\n{joint.join(chosen)}" if chosen else ""

@@ -1,0 +1,138 @@
+"""Lets the policy answer again after a critique of its answer, and trains on the best of these refinements."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from agentgym import registry
+from agentgym.credit.options import Count
+from agentgym.errors import CreditError, EpisodesFailed, JudgeError
+from agentgym.reward import Reward, validate_feedback
+from agentgym.task import Task
+from agentgym.training.gatherers.contract import (
+    GatheredGroup,
+    Gatherer,
+    StepRequest,
+    success_of,
+    without_help,
+)
+from agentgym.trajectory import Assistance, Trajectory
+
+MOST_CHARS = 4000
+"""Of an earlier answer and of its critique each, as a refinement is shown them."""
+
+
+class Refined:
+    """Plays each episode that did not succeed again, with its own messages and a critique of them in the prompt.
+
+    The critique is `Reward.feedback`: a judge's own text, which tests failed, or what a chat model says (the reward
+    `critic`). Of the refinements of a group the `best` take the place of its worst episodes, if their returns are
+    greater, and are trained on as if they had been answers to the task alone. The importance ratio of the loss is then
+    that between the prompts; `off_policy` weighs or masks it.
+
+    A group with refinements is no sample of the policy, and the bias class of an estimator does not hold for it.
+    Refinements count in no success that is logged, and not for the sampler; measurements play none.
+
+    Args:
+        best: how many refinements may join a group.
+    Source: Critique-GRPO, Zhang et al. 2025, arXiv:2506.03106; from descriptions, not checked against its code. Its
+        shaping of the importance ratio is not reproduced.
+    """
+
+    mixes_groups: ClassVar[bool] = True
+
+    def __init__(self, inner: Gatherer, *, best: Count = 1) -> None:
+        self._inner, self._best = inner, best
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step, and refine its failures. Raises: CreditError if the reward has no feedback."""
+        groups = self._inner(step)
+        failed = [
+            (row, episode)
+            for row, group in enumerate(groups)
+            for episode in group.trained
+            if episode.valid and success_of(episode) < 1 and episode.id not in group.replayed
+        ]
+        if not failed:
+            return groups
+        critiques = step.rollouts.loop.run(self._critiques(step, [episode for _, episode in failed]))
+        critiqued = [
+            (row, episode.task, prompt_of(episode, critique))
+            for (row, episode), critique in zip(failed, critiques, strict=True)
+            if critique
+        ]
+        refinements: dict[int, list[Trajectory]] = {}
+        episodes = self._play(step, [task for _, task, _ in critiqued], [text for _, _, text in critiqued])
+        for (row, _, _), episode in zip(critiqued, episodes, strict=False):
+            refinements.setdefault(row, []).append(episode)
+        return [self._joined(group, refinements.get(row, [])) for row, group in enumerate(groups)]
+
+    async def _critiques(self, step: StepRequest, episodes: Sequence[Trajectory]) -> list[str]:
+        rewards: dict[str, Reward] = {}
+
+        async def critique(episode: Trajectory) -> str:
+            reward = _reward_of(step, episode.task, rewards)
+            try:
+                return await validate_feedback(reward.feedback(episode), reward)
+            except JudgeError:  # a critic that cannot be reached: there is no refinement, and the step goes on
+                return ""
+
+        return await asyncio.gather(*map(critique, episodes))
+
+    def _play(self, step: StepRequest, tasks: Sequence[Task], prompts: Sequence[str]) -> list[Trajectory]:
+        if not tasks:
+            return []
+        assistance = [Assistance("critique", text) for text in prompts]
+        label = f"{step.label}-refined"
+        try:
+            return step.rollouts.play(
+                step.policy, tasks, label=label, group_size=1, progress=step.progress, assistance=assistance
+            )
+        except EpisodesFailed:  # all of them; the step itself has others
+            return []
+
+    def _joined(self, group: GatheredGroup, refinements: Sequence[Trajectory]) -> GatheredGroup:
+        """The group with its best refinements in place of its worst episodes."""
+        trained, left_out = list(group.trained), list(group.left_out)
+        by_return = sorted((t for t in refinements if t.valid), key=lambda t: -t.return_from())
+        rows = sorted((row for row, t in enumerate(trained) if t.valid), key=lambda row: trained[row].return_from())
+        joining = {}
+        for row, refinement in zip(rows, by_return[: self._best], strict=False):
+            if refinement.return_from() > trained[row].return_from():
+                joining[row] = refinement
+        for row, refinement in joining.items():
+            left_out.append(trained[row])
+            trained[row] = without_help(refinement, group.episodes)
+        joined = {refinement.id for refinement in joining.values()}
+        left_out += [refinement for refinement in refinements if refinement.id not in joined]
+        return replace(group, trained=trained, left_out=left_out)
+
+
+def prompt_of(episode: Trajectory, critique: str) -> str:
+    """What a refinement is shown: what the agent wrote and called before, and the critique."""
+    lines = []
+    for turn in episode.turns:
+        lines += [turn.message.text] if turn.message.text else []
+        lines += [f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})" for call in turn.calls]
+    answer = "\n".join(lines)[-MOST_CHARS:]
+    return (
+        f"An earlier attempt of yours:\n{answer}\n\nWhat is to be said of it:\n{critique[:MOST_CHARS]}\n\nDo it better."
+    )
+
+
+def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward]) -> Reward:
+    """Who judges a task. Raises: CreditError if that has no feedback to give."""
+    if task.environment not in known:
+        reward = step.rollouts.reward
+        if reward is None and (name := registry.prototype(task.environment).reward) is not None:
+            reward = registry.load_reward(name)
+        if reward is None or not reward.has_stage("feedback"):
+            raise CreditError(
+                f"refined: {type(reward).__name__}, which judges {task.environment}, has no `feedback`. Add one that "
+                "has, such as [reward] also = ['critic'], or take `refined` out of train.gather."
+            )
+        known[task.environment] = reward
+    return known[task.environment]

@@ -1,0 +1,74 @@
+"""Shows part of a rubric in the prompts of some episodes of a group, and less of it as the training goes on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from agentgym.credit.options import Share, Weight
+from agentgym.errors import TaskError
+from agentgym.task import Task, TaskSet
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, without_help
+from agentgym.trajectory import Assistance
+
+
+class Scaffolded:
+    """Shows the first lines of the task's rubric in the prompt: all in the first episode of a group, none in the last.
+
+    The share of the lines is lambda_step lambda_group: lambda_group falls evenly from 1 to 0 over the episodes of a
+    group, and lambda_step = 1 / (1 + exp(slope (t - middle))) falls with the share t of the training that is done. The
+    lines are the criteria of `truth["rubric"]`, by which `rubric_judge` judges, or else `Task.hints`. The judge is not
+    told who saw them. Tasks without either are played as they are.
+
+    Episodes of a group have different prompts, and their returns are compared all the same: the bias class of an
+    estimator does not hold. Those with lines count in no success that is logged; measurements never show any.
+
+    Args:
+        slope: how fast the scaffold falls. middle: the share of the training at which half of it is left.
+        strip: train on the prompt without the lines, as with `guided`.
+    Source: RuscaRL, Zhou et al. 2025, arXiv:2508.16949; the two factors from descriptions, not checked against code.
+    """
+
+    def __init__(self, inner: Gatherer, *, slope: Weight = 8.0, middle: Share = 0.5, strip: bool = False) -> None:
+        self._inner, self._slope, self._middle, self._strip = inner, slope, middle, strip
+
+    def read_tasks(self, task_set: TaskSet) -> None:
+        """As ReadsTasks: some training task has a rubric or hints."""
+        if not any(map(lines_of, task_set["train"])):
+            raise TaskError(
+                f"scaffolded: no training task of {task_set.name} has truth['rubric'] or hints. Give tasks one of "
+                "them, or take `scaffolded` out of train.gather."
+            )
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step with scaffolds."""
+        done = 0.0 if step.progress is None else step.progress
+        step_share = 1 / (1 + math.exp(self._slope * (done - self._middle)))
+
+        def assist(task: Task, row: int, group_size: int) -> Assistance | None:
+            lines = lines_of(task)
+            chosen = lines[: round(step_share * (group_size - 1 - row) / max(1, group_size - 1) * len(lines))]
+            if not chosen:
+                return None
+            text = "A good answer meets these criteria:\n" + "\n".join(f"- {line}" for line in chosen)
+            return Assistance("rubric", text, len(chosen) / len(lines))
+
+        groups = self._inner(replace(step, assist=assist))
+        if not self._strip:
+            return groups
+        return [
+            replace(
+                group,
+                trained=[
+                    without_help(t, group.episodes) if t.provenance.assistance is not None else t for t in group.trained
+                ],
+            )
+            for group in groups
+        ]
+
+
+def lines_of(task: Task) -> list[str]:
+    """The criteria of a task's rubric, or else its hints."""
+    rubric = task.truth.get("rubric") if isinstance(task.truth, Mapping) else None
+    return [str(item["criterion"]) for item in rubric] if rubric else list(task.hints)
