@@ -133,9 +133,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--task-sets", default=",".join(TASK_SETS))
     options = parser.parse_args()
-    with simulated_cluster(options.nodes) as address:
-        asyncio.run(measure_calls(address, options))
-        asyncio.run(measure(address, options))
+    with simulated_cluster(options.nodes) as cluster:
+        asyncio.run(measure_calls(cluster.address, options))
+        asyncio.run(measure(cluster.address, options))
 
 
 if __name__ == "__main__":

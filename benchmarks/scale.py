@@ -223,11 +223,11 @@ def step_on_nodes(data: dict[str, Any], nodes: int, options: argparse.Namespace)
 
     folder = options.out / f"nodes_{nodes}"
     shutil.rmtree(folder, ignore_errors=True)
-    with simulated_cluster(nodes) as address:
+    with simulated_cluster(nodes) as cluster:
         changed = {
             **data,
             "episode": {**data["episode"], "concurrency": options.per_node * nodes},
-            "machine": {**data["machine"], "engine": "ray", "address": address, "nodes": nodes},
+            "machine": {**data["machine"], "engine": "ray", "address": cluster.address, "nodes": nodes},
         }
         run = train_quietly(Recipe.parse(changed), folder)
         shared_engine.cache_clear()

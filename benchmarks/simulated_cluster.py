@@ -1,24 +1,31 @@
-"""A Ray cluster whose nodes share this host, for benchmarks."""
+"""A Ray cluster whose nodes share this host, for benchmarks and tests."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 
 @contextmanager
-def simulated_cluster(nodes: int) -> Iterator[str]:
-    """A Ray cluster of so many nodes on this host. Gives its address; at the end this process is disconnected."""
+def simulated_cluster(nodes: int, *, cpus: int = 1) -> Iterator[Any]:
+    """A Ray cluster of so many nodes on this host; at the end it and its processes are gone.
+
+    Args:
+        cpus: how many each node says that it has.
+    Yields: `ray.cluster_utils.Cluster`, with its `address`. This process is not connected to it, and is disconnected
+        at the end.
+    """
     os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus, "include_dashboard": False})
     try:
         for _ in range(nodes - 1):
-            cluster.add_node(num_cpus=1)
-        yield cluster.address
+            cluster.add_node(num_cpus=cpus)
+        yield cluster
     finally:
         ray.shutdown()
         cluster.shutdown()

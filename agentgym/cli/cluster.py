@@ -34,12 +34,15 @@ def up(
     """
     import os
 
+    from agentgym.cluster.ray_access import head_asks_for_token
     from agentgym.cluster.ray_start import start_node
 
     if (nice := os.nice(0)) > 0:
         err().print(f"This shell runs at nice {nice}, and so will the workers.", style="yellow", markup=False)
     address = start_node(join=join, port=port, cpus=cpus)
     out().print(f"A node of the cluster at {address} runs. End it with: agentgym cluster down", markup=False)
+    if join is None and head_asks_for_token():
+        out().print("It asks for Ray's token: other hosts need the same ~/.ray/auth_token.", markup=False)
 
 
 @app.command()

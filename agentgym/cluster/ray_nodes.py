@@ -13,6 +13,7 @@ from typing import Any
 
 from agentgym.cluster.episode_worker import fault_of
 from agentgym.cluster.host_link import Node
+from agentgym.cluster.ray_access import check_connected_to, send_token_if_asked
 from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.extras import install_command
 
@@ -45,12 +46,19 @@ def connect(address: str, nodes: int | None = None) -> list[Node]:
 
     Args:
         nodes: how many there must be at least.
-    Raises: ClusterError if there is no cluster at the address, one of another version, or one with fewer nodes.
+    Raises: ClusterError if there is no cluster at the address, one of another version, one that asks for a token that
+        this host does not have, or one with fewer nodes; and if this process is connected to another cluster.
     """
     ray = import_ray()
-    if not ray.is_initialized():
+    if ray.is_initialized():
+        check_connected_to(address, ray)
+    else:
         try:
-            ray.init(address=_reachable(address), log_to_driver=False, configure_logging=False, namespace=NAMESPACE)
+            reached = reachable(address)
+            send_token_if_asked(reached)
+            ray.init(address=reached, log_to_driver=False, configure_logging=False, namespace=NAMESPACE)
+        except ClusterError:
+            raise
         except (ConnectionError, RuntimeError, ValueError, OSError, ray.exceptions.RayError) as error:
             reason = str(error).strip().partition("\n")[0]
             raise ClusterError(
@@ -70,7 +78,7 @@ def connect(address: str, nodes: int | None = None) -> list[Node]:
     return alive
 
 
-def _reachable(address: str) -> str:
+def reachable(address: str) -> str:
     """The address, which something answers at; of `auto`, the one of this host. Ray itself would try for minutes.
 
     Raises: OSError, ValueError.

@@ -13,7 +13,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from agentgym.cluster.ray_nodes import NICE_VARIABLE, import_ray
+from agentgym.cluster.ray_access import send_token_if_asked
+from agentgym.cluster.ray_nodes import NICE_VARIABLE, import_ray, reachable
 from agentgym.errors import ClusterError
 
 START_S = 120.0
@@ -32,9 +33,14 @@ def start_node(*, join: str | None = None, port: int = 6379, cpus: int | None = 
         port: where the head of a new cluster listens; 0 takes any free one.
         cpus: how many it says that it has.
     Returns: the address of the cluster.
-    Raises: ClusterError with what Ray says, MissingExtraError.
+    Raises: ClusterError with what Ray says, or without the token that the cluster asks for; MissingExtraError.
     """
     import_ray()
+    if join:
+        try:
+            send_token_if_asked(reachable(join))
+        except (OSError, ValueError) as error:
+            raise ClusterError(f"Nothing answers at {join!r} ({error}). Give a head's HOST:PORT.") from error
     where = ["--address", join] if join else ["--head", "--port", str(port), "--include-dashboard=false"]
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", *where, "--block", "--disable-usage-stats"]
     command += ["--num-cpus", str(cpus)] if cpus is not None else []

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+from simulated_cluster import simulated_cluster
+
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[object]:
+def cluster() -> Iterator[Any]:
     """Two nodes of Ray on this host, and no connection of this process to them."""
-    os.environ |= {"RAY_worker_niceness": "0", "RAY_USAGE_STATS_ENABLED": "0"}
-    import ray
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
-    try:
-        cluster.add_node(num_cpus=2)
-        yield cluster
-    finally:
-        ray.shutdown()
-        cluster.shutdown()
+    with simulated_cluster(2, cpus=2) as two_nodes:
+        yield two_nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
@@ -66,12 +67,24 @@ async def test_an_answer_that_does_not_come_is_tried_again():
         assert await post(server, retry_policy) == {"ok": True}
 
 
-async def test_time_in_the_queue_for_a_connection_is_not_held_against_the_server():
-    """Twelve requests of 0.1 s over one connection: the last waits longer than an attempt may take."""
-    with serving(Answer({"ok": True}, after_s=0.1)) as server:
-        retry_policy = RetryPolicy(attempt_s=1.0, total_s=1.0, attempts=1)
+async def test_time_in_the_queue_for_a_connection_is_not_held_against_the_server(monkeypatch):
+    """While each of three requests is answered, the loop's clock goes on by most of what an attempt may take."""
+    loop, ahead_s = asyncio.get_running_loop(), 0.0
+    clock = loop.time
+    monkeypatch.setattr(loop, "time", lambda: clock() + ahead_s)
+    may_answer = [threading.Event() for _ in range(3)]
+    with serving(*(Answer({"ok": True}, after=event) for event in may_answer)) as server:
+        retry_policy = RetryPolicy(attempt_s=1000.0, total_s=1000.0, attempts=1)
         endpoint = JsonEndpoint(server.url, retry_policy=retry_policy, connections=1)
-        assert await asyncio.gather(*(endpoint.post("/") for _ in range(12))) == [{"ok": True}] * 12
+        posts = [asyncio.ensure_future(endpoint.post("/")) for _ in may_answer]
+        for number, event in enumerate(may_answer, 1):
+            for _ in range(60_000):
+                if len(server.requests) == number or posts[number - 1].done():
+                    break
+                await asyncio.sleep(0.001)
+            ahead_s += 900.0
+            event.set()
+        assert await asyncio.gather(*posts) == [{"ok": True}] * 3
         await endpoint.close()
 
 

@@ -14,13 +14,17 @@ from typing import Any
 
 @dataclass
 class Answer:
-    """What to send: a status, a body (JSON unless bytes), headers; `after_s` late; `cut` ends it half-way."""
+    """What to send: a status, a body (JSON unless bytes), headers; `after_s` late, or once `after` is set.
+
+    `cut` ends it half-way.
+    """
 
     body: Any = None
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     after_s: float = 0.0
     cut: bool = False
+    after: threading.Event | None = None
 
 
 class ModelServer:
@@ -56,6 +60,8 @@ def serving(*answers: Answer | Any) -> Iterator[ModelServer]:
                 self.path, json.loads(content) if content else None, {k.lower(): v for k, v in self.headers.items()}
             )
             time.sleep(answer.after_s)
+            if answer.after is not None:
+                answer.after.wait(60)
             data = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
             try:
                 self.send_response(answer.status)

@@ -1,0 +1,112 @@
+"""What lets a process into a Ray cluster: the token of Ray that the cluster's head found where it was started.
+
+Ray's head asks for a token where one exists (a plain `ray.init()` writes one), but a node or a driver that is given an
+address sends none unless RAY_AUTH_MODE says so. And one process can be connected to one cluster only.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from importlib import import_module
+from typing import Any
+
+from agentgym.errors import ClusterError
+
+MODE_VARIABLE = "RAY_AUTH_MODE"
+ASK_S = 5.0
+"""How long a cluster may take to say whether it lets a process in."""
+_ASK = "import sys; from agentgym.cluster.ray_access import refuses; sys.exit(7 if refuses(sys.argv[1]) else 0)"
+
+
+def send_token_if_asked(address: str) -> None:
+    """Have this process and those that it starts send Ray's token, if the cluster at the address asks for one.
+
+    Where RAY_AUTH_MODE is set it stays as it is.
+
+    Raises: ClusterError if the cluster asks for a token that this process does not send.
+    """
+    if MODE_VARIABLE not in os.environ and _has_token() and _refuses_without_token(address):
+        os.environ[MODE_VARIABLE] = "token"
+        import_module("ray._raylet").Config.initialize("")  # Ray has read its variables before
+    sends = os.environ.get(MODE_VARIABLE, "").lower() == "token"
+    if (sends and not _has_token()) or refuses(address):  # to ask with a token that is not there ends the process
+        given = "another one" if sends and _has_token() else "none"
+        raise ClusterError(
+            f"The cluster at {address} asks for Ray's token, and this process sends {given}. Copy ~/.ray/auth_token "
+            "from the host of its head to this host, or set RAY_AUTH_TOKEN to its content, and leave "
+            f"{MODE_VARIABLE} unset."
+        )
+
+
+def head_asks_for_token() -> bool:
+    """Whether a head that is started here asks for a token."""
+    return os.environ.get(MODE_VARIABLE, "token").lower() == "token" and _has_token()
+
+
+def refuses(address: str) -> bool:
+    """Whether the cluster at an address refuses this process for want of a token. False also if nothing answers."""
+    from ray.exceptions import AuthenticationError, RayError
+
+    try:
+        import_module("ray._raylet").InnerGcsClient.standalone(address, None, int(1000 * ASK_S))
+    except AuthenticationError:
+        return True
+    except (AttributeError, TypeError, RayError, OSError, RuntimeError):  # whoever connects next will say why
+        return False
+    return False
+
+
+def _has_token() -> bool:
+    """Whether Ray finds a token: in RAY_AUTH_TOKEN, the file that RAY_AUTH_TOKEN_PATH names, or ~/.ray/auth_token."""
+    loader = getattr(import_module("ray._raylet"), "AuthenticationTokenLoader", None)  # older versions know no tokens
+    return loader is not None and bool(loader.instance().has_token(ignore_auth_mode=True))
+
+
+def check_connected_to(address: str, ray: Any) -> None:
+    """Check that the cluster of this process is the one at an address; `auto` is the one that it is connected to.
+
+    Raises: ClusterError if it is another.
+    """
+    connected = ray.get_runtime_context().gcs_address
+    if address != "auto" and not _is_same(address, connected):
+        raise ClusterError(
+            f"This process is connected to the Ray cluster at {connected}, so it cannot use the one at {address} too. "
+            "Give every engine and backend of a process the same address, or leave the other cluster by ray.shutdown()."
+        )
+
+
+def _refuses_without_token(address: str) -> bool:
+    """Asked by another process, because Ray writes a warning where it is refused."""
+    command, environment = [sys.executable, "-c", _ASK, address], os.environ | {MODE_VARIABLE: "disabled"}
+    return subprocess.run(command, env=environment, capture_output=True, timeout=60, check=False).returncode == 7
+
+
+def _is_same(address: str, other: str) -> bool:
+    """Whether two addresses, host:port, are of one listener; every address of this host is."""
+    (host, _, port), (other_host, _, other_port) = address.rpartition(":"), other.rpartition(":")
+    if port != other_port:
+        return False
+    hosts, other_hosts = _addresses_of(host), _addresses_of(other_host)
+    return bool(hosts & other_hosts) or (any(map(_is_here, hosts)) and any(map(_is_here, other_hosts)))
+
+
+def _addresses_of(host: str) -> set[str]:
+    host = host.strip("[]")
+    try:
+        return {str(row[4][0]) for row in socket.getaddrinfo(host, None)}
+    except OSError:
+        return {host}
+
+
+def _is_here(address: str) -> bool:
+    """Whether an address is one of this host."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True

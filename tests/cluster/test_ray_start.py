@@ -1,0 +1,142 @@
+"""Clusters of Ray that `agentgym cluster` starts, joins and ends here, and what is said where one cannot be used."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from agentgym import __version__
+from agentgym.cluster.ray_nodes import _fault, connect
+from agentgym.cluster.ray_start import end_nodes
+from agentgym.errors import ClusterError
+
+needs_ray = pytest.mark.skipif(
+    find_spec("ray") is None and not os.environ.get("AGENTGYM_CI_RAY"),
+    reason="Ray is not installed: make setup-cluster",
+)
+AGENTGYM = [sys.executable, "-m", "agentgym"]
+WITHOUT_RAY = [
+    sys.executable,
+    "-c",
+    "import runpy, sys; sys.modules['ray'] = None; runpy.run_module('agentgym', run_name='__main__', alter_sys=True)",
+]
+
+
+def agentgym(*arguments: str) -> str:
+    """What the command prints; it must succeed."""
+    done = subprocess.run([*AGENTGYM, *arguments], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def refused(*arguments: str, command: list[str] = AGENTGYM) -> str:
+    """The error that the command ends with."""
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 2, done.stdout + done.stderr
+    return " ".join(done.stderr.split())
+
+
+@needs_ray
+@pytest.mark.needs_namespaces
+def test_the_command_line_checks_a_cluster_and_plays_on_it(cluster):
+    probed = agentgym("cluster", "probe", "--address", cluster.address)
+    assert "2 node(s) can play episodes." in probed
+    tasks_there = ("text/number-guess-v1:train", "--limit", "3", "--engine", "ray", "--address", cluster.address)
+    assert "100%" in agentgym("rollout", *tasks_there, "--nodes", "2")
+
+
+@pytest.fixture(params=["no token", "a token"])
+def own_home(request, monkeypatch) -> Iterator[Path]:
+    """A home and a folder for temporary files of a user's own, whose nodes have ended afterwards.
+
+    In one of two a program has written Ray's token before, as a plain `ray.init()` does.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ag"))  # the path of a socket is short, and pytest's are not
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    monkeypatch.setenv("HOME", str(folder))
+    if request.param == "a token":
+        write_token(folder, "a" * 64)
+    yield folder
+    end_nodes()
+    shutil.rmtree(folder)
+
+
+def write_token(home: Path, token: str) -> None:
+    file = home / ".ray" / "auth_token"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(token)
+
+
+@needs_ray
+def test_down_ends_what_up_started_and_nothing_else(cluster, own_home):
+    began = agentgym("cluster", "up", "--port", "0", "--cpus", "1")
+    has_token = (own_home / ".ray" / "auth_token").exists()
+    assert ("It asks for Ray's token" in began) == has_token
+    address = re.search(r"cluster at (\S+:\d+) runs", began)[1]
+    agentgym("cluster", "up", "--join", address, "--cpus", "1")
+    assert agentgym("cluster", "status").count("yes") == 2
+    if has_token:
+        write_token(own_home, "b" * 64)  # as of another host
+        for command in (["up", "--join", address], ["status"]):
+            error = refused("cluster", *command)
+            assert "asks for Ray's token, and this process sends another one." in error
+            assert "Copy ~/.ray/auth_token from the host of its head" in error
+    assert "Ended 2 node(s)." in agentgym("cluster", "down")
+    assert "Ended 0 node(s)." in agentgym("cluster", "down")
+    error = refused("cluster", "status", "--address", address)
+    assert re.search(r"There is no Ray cluster to use at .*Start one by `agentgym cluster up`", error)
+    assert "Nothing answers at" in refused("cluster", "up", "--join", address)
+    assert len(connect(cluster.address)) == 2
+
+
+@needs_ray
+def test_a_process_is_connected_to_one_cluster_and_says_so_where_it_is_given_another(cluster):
+    connect(cluster.address)
+    port = cluster.address.rpartition(":")[2]
+    assert len(connect("auto")) == len(connect(f"localhost:{port}")) == 2
+    for other in (f"localhost:{int(port) + 1}", f"203.0.113.7:{port}"):
+        with pytest.raises(ClusterError, match=rf"connected to the Ray cluster at {cluster.address}.*one at {other}"):
+            connect(other)
+
+
+@needs_ray
+def test_a_cluster_with_fewer_nodes_than_wanted_is_named(cluster):
+    with pytest.raises(ClusterError, match=r"has 2 node\(s\), and 9 are wanted .*cluster up --join"):
+        connect(cluster.address, 9)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["cluster status", "cluster up", "cluster probe", "rollout text/number-guess-v1:train --engine ray"]
+)
+def test_without_ray_the_extra_is_named_whether_it_is_installed_here_or_not(arguments):
+    error = refused(*arguments.split(), command=WITHOUT_RAY)
+    assert re.search(r"A cluster needs ray, which is not installed\. Run: .*\[cluster\]", error)
+    assert "Traceback" not in error
+
+
+GOOD = {"host": "h", "pid": 1, "nice": 0, "cpus": 2, "python": "3.11", "unavailable": "", "level": "ns"}
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"nice": 19}, "run at nice 19, which starves sandboxes. Start Ray there by `agentgym cluster up`"),
+        ({"agentgym": "0.0.1"}, "it has agentgym 0.0.1, and this process"),
+        ({"unavailable": "no user namespaces"}, "sandboxes cannot be made there: no user namespaces"),
+        ({"broken": "no worker answered"}, "no worker answered"),
+        ({}, ""),
+    ],
+)
+def test_a_node_that_cannot_be_used_says_why(change, fault):
+    assert fault in _fault(GOOD | {"agentgym": __version__} | change)
+    assert bool(fault) == bool(_fault(GOOD | {"agentgym": __version__} | change))
