@@ -136,15 +136,9 @@ class KubernetesBackend(HostedBackend):
         await self._connect()
         pool = await self._api.read("sandboxwarmpools", self._pool)
         self._pods_allowed = self._most_pods or max(1, int(pool["spec"].get("replicas", 1)))
-        link: SandboxHostLink | None = None
-
-        def heard() -> None:
-            if link is not None:
-                link.answered_at = time.monotonic()
-
-        pod = Pod(self._api, asyncio.get_running_loop(), self._claim_lease_s, heard)
+        pod = Pod(self._api, asyncio.get_running_loop(), self._claim_lease_s)
         await pod.start(self._pool, self._command, self._ready_s)
-        link = SandboxHostLink(Node(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
+        link = pod.link = SandboxHostLink(Node(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
         self._host_watch.watch(link)
         try:
             async with asyncio.timeout(PROBE_S):
@@ -152,12 +146,18 @@ class KubernetesBackend(HostedBackend):
             if fault:
                 remedy = _REMEDY if "sandboxes cannot" in fault else ""
                 raise ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
+        except (
+            TimeoutError,
+            KeyError,
+            TypeError,
+        ) as error:  # a pod may answer anything, or nothing
+            link.lose(error)
+            raise ClusterError(f"The host in {link.node.name} does not say what it is ({error!r}).") from error
         except BaseException as error:
             link.lose(error)
-            await link.ended()
-            if isinstance(error, TimeoutError):
-                raise ClusterError(f"The host in the pod {link.node.name} said nothing for {PROBE_S:g} s.") from error
             raise
+        finally:
+            await link.ended()
         self._links[pod.claim] = link
         return link
 

@@ -8,13 +8,14 @@ import math
 import os
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from agentgym.cluster.host_messages import HostMessageError, MessageReader, decode, encode, pieces
+from agentgym.cluster.host_link import HostLink
+from agentgym.cluster.host_messages import MessageReader, decode, encode, pieces
 from agentgym.cluster.kubernetes_api import GROUP, VERSION, ApiError, KubernetesApi
 from agentgym.errors import ClusterError, NodeFailed, NodeLost
 from agentgym.sandbox.docker.owner import Owner
@@ -53,13 +54,13 @@ class Pod:
         api: of the cluster; used on its event loop alone.
         loop: that event loop.
         claim_lease_s: how long the claim outlives the last renewal, in seconds.
-        heard: called whenever a byte comes from the pod.
+    Attributes:
+        claim, name: of the claim and of the pod. link: is told whenever something comes from the program.
     """
 
-    def __init__(
-        self, api: KubernetesApi, loop: asyncio.AbstractEventLoop, claim_lease_s: float, heard: Callable[[], None]
-    ) -> None:
-        self._api, self._loop, self._claim_lease_s, self._heard = api, loop, claim_lease_s, heard
+    def __init__(self, api: KubernetesApi, loop: asyncio.AbstractEventLoop, claim_lease_s: float) -> None:
+        self._api, self._loop, self._claim_lease_s = api, loop, claim_lease_s
+        self.link: HostLink | None = None
         self.claim = f"agentgym-{uuid.uuid4().hex[:12]}"
         self.name = ""
         self._numbers = itertools.count()
@@ -188,15 +189,16 @@ class Pod:
         try:
             async for frame in self._socket:
                 channel, data = frame.data[0], frame.data[1:]
-                self._heard()
                 if channel == _STDOUT:
+                    if self.link is not None:  # however long an answer is on its way
+                        self.link.answered_at = time.monotonic()
                     for number, message in reader.feed(data):
                         self._settle(number, message)
                 elif channel == _STDERR:
                     complaints = (complaints + data)[-1000:]
                 elif channel == _ERROR:
                     end = "its host ended: " + data[:500].decode("utf-8", "replace")
-        except (OSError, HostMessageError, TypeError, IndexError) as error:  # the last two: what is no frame
+        except Exception as error:  # noqa: BLE001  a pod that was taken over may send anything
             end = f"the connection broke: {type(error).__name__}: {error}"
         last_words = complaints.decode("utf-8", "replace").strip()
         self._lose(end + (f". Its last words: {last_words}" if last_words else ""))

@@ -16,6 +16,7 @@ from served_environments import Workshop
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
 from agentgym.cluster import KubernetesBackend
+from agentgym.cluster.host_messages import encode, pieces
 from agentgym.errors import SandboxDied, SandboxUnavailable, UnknownNameError
 from agentgym.sandbox import NamespacesBackend, SandboxSpec
 from agentgym.testing.backends import SPEC, check_backend
@@ -24,6 +25,7 @@ pytest.importorskip("kubernetes_asyncio", reason="comes with the extra kubernete
 from kubernetes_cluster import LocalCluster
 
 pytestmark = pytest.mark.needs_namespaces
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SOME_ATTACKS = ("fork_bomb", "hard_links", "signals_to_everybody", "disk_filler")
 
 
@@ -160,6 +162,66 @@ async def driver() -> AsyncIterator[tuple[subprocess.Popen[str], int]]:
     finally:
         process.kill()
         process.wait()
+
+
+VERBS = {"POST": "create", "GET": "get", "PATCH": "patch", "DELETE": "delete"}
+
+
+async def test_the_role_of_the_example_allows_what_is_asked_and_no_more(cluster):
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra train")
+    objects = yaml.safe_load_all((EXAMPLES / "cluster" / "agent-sandbox.yaml").read_text())
+    [role] = [row for row in objects if row["kind"] == "Role"]
+    allowed = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    async with backend_of(claim_lease_s=2) as backend:
+        await backend.create(SPEC)
+        await backend.clean()
+        await until(lambda: requests_of(cluster, "PATCH"))
+    cluster.pending = "no node"
+    async with backend_of(ready_s=0.3) as backend:
+        with pytest.raises(SandboxUnavailable, match="no node"):
+            await backend.create(SPEC)
+    needed = set()
+    for request in cluster.requests:
+        method, path = request.split()
+        _, start, *names = path.split("/")
+        group, resource, *name = [names[0], *names[4:]] if start == "apis" else ["", *names[3:]]
+        verb = VERBS[method] if name or method == "POST" else "list"
+        needed.add((group, "/".join([resource, *name[1:]]), verb))
+    assert needed == allowed - {("", "pods/exec", "create")}
+
+
+def answering(*answers: bytes) -> str:
+    """A script that answers the first call with these bytes."""
+    stream = b"".join(piece for answer in answers for piece in pieces(0, answer))
+    return "head -c 13 > /dev/null; printf '" + "".join(f"\\{byte:03o}" for byte in stream) + "'"
+
+
+LIES = {
+    "no messages": ("echo hello world, this is no message at all", "no piece of a message"),
+    "no end": ("yes", "no piece of a message"),
+    "no message": (answering(b"\0\0\0\x02{}"), "no message of a sandbox host"),
+    "no answer": (answering(encode([])), "the connection broke: ValueError"),
+    "no facts": (answering(encode(([], ""))), "does not say what it is"),
+    "other version": (answering(encode(({"agentgym": "0.0.1"}, ""))), "has agentgym 0.0.1.*install the same"),
+}
+
+
+@pytest.mark.parametrize("case", LIES)
+async def test_a_pod_that_was_taken_over_can_end_its_own_sandboxes_and_no_more(cluster, case):
+    script, message = LIES[case]
+    cluster.prefix = ("sh", "-c", f"{script}; sleep 50")
+    async with backend_of() as backend:
+        with pytest.raises(SandboxUnavailable, match=message):
+            await backend.create(SPEC)
+        assert cluster.claims == {}
+        cluster.prefix = ()
+        assert (await (await backend.create(SPEC)).exec(["true"])).ok
 
 
 async def test_a_driver_that_was_killed_leaves_no_claim_and_no_sandbox(cluster):

@@ -51,10 +51,10 @@ class LocalPod:
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     def signal(self, number: int) -> None:
-        """Send a signal to what was started by exec."""
+        """Send a signal to what was started by exec, and its children."""
         for process in self.processes:
             with suppress(ProcessLookupError):
-                os.kill(process.pid, number)
+                os.killpg(process.pid, number)
 
 
 @dataclass
@@ -252,7 +252,9 @@ class LocalCluster:
         command = [*self.prefix, sys.executable if program == "python3" else program, *arguments]
         pipe = asyncio.subprocess.PIPE
         try:
-            process = await asyncio.create_subprocess_exec(*command, cwd="/", stdin=pipe, stdout=pipe, stderr=pipe)
+            process = await asyncio.create_subprocess_exec(
+                *command, cwd="/", stdin=pipe, stdout=pipe, stderr=pipe, start_new_session=True
+            )
         except OSError as error:
             failure = {"status": "Failure", "reason": "InternalError", "message": f"exec failed: {error}", "code": 500}
             await socket.send_bytes(b"\3" + json.dumps(failure).encode())
