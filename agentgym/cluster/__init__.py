@@ -12,7 +12,8 @@ what an episode on a node has in place of the policy and the ledger. episode_spo
 is away, and leased_worker.py, which outlives it for that. ray_engine.py and ray_nodes.py: all of this on Ray.
 
 Sandboxes on nodes: sandbox_host.py makes them there, hosted_backend.py and hosted_sandbox.py are the driver's side, and
-ray_backend.py starts the hosts on the nodes of a Ray cluster.
+ray_backend.py starts the hosts on the nodes of a Ray cluster. kubernetes_backend.py claims pods through
+kubernetes_api.py; pod.py is the driver's end of one, pod_host.py the program in it, and host_messages.py what they say.
 host_link.py is the way to the hosts of both kinds, with their heartbeats; ray_host.py carries its calls to an actor.
 """
 
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.cluster.kubernetes_backend import KubernetesBackend
     from agentgym.cluster.ray_backend import RayBackend
     from agentgym.cluster.ray_engine import RayEngine
     from agentgym.cluster.remote_environment import RemoteEnvironment, environment_at
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from agentgym.cluster.serving import serve_environments
 
 _HOME = {
+    "KubernetesBackend": "kubernetes_backend",
     "RayBackend": "ray_backend",
     "RayEngine": "ray_engine",
     "RemoteEnvironment": "remote_environment",
@@ -38,6 +41,7 @@ _HOME = {
     "serve_environments": "serving",
 }
 __all__ = [
+    "KubernetesBackend",
     "RayBackend",
     "RayEngine",
     "RemoteEnvironment",

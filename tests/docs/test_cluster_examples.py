@@ -1,7 +1,8 @@
-"""The files for Slurm and KubeRay: their syntax, their field names, and what the Slurm script starts in which order."""
+"""The files for Slurm and Kubernetes: their syntax, their field names, and what the Slurm script starts, and when."""
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import subprocess
@@ -10,8 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_sandbox_schema import check_object
 
+from agentgym.cluster import KubernetesBackend
 from agentgym.cluster.ray_nodes import NICE_VARIABLE
+from agentgym.sandbox import SandboxSpec
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "cluster"
 
@@ -84,6 +88,24 @@ def test_the_fields_of_the_ray_job_are_those_of_its_published_types():
         assert mounted == {volume["name"] for volume in group["template"]["spec"].get("volumes", ())}
 
 
+def test_the_warm_pool_is_what_agent_sandbox_publishes_and_holds_what_the_backend_puts_in_a_pod():
+    yaml = pytest.importorskip("yaml", reason="PyYAML comes with the extra train")
+    objects = {row["kind"]: row for row in yaml.safe_load_all((FOLDER / "agent-sandbox.yaml").read_text())}
+    template, pool = objects["SandboxTemplate"], objects["SandboxWarmPool"]
+    check_object(template)
+    check_object(pool)
+    assert pool["spec"]["sandboxTemplateRef"]["name"] == template["metadata"]["name"]
+    options = inspect.signature(KubernetesBackend).parameters
+    assert options["pool"].default == pool["metadata"]["name"]
+    [container] = template["spec"]["podTemplate"]["spec"]["containers"]
+    assert set(container) <= CONTAINER | {"command"}
+    room_mib = 1024 * int(container["resources"]["limits"]["memory"].removesuffix("Gi"))
+    assert room_mib > options["per_pod"].default * SandboxSpec().memory_mib
+    subject, role = objects["RoleBinding"]["subjects"][0], objects["RoleBinding"]["roleRef"]
+    assert objects[subject["kind"]]["metadata"]["name"] == subject["name"]
+    assert objects[role["kind"]]["metadata"]["name"] == role["name"]
+
+
 def test_the_ray_job_waits_for_as_many_nodes_as_it_has_pods():
     spec = job()["spec"]
     pods = 1 + sum(group["replicas"] for group in spec["rayClusterSpec"]["workerGroupSpecs"])
@@ -138,6 +160,6 @@ def test_the_slurm_script_starts_a_head_and_the_others_and_trains_on_all_of_them
     check_settings(settings)
 
 
-def test_the_table_of_examples_names_both_files():
+def test_the_table_of_examples_names_every_file():
     table = (FOLDER.parent / "README.md").read_text()
     assert all(f"`cluster/{path.name}`" in table for path in FOLDER.iterdir())

@@ -17,7 +17,10 @@ from agentgym.sandbox.namespaces import NamespacesBackend
 from agentgym.sandbox.pool import Pool
 from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, NotApplicable, check_backend, checks, run_checks
 
-ELSEWHERE = {"ray": "tests/cluster/test_ray_backend.py"}
+ELSEWHERE = {
+    "kubernetes": "tests/cluster/test_kubernetes_backend.py",
+    "ray": "tests/cluster/test_ray_backend.py",
+}
 """Backends that need a cluster, and where they are tested."""
 pytestmark = pytest.mark.needs_namespaces
 

@@ -1,0 +1,237 @@
+"""The kubernetes backend: sandboxes in pods that kubernetes-sigs/agent-sandbox gives out from a warm pool.
+
+    driver ──claim──> API server ──> controller ──> pod of the pool
+           ──calls, by exec──────────────────────> pod: SandboxHost ──> namespaces backend ──> sandboxes
+
+A pod is only where sandboxes are made: their limits, their network and what they withstand are those of the backend in
+it. It holds several, is claimed when the ones before are full, and is released when the backend is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
+from datetime import UTC, datetime
+from typing import Any
+
+from agentgym import registry
+from agentgym.cluster.episode_worker import fault_of
+from agentgym.cluster.host_link import Node
+from agentgym.cluster.hosted_backend import LEASE_S, HostedBackend
+from agentgym.cluster.hosted_sandbox import SandboxHostLink
+from agentgym.cluster.kubernetes_api import KubernetesApi
+from agentgym.cluster.pod import END_S, LABELS, Pod, host_command
+from agentgym.errors import ClusterError, MissingExtraError, SandboxDied, SandboxUnavailable
+from agentgym.sandbox import Running
+from agentgym.sandbox.docker.owner import Owner
+
+CLAIM_LEASE_S = 300.0
+"""How long a pod outlives its driver."""
+READY_S = 180.0
+PROBE_S = 120.0
+"""How long the host in a pod may take to start and to try a sandbox."""
+ROOM_S = 600.0
+"""How long a sandbox may wait until another is closed."""
+_LOOK_S = 0.05
+_REMEDY = (
+    " In a pod this takes what examples/cluster/agent-sandbox.yaml gives the container of its SandboxTemplate: "
+    "privileged: true, with hostUsers: false so that its root is nobody on the node."
+)
+
+
+class KubernetesBackend(HostedBackend):
+    """Creates sandboxes in pods of a warm pool (SandboxWarmPool of extensions.agents.x-k8s.io/v1beta1).
+
+    Args:
+        pool: name of the warm pool. The image of its pods has this version of agentgym.
+        namespace: of the pool; None for that of the context.
+        context: of the kubeconfig, which KUBECONFIG names; None for the current one, or in a pod for its account.
+        pods: how many to claim at most; None for as many as the pool keeps ready.
+        per_pod: how many sandboxes a pod has room for. Its limits of memory and processors must suit them.
+        backend: registered name of the backend in the pods.
+        python: what starts Python there.
+        lease_s: how long sandboxes outlive the last heartbeat of this process, in seconds.
+        claim_lease_s: how long pods outlive this process, in seconds. Clocks must agree better than that.
+        ready_s, room_s: how long to wait for a pod to be ready, and for room in one, in seconds.
+    Raises: UnknownNameError if nothing is registered as the backend; ValueError for a number below 1.
+    """
+
+    name = "kubernetes"
+
+    def __init__(
+        self,
+        pool: str = "agentgym",
+        *,
+        namespace: str | None = None,
+        context: str | None = None,
+        pods: int | None = None,
+        per_pod: int = 16,
+        backend: str = "namespaces",
+        python: str = "python3",
+        lease_s: float = LEASE_S,
+        claim_lease_s: float = CLAIM_LEASE_S,
+        ready_s: float = READY_S,
+        room_s: float = ROOM_S,
+    ) -> None:
+        super().__init__()
+        registry.load("backends", backend)
+        for option, number in (("pods", pods), ("per_pod", per_pod)):
+            if number is not None and number < 1:
+                raise ValueError(f"KubernetesBackend({option}={number}): at least 1 is expected.")
+        self._pool, self._most_pods, self._per_pod, self._backend = pool, pods, per_pod, backend
+        self._command = host_command(python, backend, lease_s)
+        self._claim_lease_s, self._ready_s, self._room_s = claim_lease_s, ready_s, room_s
+        self._api = KubernetesApi(context, namespace)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pods_allowed = pods or 1
+        self._claiming: list[Future[SandboxHostLink]] = []
+        self._waiting = 0
+
+    async def _ready(self) -> list[SandboxHostLink]:
+        """As HostedBackend."""
+        return self._alive or [await self._choose()]
+
+    async def _choose(self) -> SandboxHostLink:
+        """As HostedBackend: a pod with room, which is claimed if need be."""
+        ends = time.monotonic() + self._room_s
+        self._waiting += 1
+        try:
+            while (link := self._with_room()) is None:
+                claim = self._claim_in_progress()
+                if claim is None and time.monotonic() > ends:
+                    raise SandboxUnavailable(
+                        f"All {self._pods_allowed} pod(s) of the warm pool {self._pool!r} had {self._per_pod} "
+                        f"sandboxes for {self._room_s:g} s. Play fewer episodes at once, or enlarge the pool."
+                    )
+                await asyncio.sleep(_LOOK_S)
+                if claim is not None and claim.done():
+                    claim.result()
+            return link
+        except CancelledError as error:
+            raise SandboxUnavailable("No sandbox can be made in a pod: the backend was closed meanwhile.") from error
+        except (ClusterError, MissingExtraError, SandboxDied) as error:
+            raise SandboxUnavailable(f"No sandbox can be made in a pod: {error}") from error
+        finally:
+            self._waiting -= 1
+
+    def _with_room(self) -> SandboxHostLink | None:
+        roomy = [link for link in self._alive if link.sandboxes < self._per_pod]
+        return min(roomy, key=lambda link: link.load) if roomy else None
+
+    def _claim_in_progress(self) -> Future[SandboxHostLink] | None:
+        """A claim that may give room to one who waits: begun now if there are too few. None if no more may be made."""
+        with self._lock:
+            self._claiming = [claim for claim in self._claiming if not claim.done()]
+            have = len(self._claiming)
+            if len(self._alive) + have < self._pods_allowed and self._waiting > have * self._per_pod:
+                self._claiming.append(self._run(self._claim_pod()))
+            return self._claiming[-1] if self._claiming else None
+
+    async def _claim_pod(self) -> SandboxHostLink:
+        """A host in a pod of the pool, which was tried. Raises: ClusterError, MissingExtraError, SandboxDied."""
+        await self._connect()
+        pool = await self._api.read("sandboxwarmpools", self._pool)
+        self._pods_allowed = self._most_pods or max(1, int(pool["spec"].get("replicas", 1)))
+        pod = Pod(self._api, asyncio.get_running_loop(), self._claim_lease_s)
+        await pod.start(self._pool, self._command, self._ready_s)
+        link = pod.link = SandboxHostLink(Node(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
+        self._host_watch.watch(link)
+        try:
+            async with asyncio.timeout(PROBE_S):
+                fault = fault_of(await link.ask("probe", self._backend))
+            if fault:
+                remedy = _REMEDY if "sandboxes cannot" in fault else ""
+                raise ClusterError(f"The pod {link.node.name} cannot be used: {fault}{remedy}")
+        except (
+            TimeoutError,
+            KeyError,
+            TypeError,
+        ) as error:  # a pod may answer anything, or nothing
+            link.lose(error)
+            raise ClusterError(f"The host in {link.node.name} does not say what it is ({error!r}).") from error
+        except BaseException as error:
+            link.lose(error)
+            raise
+        finally:
+            await link.ended()
+        self._links[pod.claim] = link
+        return link
+
+    async def running(self) -> list[Running]:
+        """The sandboxes of this process, and the pods that other processes have claimed, each as one row."""
+        own = await super().running() if self._alive else []
+        rows = [row for row in await self._claims() if row.id not in self._links]
+        return own + rows
+
+    async def clean(self) -> list[str]:
+        """Release the pods whose process has ended, or whose time to live has passed though they are still there."""
+        orphans = [row for row in await self._claims() if row.orphaned]
+        for row in orphans:
+            await self._answer_to(self._api.delete_claim(row.id))
+        return [f"the claim {row.id} of the warm pool {row.image!r}" for row in orphans]
+
+    async def close(self) -> None:
+        """As HostedBackend; the pods are released."""
+        for claim in self._claiming:
+            claim.cancel()
+        await super().close()
+        if self._loop is not None:
+            await asyncio.wrap_future(self._run(self._wind_up()))
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            assert self._thread is not None
+            await asyncio.to_thread(self._thread.join)
+            self._loop.close()
+            self._loop = self._thread = None
+
+    async def _wind_up(self) -> None:
+        """Let claims that were given up be released, and end the connections."""
+        if rest := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(rest, timeout=END_S)
+        await self._api.close()
+
+    async def _claims(self) -> list[Running]:
+        return [_row_of(claim) for claim in await self._answer_to(self._listed())]
+
+    async def _listed(self) -> list[dict[str, Any]]:
+        await self._connect()
+        return await self._api.claims(",".join(f"{name}={value}" for name, value in LABELS.items()))
+
+    async def _answer_to(self, work: Coroutine[Any, Any, Any]) -> Any:
+        try:
+            return await asyncio.wrap_future(self._run(work))
+        except (ClusterError, MissingExtraError) as error:
+            raise SandboxUnavailable(f"The cluster cannot be asked: {error}") from error
+
+    async def _connect(self) -> None:
+        if not self._api.host:
+            await self._api.connect()
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Begin work on the event loop of this backend, which outlives those of its callers."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="agentgym-kubernetes", daemon=True)
+            self._thread.start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+
+def _row_of(claim: Mapping[str, Any]) -> Running:
+    """A claim as a row of `running`. Its process is known if that is or was on this host."""
+    names, spec = claim["metadata"], claim["spec"]
+    owner = Owner.from_labels(names.get("annotations") or {})
+    now = datetime.now(UTC)
+    has_expired = now > datetime.fromisoformat(spec["lifecycle"]["shutdownTime"])
+    age_s = (now - datetime.fromisoformat(names["creationTimestamp"])).total_seconds()
+    is_alive = owner is not None and owner.alive
+    return Running(
+        id=str(names["name"]),
+        backend=KubernetesBackend.name,
+        image=str(spec["warmPoolRef"]["name"]),
+        owner=owner.pid if owner is not None and is_alive else 0,
+        orphaned=has_expired or (owner is not None and not is_alive),
+        age_s=age_s,
+    )

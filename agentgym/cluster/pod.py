@@ -1,0 +1,230 @@
+"""A pod that this process has claimed from a warm pool, and the program in it that makes sandboxes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import os
+import time
+import uuid
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agentgym.cluster.host_link import HostLink
+from agentgym.cluster.host_messages import MessageReader, decode, encode, pieces
+from agentgym.cluster.kubernetes_api import GROUP, VERSION, ApiError, KubernetesApi
+from agentgym.errors import ClusterError, NodeFailed, NodeLost
+from agentgym.sandbox.docker.owner import Owner
+
+SANDBOX_GROUP = "agents.x-k8s.io"
+LABELS = {"app.kubernetes.io/managed-by": "agentgym"}
+"""Of our claims."""
+END_S = 4.0
+"""How long `Pod.end` waits for the cluster."""
+POLL_S = 0.25
+_STDIN, _STDOUT, _STDERR, _ERROR = range(4)
+_FINAL = frozenset(
+    (
+        "TemplateNotFound",
+        "WarmPoolNotFound",
+        "InvalidMetadata",
+        "InvalidConfiguration",
+        "EnvVarsInjectionRejected",
+        "VolumeClaimTemplatesError",
+        "ClaimExpired",
+        "SandboxExpired",
+        "PodFailed",
+        "PodSucceeded",
+    )
+)
+"""Reasons of the condition Ready that the controller does not get over."""
+
+
+class Pod:
+    """A claim and its pod, as the RemoteHost of a HostLink.
+
+    The claim has a time to live, which is renewed as long as this process lives. The controller of the cluster deletes
+    it, and the pod with it, when that has passed.
+
+    Args:
+        api: of the cluster; used on its event loop alone.
+        loop: that event loop.
+        claim_lease_s: how long the claim outlives the last renewal, in seconds.
+    Attributes:
+        claim, name: of the claim and of the pod. link: is told whenever something comes from the program.
+    """
+
+    def __init__(self, api: KubernetesApi, loop: asyncio.AbstractEventLoop, claim_lease_s: float) -> None:
+        self._api, self._loop, self._claim_lease_s = api, loop, claim_lease_s
+        self.link: HostLink | None = None
+        self.claim = f"agentgym-{uuid.uuid4().hex[:12]}"
+        self.name = ""
+        self._numbers = itertools.count()
+        self._waiting: dict[int, Future[Any]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._socket: Any = None
+        self._lost = ""
+
+    async def start(self, pool: str, command: Sequence[str], ready_s: float) -> None:
+        """Claim a pod of a warm pool, wait until it is ready, and start a program in it.
+
+        Raises: ClusterError, with what the pod waits for if it is not ready in time. Then nothing is left of it.
+        """
+        names = {"name": self.claim, "labels": LABELS, "annotations": Owner.this_process().labels}
+        spec = {"warmPoolRef": {"name": pool}, "lifecycle": self._lifecycle()}
+        kind = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "SandboxClaim"}
+        try:
+            await self._api.create_claim({**kind, "metadata": names, "spec": spec})
+            self._spawn(self._renew())
+            self.name = await self._ready_pod(pool, ready_s)
+            self._socket = await self._api.exec(self.name, command)
+        except BaseException:
+            with suppress(ClusterError):  # else its time to live ends it
+                await asyncio.shield(self._end())
+            raise
+        self._spawn(self._receive())
+
+    def call(self, method: str, *arguments: Any) -> Future[Any]:
+        """As RemoteHost."""
+        message, number, answer = encode((method, *arguments)), next(self._numbers), Future[Any]()
+        self._waiting[number] = answer
+        try:
+            self._loop.call_soon_threadsafe(lambda: self._spawn(self._send(number, message)))
+        except RuntimeError:  # the loop is closed
+            self._lose("its backend was closed")
+        if self._lost:
+            self._lose(self._lost)
+        return answer
+
+    def beat(self) -> Future[Any]:
+        """As RemoteHost."""
+        return self.call("beat")
+
+    def end(self) -> None:
+        """As RemoteHost: release the claim, and with it the pod."""
+        if not self._loop.is_closed():
+            with suppress(TimeoutError, ClusterError):  # else the claim's time to live ends it
+                asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(END_S)
+
+    async def _end(self) -> None:
+        self._lose("it was ended")
+        for task in [*self._tasks]:
+            task.cancel()
+        try:
+            await self._api.delete_claim(self.claim)
+        finally:
+            if self._socket is not None:
+                await self._socket.close()
+
+    def _lifecycle(self) -> dict[str, str]:
+        ends = datetime.now(UTC) + timedelta(seconds=math.ceil(self._claim_lease_s))
+        return {"shutdownTime": ends.strftime("%Y-%m-%dT%H:%M:%SZ"), "shutdownPolicy": "Delete"}
+
+    async def _renew(self) -> None:
+        """Keep the claim alive. It is lost once somebody has deleted it."""
+        while not self._lost:
+            await asyncio.sleep(self._claim_lease_s / 3)
+            try:
+                await self._api.change_claim(self.claim, {"spec": {"lifecycle": self._lifecycle()}})
+            except ApiError as error:
+                if error.status in (404, 410):
+                    self._lose("its claim was deleted")
+            except ClusterError:
+                pass  # a token that cannot be renewed now
+
+    async def _ready_pod(self, pool: str, ready_s: float) -> str:
+        """The name of the pod, once it is ready."""
+        ends, waits_for, claim = time.monotonic() + ready_s, "its controller", dict[str, Any]()
+        while time.monotonic() < ends:
+            try:
+                claim = await self._api.read("sandboxclaims", self.claim)
+            except ApiError as error:
+                if not error.passing:
+                    raise
+                waits_for = str(error)
+            else:
+                ready = next((row for row in _conditions(claim) if row.get("type") == "Ready"), {})
+                sandbox = str(claim.get("status", {}).get("sandbox", {}).get("name") or "")
+                if ready.get("status") == "True" and sandbox:
+                    return await self._pod_of(sandbox)
+                if ready:
+                    waits_for = f"{ready.get('reason')}: {ready.get('message')}"
+                if ready.get("reason") in _FINAL:
+                    raise ClusterError(f"The warm pool {pool!r} can give no pod ({waits_for}).")
+            await asyncio.sleep(POLL_S)
+        with suppress(ClusterError):
+            if sandbox := claim.get("status", {}).get("sandbox", {}).get("name"):
+                waits_for += await self._obstacles(await self._pod_of(str(sandbox)))
+        raise ClusterError(f"The warm pool {pool!r} gave no ready pod in {ready_s:g} s. It waits for {waits_for}")
+
+    async def _pod_of(self, sandbox: str) -> str:
+        """The pod of a Sandbox: of its name, except where an annotation has another."""
+        annotations = (await self._api.read("sandboxes", sandbox, "agents.x-k8s.io"))["metadata"].get(
+            "annotations"
+        ) or {}
+        return str(annotations.get("agents.x-k8s.io/pod-name") or sandbox)
+
+    async def _obstacles(self, pod: str) -> str:
+        """What keeps a pod from being ready, as its status says."""
+        status = (await self._api.read("pods", pod, ""))["status"]
+        rows = [row for row in status.get("conditions") or () if row.get("status") != "True"]
+        rows += [row["state"]["waiting"] for row in status.get("containerStatuses") or () if "waiting" in row["state"]]
+        reasons = [": ".join(filter(None, (row.get("reason"), row.get("message")))) for row in rows]
+        return f". The pod {pod} is {status.get('phase')}: {'; '.join(filter(None, reasons)) or 'it does not say why'}"
+
+    async def _send(self, number: int, message: bytes) -> None:
+        try:
+            for piece in pieces(number, message):
+                await self._socket.send_bytes(bytes([_STDIN]) + piece)
+        except (OSError, RuntimeError) as error:  # RuntimeError: aiohttp, once the connection is closed
+            self._lose(f"the connection broke: {error}")
+
+    async def _receive(self) -> None:
+        """Hand answers to those who wait for them, until the program ends or the connection breaks."""
+        reader, complaints, end = MessageReader(), b"", "the connection broke"
+        try:
+            async for frame in self._socket:
+                channel, data = frame.data[0], frame.data[1:]
+                if channel == _STDOUT:
+                    if self.link is not None:  # however long an answer is on its way
+                        self.link.answered_at = time.monotonic()
+                    for number, message in reader.feed(data):
+                        self._settle(number, message)
+                elif channel == _STDERR:
+                    complaints = (complaints + data)[-1000:]
+                elif channel == _ERROR:
+                    end = "its host ended: " + data[:500].decode("utf-8", "replace")
+        except Exception as error:  # noqa: BLE001  a pod that was taken over may send anything
+            end = f"the connection broke: {type(error).__name__}: {error}"
+        last_words = complaints.decode("utf-8", "replace").strip()
+        self._lose(end + (f". Its last words: {last_words}" if last_words else ""))
+
+    def _settle(self, number: int, message: bytes) -> None:
+        value, failure = decode(message)
+        if (answer := self._waiting.pop(number, None)) is not None:
+            answer.set_exception(NodeFailed(failure)) if failure else answer.set_result(value)
+
+    def _lose(self, reason: str) -> None:
+        self._lost = self._lost or reason
+        while self._waiting:
+            with suppress(KeyError):  # another thread loses it too
+                self._waiting.popitem()[1].set_exception(NodeLost(self._lost))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def host_command(python: str, backend: str, lease_s: float) -> list[str]:
+    """What starts the host in a pod."""
+    program = [python, "-m", "agentgym.cluster.pod_host", "--backend", backend]
+    return [*program, "--lease-s", f"{lease_s:g}", "--driver", str(os.getpid())]
+
+
+def _conditions(claim: dict[str, Any]) -> list[dict[str, Any]]:
+    return claim.get("status", {}).get("conditions") or []

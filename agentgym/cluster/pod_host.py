@@ -1,0 +1,117 @@
+"""The process that makes sandboxes in a pod: a SandboxHost that hears its driver on standard input.
+
+    python3 -m agentgym.cluster.pod_host --backend namespaces --lease-s 30 --driver 4711
+
+The kubernetes backend starts it by the exec call of the cluster's API. It ends when its input does, or when nothing
+has come for the length of the lease; all its sandboxes end with it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import queue
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from agentgym.cluster.host_link import in_short
+from agentgym.cluster.host_messages import HostMessageError, MessageReader, decode, encode, pieces
+from agentgym.cluster.sandbox_host import SandboxHost
+
+CLOSE_S = 10.0
+"""How long closing the sandboxes may take before the process ends without it."""
+_READ_BYTES = 1 << 16
+
+
+class HostServer:
+    """Answers what a driver asks of a host, over two descriptors.
+
+    Args:
+        host: what is asked.
+        source, sink: descriptors to read from and to write to.
+        lease_s: it ends after so long without a byte, in seconds.
+    """
+
+    def __init__(self, host: SandboxHost, source: int, sink: int, lease_s: float) -> None:
+        self._host, self._source, self._sink, self._lease_s = host, source, sink, lease_s
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._calls: set[asyncio.Task[None]] = set()
+        self._heard_at = time.monotonic()
+        self._outgoing: queue.SimpleQueue[tuple[int, bytes]] = queue.SimpleQueue()
+
+    async def serve(self) -> None:
+        """Answer until the driver is gone, and close every sandbox."""
+        for work in (self._read, self._write):
+            threading.Thread(target=work, daemon=True).start()
+        while (left_s := self._heard_at + self._lease_s - time.monotonic()) > 0 and not self._ended.is_set():
+            try:
+                await asyncio.wait_for(self._ended.wait(), left_s)
+            except TimeoutError:
+                continue
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._host.close(), CLOSE_S)
+
+    def _read(self) -> None:
+        """On a thread of its own: heartbeats are answered however busy the event loop is."""
+        reader = MessageReader()
+        try:
+            while data := os.read(self._source, _READ_BYTES):
+                self._heard_at = time.monotonic()
+                self._host.beat()
+                for number, message in reader.feed(data):
+                    method, *arguments = decode(message)
+                    if method == "beat":
+                        self._outgoing.put((number, encode((None, ""))))
+                    else:
+                        self._loop.call_soon_threadsafe(self._begin, number, method, arguments)
+        except (OSError, HostMessageError) as error:
+            print(f"agentgym: the driver cannot be heard: {error}", flush=True)
+        self._loop.call_soon_threadsafe(self._ended.set)
+        time.sleep(CLOSE_S)
+        os._exit(1)
+
+    def _write(self) -> None:
+        with suppress(OSError):  # the driver is gone, and so is the input
+            while True:
+                for piece in pieces(*self._outgoing.get()):
+                    rest = memoryview(piece)
+                    while rest:
+                        rest = rest[os.write(self._sink, rest) :]
+
+    def _begin(self, number: int, method: str, arguments: Sequence[Any]) -> None:
+        task = self._loop.create_task(self._answer(number, method, arguments))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _answer(self, number: int, method: str, arguments: Sequence[Any]) -> None:
+        try:
+            message = encode((await getattr(self._host, method)(*arguments), ""))
+        except Exception as error:  # noqa: BLE001  the driver is told, and the other sandboxes go on
+            message = encode((None, in_short(error)))
+        self._outgoing.put((number, message))
+
+
+async def _serve(backend: str, lease_s: float, driver: int) -> None:
+    sink = os.dup(1)
+    os.dup2(2, 1)  # whatever prints must not be mixed up with the answers
+    await HostServer(SandboxHost(backend, lease_s, driver), 0, sink, lease_s).serve()
+    os._exit(0)  # threads that hang must not keep it
+
+
+def main() -> None:
+    """The program."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--backend", default="namespaces", help="what makes the sandboxes, by registered name")
+    parser.add_argument("--lease-s", type=float, default=30.0, help="how long it outlives the last heartbeat")
+    parser.add_argument("--driver", type=int, default=0, help="pid of the driver, which is shown as their owner")
+    options = parser.parse_args()
+    asyncio.run(_serve(options.backend, options.lease_s, options.driver))
+
+
+if __name__ == "__main__":
+    main()
