@@ -21,7 +21,7 @@ END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class HostNode:
     """Where a host runs.
 
     Attributes:
@@ -58,7 +58,7 @@ class HostLink:
         answered_at: when it last answered a heartbeat, by the monotonic clock.
     """
 
-    def __init__(self, node: Node, host: RemoteHost) -> None:
+    def __init__(self, node: HostNode, host: RemoteHost) -> None:
         self.node, self.host = node, host
         self.lost = ""
         self.answered_at = time.monotonic()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from agentgym.cluster.host_link import HostLink, Node, RemoteHost
+from agentgym.cluster.host_link import HostLink, HostNode, RemoteHost
 from agentgym.errors import ClusterError, SandboxDied
 from agentgym.sandbox import Connection, ExecResult, Snapshot, Usage
 from agentgym.sandbox.metering import record_usage
@@ -23,7 +23,7 @@ class SandboxHostLink(HostLink):
         sandboxes: how many it has, or is making.
     """
 
-    def __init__(self, node: Node, host: RemoteHost) -> None:
+    def __init__(self, node: HostNode, host: RemoteHost) -> None:
         super().__init__(node, host)
         self.sandboxes = 0
         self._numbers = itertools.count()

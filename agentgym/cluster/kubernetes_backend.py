@@ -19,7 +19,7 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.cluster.episode_worker import fault_of
-from agentgym.cluster.host_link import Node
+from agentgym.cluster.host_link import HostNode
 from agentgym.cluster.hosted_backend import LEASE_S, HostedBackend
 from agentgym.cluster.hosted_sandbox import SandboxHostLink
 from agentgym.cluster.kubernetes_api import KubernetesApi
@@ -138,7 +138,7 @@ class KubernetesBackend(HostedBackend):
         self._pods_allowed = self._most_pods or max(1, int(pool["spec"].get("replicas", 1)))
         pod = Pod(self._api, asyncio.get_running_loop(), self._claim_lease_s)
         await pod.start(self._pool, self._command, self._ready_s)
-        link = pod.link = SandboxHostLink(Node(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
+        link = pod.link = SandboxHostLink(HostNode(pod.claim, f"{self._api.namespace}/{pod.name}", 1), pod)
         self._host_watch.watch(link)
         try:
             async with asyncio.timeout(PROBE_S):

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from agentgym import registry
-from agentgym.cluster.host_link import Node
+from agentgym.cluster.host_link import HostNode
 from agentgym.cluster.hosted_backend import LEASE_S, HostedBackend
 from agentgym.cluster.hosted_sandbox import SandboxHostLink
 from agentgym.cluster.ray_host import HEARTBEATS, RayHost, start_actor
@@ -93,7 +93,7 @@ class RayBackend(HostedBackend):
         with suppress(SandboxUnavailable):  # the nodes that are there go on
             self._scan(with_nodes=True)
 
-    def _start(self, node: Node) -> Any:
+    def _start(self, node: HostNode) -> Any:
         key = ("backends", self._backend)
         registered = {name: value for name, value in registry.registrations().items() if name == key}
         with user_code_by_value(import_ray().cloudpickle):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym import registry
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
 from agentgym.cluster.episode_worker import SessionSpec
-from agentgym.cluster.host_link import SILENCE_S, HostLink, HostWatch, Node
+from agentgym.cluster.host_link import SILENCE_S, HostLink, HostNode, HostWatch
 from agentgym.cluster.leased_worker import LeasedWorker
 from agentgym.cluster.ray_host import HEARTBEATS, RayHost, start_actor
 from agentgym.cluster.ray_nodes import connect, import_ray, probe_nodes, report_of
@@ -88,7 +88,7 @@ class RayEngine:
         nodes = sum(not worker.lost for worker in [*self._workers.values()])
         return {"nodes": nodes, "lost": len(self.lost), "episodes": episodes}
 
-    async def probe(self) -> list[tuple[Node, dict[str, Any], str]]:
+    async def probe(self) -> list[tuple[HostNode, dict[str, Any], str]]:
         """What each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
 
         Raises: ClusterError if there is no cluster, MissingExtraError.
@@ -111,7 +111,7 @@ class RayEngine:
             worker.lose("its engine was closed")
         await asyncio.gather(*(worker.ended() for worker in workers))
 
-    async def _ready_nodes(self) -> list[Node]:
+    async def _ready_nodes(self) -> list[HostNode]:
         """The nodes that are alive, each with a worker that was checked. Raises: ClusterError."""
         nodes = connect(self.address, None if self._is_connected else self.nodes)  # a run goes on with fewer
         self._is_connected = True
@@ -121,7 +121,7 @@ class RayEngine:
             await self._join(new)
         return [node for node in nodes if node.id in self._workers]
 
-    async def _join(self, nodes: list[Node]) -> None:
+    async def _join(self, nodes: list[HostNode]) -> None:
         """Start a worker on each node. Where there are others, nobody waits long for a node that does not answer."""
         actors = {node.id: self._start(node) for node in nodes}
         try:
@@ -135,10 +135,10 @@ class RayEngine:
         for node in usable:
             self._watch(node, actors[node.id])
 
-    def _start(self, node: Node) -> Any:
+    def _start(self, node: HostNode) -> Any:
         return start_actor(LeasedWorker, node, self._lease_s, groups={HEARTBEATS: 2}, outlives_driver=True)
 
-    def _watch(self, node: Node, actor: Any) -> None:
+    def _watch(self, node: HostNode, actor: Any) -> None:
         worker = self._workers[node.id] = HostLink(node, RayHost(actor))
         self._host_watch.watch(worker)
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
 
-from agentgym.cluster.host_link import Node, in_short
+from agentgym.cluster.host_link import HostNode, in_short
 from agentgym.cluster.ray_activity import worker_name
 from agentgym.cluster.ray_nodes import NAMESPACE, import_ray
 from agentgym.errors import NodeFailed, NodeLost
@@ -16,7 +16,7 @@ HEARTBEATS = "heartbeats"
 
 
 def start_actor(
-    cls: type, node: Node, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
+    cls: type, node: HostNode, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
 ) -> Any:
     """An actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
 

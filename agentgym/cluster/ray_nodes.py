@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.cluster.episode_worker import fault_of
-from agentgym.cluster.host_link import Node
+from agentgym.cluster.host_link import HostNode
 from agentgym.cluster.ray_access import check_connected_to, send_token_if_asked
 from agentgym.errors import ClusterError, MissingExtraError
 from agentgym.extras import install_command
@@ -41,7 +41,7 @@ def import_ray() -> Any:
     return ray
 
 
-def connect(address: str, nodes: int | None = None) -> list[Node]:
+def connect(address: str, nodes: int | None = None) -> list[HostNode]:
     """The nodes of a cluster that are alive; connects this process to it, unless it is.
 
     Args:
@@ -66,7 +66,7 @@ def connect(address: str, nodes: int | None = None) -> list[Node]:
                 "`agentgym cluster up`, and give its address as machine.address or --address."
             ) from error
     alive = [
-        Node(row["NodeID"], str(row["NodeManagerAddress"]), max(1, int(row["Resources"].get("CPU", 1))))
+        HostNode(row["NodeID"], str(row["NodeManagerAddress"]), max(1, int(row["Resources"].get("CPU", 1))))
         for row in ray.nodes()
         if row["Alive"]
     ]
@@ -93,7 +93,7 @@ def reachable(address: str) -> str:
     return address
 
 
-async def probe_nodes(nodes: Sequence[Node], workers: Mapping[str, Any], backend: str | None) -> list[Node]:
+async def probe_nodes(nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None) -> list[HostNode]:
     """Ask the worker of each node what it is, and whether sandboxes can be made there.
 
     Returns: the nodes that can be used; one that turns out to be dead is left out.
@@ -107,14 +107,14 @@ async def probe_nodes(nodes: Sequence[Node], workers: Mapping[str, Any], backend
 
 
 async def report_of(
-    nodes: Sequence[Node], workers: Mapping[str, Any], backend: str | None
-) -> list[tuple[Node, dict[str, Any], str]]:
+    nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None
+) -> list[tuple[HostNode, dict[str, Any], str]]:
     """What the worker of each node answers (`EpisodeWorker.probe`), and why the node cannot be used, if it cannot."""
     answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
     return [(node, answer, _fault(answer)) for node, answer in zip(nodes, answers, strict=True)]
 
 
-async def _dead_of(nodes: set[Node]) -> set[Node]:
+async def _dead_of(nodes: set[HostNode]) -> set[HostNode]:
     """Those nodes that are dead, once Ray knows it."""
     ray, pause_s = import_ray(), 0.5
     for _ in range(int(NOTICE_S / pause_s)):

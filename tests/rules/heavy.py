@@ -104,6 +104,7 @@ HEAVY_MODULES = {
     "agentgym.training.preferences.scored_rows": "train",
     "agentgym.training.preferences.trainer": "train",
     "agentgym.training.stages.collect": "train",
+    "agentgym.training.stages.search_ends": "train",
     "agentgym.training.stages.compare": "train",
     "agentgym.training.stages.context": "train",
     "agentgym.training.stages.episode_manifest": "train",

@@ -11,7 +11,7 @@ import pytest
 from agentgym.errors import RecipeError
 from agentgym.storage.ledger import Ledger
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
+sys.path.insert(0, str(Path(__file__).parent))
 from test_learning_stages import IMITATE, pressing
 from test_stages import run
 
