@@ -4,13 +4,14 @@ config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
 workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
 health.py standstill.py   whether they get anywhere
-episode.py            one episode: the play loop
+episode.py            one episode: the play loop; early_stop.py are the rules that end a hopeless one
 conversation.py live_environment.py budgets.py judging.py   what the loop works with
 replay.py             branches of saved trajectories, and replays
 """
 
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.early_stop import STOP_RULES, Hopeless, NoProgress, OutOfReach, RepeatedState, StopRule
 from agentgym.rollout.episode_config import Checkpoints
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
@@ -18,14 +19,20 @@ from agentgym.rollout.slots import Slots
 from agentgym.rollout.standstill import StandstillWatch
 
 __all__ = [
+    "STOP_RULES",
     "Budgets",
     "Checkpoints",
     "Divergence",
     "EpisodeManager",
     "ExhaustedPolicy",
     "Fork",
+    "Hopeless",
+    "NoProgress",
+    "OutOfReach",
+    "RepeatedState",
     "RolloutConfig",
     "Slots",
     "StandstillWatch",
+    "StopRule",
     "tree_labels",
 ]

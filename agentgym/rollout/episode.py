@@ -181,12 +181,12 @@ class PlayLoop:
         """
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
         state = await self._environment.read_state(trajectory.turns, self._retries.note)
-        if state.checkpoint is not None:
-            self._keep_checkpoint(state.checkpoint)
+        self._keep_checkpoint(state.checkpoint)
+        if await self._config.is_hopeless(trajectory, state, self._environment):
+            raise EpisodeOver(StopReason.HOPELESS)
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
-
         began = now()
         reply = await self._generate(limit.tokens)
         replied = now()
@@ -252,7 +252,7 @@ class PlayLoop:
             self._tools = self._config.environments.tool_schemas(environment)
         return self._tools
 
-    def _keep_checkpoint(self, checkpoint: Checkpoint) -> None:
+    def _keep_checkpoint(self, checkpoint: Checkpoint | None) -> None:
         """Hand out the checkpoint before the next turn, if the caller of the run wants it."""
         trajectory, checkpoints = self._trajectory, self._config.checkpoints
         key = (trajectory.task.id, trajectory.sample, len(trajectory.turns))

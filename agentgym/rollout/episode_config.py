@@ -8,7 +8,9 @@ from typing import Protocol
 from agentgym.environment import Checkpoint, Environment
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.early_stop import Situation, StopRule
 from agentgym.rollout.environments import EnvironmentFactory
+from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
 from agentgym.rollout.replay import Fork, RestoredEnvironment
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory, Turn
@@ -41,6 +43,7 @@ class EpisodeConfig:
         ledger: keeps each turn when it is finished.
         checkpoints: filled in at those of its keys that occur.
         state_keys: whether turns record the environment's state key.
+        stop_if: see RolloutConfig. They are not asked in the turns that a branch repeats.
     """
 
     environments: EnvironmentFactory
@@ -53,6 +56,7 @@ class EpisodeConfig:
     ledger: TurnRecord | None = None
     checkpoints: Checkpoints | None = None
     state_keys: bool = True
+    stop_if: tuple[StopRule, ...] = ()
 
     def make_environment(self, task: Task) -> Environment:
         """A fresh environment; of a branch with a checkpoint, one that is put back to it by its reset."""
@@ -60,6 +64,16 @@ class EpisodeConfig:
         if self.fork is not None and self.fork.checkpoint is not None:
             return RestoredEnvironment(environment, self.fork)
         return environment
+
+    async def is_hopeless(self, trajectory: Trajectory, state: EnvironmentState, environment: LiveEnvironment) -> bool:
+        """Whether a stop rule ends an episode before its next turn; the reason is put into its provenance."""
+        turns, repeated = trajectory.turns, 0 if self.fork is None else self.fork.turn
+        if not self.stop_if or len(turns) <= repeated:
+            return False
+        situation = Situation(turns, state, self.budgets.max_turns - len(turns))
+        reasons = [await rule.reason(situation, environment) for rule in self.stop_if]
+        trajectory.provenance.hopeless = next((reason for reason in reasons if reason is not None), None)
+        return trajectory.provenance.hopeless is not None
 
     def reward_for(self, environment: Environment) -> Reward | None:
         return self.environments.reward_for(environment.unwrapped) if self.judged else None

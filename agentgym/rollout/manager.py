@@ -75,6 +75,7 @@ class EpisodeManager:
         record: bool = True,
         checkpoints: Checkpoints | None = None,
         on_trajectory: Callable[[Trajectory], None] | None = None,
+        config: RolloutConfig | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
@@ -84,12 +85,14 @@ class EpisodeManager:
             checkpoints: with a key (task id, sample, turn) for each that is wanted, of the environment before that
                 turn; filled in while the episodes are played. For forks.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
+            config: budgets, sampling and stop rules of this run, instead of the manager's. Environments and rewards
+                stay those of the manager.
         Returns: trajectories by task, in the order given, then by sample.
         Raises: as `run`.
         """
         group_size = self._group_size(group_size)
         jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=self.config.seed)
-        pool = self._pool(jobs, group_size, label, temperature, record, checkpoints)
+        pool = self._pool(jobs, group_size, label, temperature, record, checkpoints, config=config)
         finished: list[tuple[int, Trajectory]] = []
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
@@ -125,6 +128,7 @@ class EpisodeManager:
         slots: Slots,
         skip: Container[int] = (),
         watch: StandstillWatch | None = None,
+        config: RolloutConfig | None = None,
     ) -> AsyncIterator[tuple[int, Trajectory]]:
         """As `run`, with the position of each trajectory: the episodes of a group have positions that follow another.
 
@@ -132,10 +136,12 @@ class EpisodeManager:
             slots: shared with other runs on this event loop, instead of the config's concurrency.
             skip: groups, counted from 0, that are not played.
             watch: shared with other runs, which then stand still only if none of them moves; by default of this run.
+            config: as of `collect`.
         """
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
         jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
-        async with aclosing(self._pool(jobs_to_play, group_size, label, slots=slots, watch=watch).results()) as results:
+        pool = self._pool(jobs_to_play, group_size, label, slots=slots, watch=watch, config=config)
+        async with aclosing(pool.results()) as results:
             async for result in results:
                 yield result
 
@@ -166,7 +172,7 @@ class EpisodeManager:
         Returns: the first divergence, None if everything came out as recorded.
         """
         fork = Fork(record, len(record.turns))
-        config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False)
+        config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False, stop_if=())
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         await Episode(config, ReplayPolicy(fork, ExhaustedPolicy()), trajectory).play()
         return trajectory_divergence(record, trajectory, len(record.turns)) or ending_divergence(record, trajectory)
@@ -181,7 +187,8 @@ class EpisodeManager:
         if not chosen:
             raise ValueError(f"No turn of {record.id!r} was chosen: an episode has at least one.")
         messages = [record.turns[turn].message for turn in chosen]
-        config = self._episode_config(budgets=replace(self.config.budgets, max_turns=len(chosen)))
+        budgets = replace(self.config.budgets, max_turns=len(chosen))
+        config = self._episode_config(budgets=budgets, stop_if=())
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         trajectory.provenance = replace(self._provenance(config), replay=ReplayedTurns(record.id, chosen))
         return await Episode(config, ScriptedPolicy(messages, name="replay"), trajectory).play()
@@ -203,18 +210,20 @@ class EpisodeManager:
         checkpoints: Checkpoints | None = None,
         slots: Slots | None = None,
         watch: StandstillWatch | None = None,
+        config: RolloutConfig | None = None,
     ) -> WorkerPool:
         """The workers of one run."""
         label, ledger = label or self.label, self.ledger if record else None
-        rollout = self.config if temperature is None else self.config.at_temperature(temperature)
-        config = replace(
+        rollout = config or self.config
+        rollout = rollout if temperature is None else rollout.at_temperature(temperature)
+        episode_config = replace(
             self._episode_config(rollout),
             seed_parts=(rollout.seed, label),
             ledger=ledger,
             checkpoints=self._checkpoints if checkpoints is None else checkpoints,
         )
-        episodes = EpisodeFactory(self.policy, config, self._provenance(config))
-        groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)
+        episodes = EpisodeFactory(self.policy, episode_config, self._provenance(episode_config))
+        groups = GroupRewards(self._environments, group_size, rollout.budgets, ledger, label)
         engine = rollout.engine or LocalEngine()
         return WorkerPool(
             jobs,
@@ -237,7 +246,8 @@ class EpisodeManager:
             temperature=1.0 if rollout.temperature is None else rollout.temperature,
             top_p=rollout.top_p,
             seed_parts=(rollout.seed, self.label),
-            state_keys=rollout.state_keys,
+            state_keys=rollout.state_keys or any(rule.reads_state_keys for rule in rollout.stop_if),
+            stop_if=rollout.stop_if,
         )
         return replace(config, **changes) if changes else config  # type: ignore[arg-type]
 

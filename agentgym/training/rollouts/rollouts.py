@@ -58,6 +58,15 @@ class Rollouts:
         self.loop = EpisodeLoop()
         self._backends = registry.BackendUser()
 
+    def change(self, **changes: Any) -> None:
+        """Play with other options of the config from now on: `change(budgets=...)`.
+
+        They may be the budgets, the sampling and the stop rules, but not what makes environments and judges.
+        """
+        self.config = replace(self.config, **changes)
+        if self._manager is not None:
+            self._manager.config = self.config
+
     @property
     def reward(self) -> Reward | None:
         """Who judges every episode; None where each environment has its own."""
@@ -75,6 +84,7 @@ class Rollouts:
         progress: float | None = None,
         on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
+        config: RolloutConfig | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
@@ -85,6 +95,7 @@ class Rollouts:
             progress: how much of the training is done, 0 to 1: the reward's schedules follow it.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
             checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
+            config: as of `EpisodeManager.collect`.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         Raises: EpisodesFailed if no episode was played to its end; the ledger keeps them under another label.
         """
@@ -103,6 +114,7 @@ class Rollouts:
                 record=record,
                 checkpoints=checkpoints,
                 on_trajectory=on_trajectory,
+                config=config,
             )
 
         trajectories = self.loop.run(collect())

@@ -45,6 +45,7 @@ def _validate(
         label=f"{phase}-{step:06d}",
         record=False,
         temperature=context.recipe.evaluate.temperature,
+        config=context.recipe.evaluation_config(context.rollouts.config),
     )
     learner.model.train(training)
     metrics = summarise(trajectories)
@@ -101,6 +102,7 @@ def _measure(
         label=f"{context.folder.path.resolve()}/{when}",
         seed=recipe.seed,
     )
+    config = recipe.evaluation_config(context.rollouts.config)
     started, group_size = time.monotonic(), section.group_size if best_of is None else best_of.episodes
     with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
         trajectories = context.rollouts.play(
@@ -110,6 +112,7 @@ def _measure(
             group_size=group_size,
             temperature=section.temperature,
             on_trajectory=lambda _: advance(),
+            config=config,
         )
     if best_of is not None:
         starts = range(0, len(trajectories), group_size)
@@ -120,7 +123,7 @@ def _measure(
         task_set=context.task_set,
         split="held_out",
         policy=policy.name,
-        config=context.rollouts.config.at_temperature(section.temperature),
+        config=config.at_temperature(section.temperature),
     )
     evaluation.held_out_uses = held_out_uses
     evaluation.duration_s = max(evaluation.duration_s, round(time.monotonic() - started, 3))
