@@ -31,10 +31,10 @@ class Checkpoint:
 class Environment:
     """Base of every environment: subclass it, mark methods with `@tool`, register it.
 
-    A subclass overrides `reset` if the task's own prompt is not the whole opening, `respond` if somebody
-    answers when the agent speaks without a call, `state_key` and `checkpoint`/`restore` if it has a canonical
-    state, `potential` if it can tell how near the end is. It gets its sandbox from `default_sandbox`, or opens several
-    with `open_sandbox`; `close` ends them.
+    A subclass overrides `reset` if the task's own prompt is not the whole opening, `respond` if somebody answers when
+    the agent speaks without a call, `state_key` and `checkpoint`/`restore` if it has a canonical state, `potential`,
+    `hopeless` or `turns_needed` if it can tell how near the end is. It gets its sandbox from `default_sandbox`, or
+    opens several with `open_sandbox`; `close` ends them.
 
     Free functions and tools made by `Tool.from_schema` are given to the class by the keyword `tools`, or to one
     instance by `add_tools`:
@@ -141,6 +141,20 @@ class Environment:
         """How far the task has come, as a potential for credit: higher is nearer. None if that is unknown.
 
         Only trainers see it. It is a function of the state alone, on one scale for all episodes of a task.
+        """
+        return None
+
+    async def hopeless(self) -> str | None:
+        """Why the task cannot be solved any more, in words; None while it can, or if that is unknown.
+
+        Only the stop rules of a rollout ask (see `RolloutConfig.stop_if`); the agent is not told.
+        """
+        return None
+
+    async def turns_needed(self) -> int | None:
+        """The fewest turns in which the task can still be solved, as the oracle would; None if that is unknown.
+
+        Asked as `hopeless` is.
         """
         return None
 

@@ -142,6 +142,7 @@ class StopReason(StrEnum):
     CONTEXT_FULL = "context_full"
     TIME = "time"
     REPEATED_VOID = "repeated_void"  # several turns in a row without one understandable call
+    HOPELESS = "hopeless"  # a rule said that it will not succeed any more
     INFRA_ERROR = "infra_error"
     CANCELLED = "cancelled"
 
@@ -157,5 +158,5 @@ class StopReason(StrEnum):
 
     @property
     def truncated(self) -> bool:
-        """A budget ended the episode; it is scored as it stands."""
+        """A budget or a stop rule ended the episode; it is scored as it stands."""
         return not (self.terminated or self.failed)

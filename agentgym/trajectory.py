@@ -192,6 +192,7 @@ class Provenance:
         reset_usage: what the reset took, by name as in `Turn.usage`.
         retries: each failure of the infrastructure that was tried again, and what was being done.
         close_error: what went wrong in closing the environment.
+        hopeless: why a stop rule ended it.
         branch: where it left the trajectory that it continues. `replay`: what it replays.
         extra: anything else, as JSON data; agentgym writes nothing here.
     """
@@ -208,6 +209,7 @@ class Provenance:
     reset_usage: dict[str, float] = field(default_factory=dict)
     retries: list[str] = field(default_factory=list)
     close_error: str | None = None
+    hopeless: str | None = None
     branch: ForkPoint | None = None
     replay: ReplayedTurns | None = None
     assistance: Assistance | None = None

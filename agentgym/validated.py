@@ -50,6 +50,9 @@ def _explained(cls: type, error: ValidationError) -> Exception:
             near = get_close_matches(name, names, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(names)}."
             return TypeError(f"{cls.__name__} has no field {name!r}. {hint}")
+        if item["type"] == "missing":
+            problems[name] = f"{cls.__name__}.{name} is missing"
+            continue
         reason = item["msg"][0].lower() + item["msg"][1:]
         if name in problems:  # of a union each member says what it wants
             problems[name] += f", or {reason}"

@@ -100,6 +100,14 @@ class SessionEnvironment(Environment, ABC):
         """The share of the requests that were done rightly so far."""
         return self._verdicts.count("1") / len(self._requests)
 
+    async def hopeless(self) -> str | None:
+        """A request was not done rightly: a session succeeds only if all are."""
+        return f"request {wrong + 1} was not done rightly" if (wrong := self._verdicts.find("0")) >= 0 else None
+
+    async def turns_needed(self) -> int | None:
+        """One for each request that is left."""
+        return len(self._requests) - len(self._verdicts)
+
     def session_key(self, state: str) -> str:
         """Hash of the task, of what was done rightly so far, and of the subclass's own state."""
         text = f"{self._verdicts} {state}"

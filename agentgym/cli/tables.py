@@ -128,6 +128,8 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
         for line in _took(turn.usage, "took"):
             console.print(Padding(line, (0, 2)))
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
+    if trajectory.provenance.hopeless:
+        stop += f" ({trajectory.provenance.hopeless})"
     outcome = "  ".join(f"{name} {value:+.3g}" for name, value in trajectory.outcome.items()) or "not judged"
     console.print(Text.assemble((f"{stop}: ", "bold"), outcome))
     for line in _took(trajectory.usage(), "the episode took"):

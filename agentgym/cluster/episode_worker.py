@@ -31,6 +31,7 @@ from agentgym.errors import (
 from agentgym.messages import StopReason
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.early_stop import StopRule
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
@@ -64,6 +65,7 @@ class SessionSpec:
     top_p: float
     seed_parts: tuple[object, ...]
     state_keys: bool
+    stop_if: tuple[StopRule, ...]
     policy: Mapping[str, Any]
     ledger: str | None = None
     checkpoints: tuple[tuple[str, int, int], ...] = ()
@@ -252,6 +254,7 @@ class _Session:
             ledger=RelayedLedger(self.mailbox, number) if spec.ledger is not None else None,
             checkpoints=checkpoints or None,
             state_keys=spec.state_keys,
+            stop_if=spec.stop_if,
         )
 
 

@@ -88,6 +88,14 @@ async def _potential(environment: Environment, arguments: Arguments) -> float | 
     return await environment.potential()
 
 
+async def _hopeless(environment: Environment, arguments: Arguments) -> str | None:
+    return await environment.hopeless()
+
+
+async def _turns_needed(environment: Environment, arguments: Arguments) -> int | None:
+    return await environment.turns_needed()
+
+
 async def _checkpoint(environment: Environment, arguments: Arguments) -> dict[str, Any] | None:
     known = arguments.get("known", [])
     if not isinstance(known, list) or not all(isinstance(digest, str) for digest in known):
@@ -123,6 +131,8 @@ OPERATIONS: Mapping[str, Operation] = {
     "respond": _respond,
     "state_key": _state_key,
     "potential": _potential,
+    "hopeless": _hopeless,
+    "turns_needed": _turns_needed,
     "checkpoint": _checkpoint,
     "usage": _usage,
 }

@@ -220,6 +220,16 @@ async def _potential(self: RemoteEnvironment) -> float | None:
     return potential
 
 
+async def _hopeless(self: RemoteEnvironment) -> str | None:
+    reason: str | None = await self._ask("hopeless")
+    return reason
+
+
+async def _turns_needed(self: RemoteEnvironment) -> int | None:
+    turns: int | None = await self._ask("turns_needed")
+    return turns
+
+
 async def _checkpoint(self: RemoteEnvironment) -> Checkpoint | None:
     """Only layers of files that the last checkpoint had not are sent."""
     row = await self._ask("checkpoint", known=[*self._layers])
@@ -242,6 +252,8 @@ _OFFERED: Mapping[str, Callable[..., Any]] = {
     "respond": _respond,
     "state_key": _state_key,
     "potential": _potential,
+    "hopeless": _hopeless,
+    "turns_needed": _turns_needed,
     "checkpoint": _checkpoint,
     "usage": _usage,
 }

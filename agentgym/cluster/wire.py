@@ -37,7 +37,7 @@ _RAISED_AGAIN: Mapping[str, type[Exception]] = {
         NotImplementedError,
     )
 }
-_OFFERS = ("respond", "state_key", "potential", "checkpoint", "usage")
+_OFFERS = ("respond", "state_key", "potential", "hopeless", "turns_needed", "checkpoint", "usage")
 """Methods that a caller asks only of environments whose class defines them."""
 
 

@@ -4,7 +4,8 @@ config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
 workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
 health.py standstill.py   whether they get anywhere
-episode.py            one episode: the play loop; attempts.py lets it try its task several times
+episode.py            one episode: the play loop; attempts.py lets it try its task several times, early_stop.py are the
+                      rules that end a hopeless one
 conversation.py live_environment.py budgets.py judging.py   what the loop works with
 replay.py             branches of saved trajectories, and replays
 """
@@ -12,6 +13,7 @@ replay.py             branches of saved trajectories, and replays
 from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.early_stop import STOP_RULES, Hopeless, NoProgress, OutOfReach, RepeatedState, StopRule
 from agentgym.rollout.episode_config import Checkpoints
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
@@ -19,6 +21,7 @@ from agentgym.rollout.slots import Slots
 from agentgym.rollout.standstill import StandstillWatch
 
 __all__ = [
+    "STOP_RULES",
     "Attempts",
     "Budgets",
     "Checkpoints",
@@ -26,8 +29,13 @@ __all__ = [
     "EpisodeManager",
     "ExhaustedPolicy",
     "Fork",
+    "Hopeless",
+    "NoProgress",
+    "OutOfReach",
+    "RepeatedState",
     "RolloutConfig",
     "Slots",
     "StandstillWatch",
+    "StopRule",
     "tree_labels",
 ]

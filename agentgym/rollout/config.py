@@ -12,6 +12,7 @@ from agentgym.environment import Environment
 from agentgym.reward import Reward
 from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets, Count
+from agentgym.rollout.early_stop import StopRule
 from agentgym.sandbox import Backend
 from agentgym.validated import validated_dataclass
 
@@ -39,6 +40,9 @@ class RolloutConfig:
         engine: where episodes are played: None for this process, or a RayEngine of `agentgym.cluster`.
         state_keys: whether each turn records `Environment.state_key`. Estimators such as GiGPO, the credit audit, and
             the comparison of a replay with its record read it. False helps where a key is slow to make.
+        stop_if: rules that end an episode which will not succeed any more, such as `NoProgress(turns=4)`. It is then
+            truncated with the stop reason `hopeless`, and scored as it stands. They are asked before each turn but the
+            first. A measurement without them gives each episode its whole budget.
         max_failures_in_a_row: so many episodes that the infrastructure failed, one after another, end the run, and are
             played again when it is resumed; None for no such end.
         stall_warning_s: seconds without progress in any episode after which a warning says what they wait for; None
@@ -59,6 +63,7 @@ class RolloutConfig:
     backend: Annotated[Backend | str | None, SkipValidation] = None
     engine: Annotated[Any, SkipValidation] = None
     state_keys: bool = True
+    stop_if: tuple[StopRule, ...] = ()
     max_failures_in_a_row: Count | None = 100
     stall_warning_s: Annotated[float, Field(gt=0)] | None = 300.0
 

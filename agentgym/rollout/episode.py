@@ -187,10 +187,11 @@ class PlayLoop:
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
         state = await self._environment.read_state(trajectory.turns, self._retries.note)
         self._config.keep_checkpoint(trajectory, state.checkpoint)
+        if await self._config.is_hopeless(trajectory, state, self._environment):
+            raise EpisodeOver(StopReason.HOPELESS)
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
-
         began = now()
         reply = await self._generate(limit.tokens)
         replied = now()

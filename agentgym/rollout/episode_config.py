@@ -9,7 +9,9 @@ from agentgym.environment import Checkpoint, Environment
 from agentgym.reward import Reward
 from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets
+from agentgym.rollout.early_stop import Situation, StopRule
 from agentgym.rollout.environments import EnvironmentFactory
+from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
 from agentgym.rollout.replay import Fork, RestoredEnvironment
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory, Turn
@@ -43,6 +45,7 @@ class EpisodeConfig:
         checkpoints: filled in at those of its keys that occur.
         state_keys: whether turns record the environment's state key.
         end_state: whether the state after the last turn is read too, and its checkpoint if that is a key.
+        stop_if: see RolloutConfig. They are not asked in the turns that a branch repeats.
     """
 
     environments: EnvironmentFactory
@@ -56,6 +59,7 @@ class EpisodeConfig:
     checkpoints: Checkpoints | None = None
     state_keys: bool = True
     end_state: bool = False
+    stop_if: tuple[StopRule, ...] = ()
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
         """Hand out the checkpoint before the next turn, if there is one and the caller of the run wants it."""
@@ -74,6 +78,16 @@ class EpisodeConfig:
     def attempts(self) -> Attempts | None:
         """How often an episode tries its task; None for once."""
         return self.environments.config.attempts
+
+    async def is_hopeless(self, trajectory: Trajectory, state: EnvironmentState, environment: LiveEnvironment) -> bool:
+        """Whether a stop rule ends an episode before its next turn; the reason is put into its provenance."""
+        turns, repeated = trajectory.turns, 0 if self.fork is None else self.fork.turn
+        if not self.stop_if or len(turns) <= repeated:
+            return False
+        situation = Situation(turns, state, self.budgets.max_turns - len(turns))
+        reasons = [await rule.reason(situation, environment) for rule in self.stop_if]
+        trajectory.provenance.hopeless = next((reason for reason in reasons if reason is not None), None)
+        return trajectory.provenance.hopeless is not None
 
     def reward_for(self, environment: Environment) -> Reward | None:
         """Who judges an episode, or tells where an attempt ends what it was worth."""

@@ -100,6 +100,18 @@ class LiveEnvironment:
         except SandboxExhausted:
             return NO_STATE
 
+    async def hopeless(self) -> str | None:
+        """Why the environment calls the task hopeless; None if it does not, or cannot tell."""
+        if type(self.current).hopeless is Environment.hopeless:
+            return None
+        return await _unless_prevented(self.current.hopeless(), lambda: None)
+
+    async def turns_needed(self) -> int | None:
+        """The fewest turns that the environment says are needed; None if it cannot tell."""
+        if type(self.current).turns_needed is Environment.turns_needed:
+            return None
+        return await _unless_prevented(self.current.turns_needed(), lambda: None)
+
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
         """What the sandboxes used since the last reading, by name; empty where there are none.
 

@@ -78,6 +78,7 @@ class EpisodeManager:
         checkpoints: Checkpoints | None = None,
         assistance: Sequence[Assistance | None] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
+        config: RolloutConfig | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
@@ -88,13 +89,15 @@ class EpisodeManager:
                 turn; filled in while the episodes are played. For forks.
             assistance: what helps the agent in each episode, in the order of the episodes returned; empty for none.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
+            config: budgets, sampling and stop rules of this run, instead of the manager's. Environments and rewards
+                stay those of the manager.
         Returns: trajectories by task, in the order given, then by sample.
         Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
         group_size = self._group_size(group_size)
         seed = self.config.seed
         jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=seed, assistance=assistance)
-        pool = self._pool(jobs, group_size, label, temperature, record, checkpoints)
+        pool = self._pool(jobs, group_size, label, temperature, record, checkpoints, config=config)
         finished: list[tuple[int, Trajectory]] = []
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
@@ -130,6 +133,7 @@ class EpisodeManager:
         slots: Slots,
         skip: Container[int] = (),
         watch: StandstillWatch | None = None,
+        config: RolloutConfig | None = None,
     ) -> AsyncIterator[tuple[int, Trajectory]]:
         """As `run`, with the position of each trajectory: the episodes of a group have positions that follow another.
 
@@ -137,10 +141,12 @@ class EpisodeManager:
             slots: shared with other runs on this event loop, instead of the config's concurrency.
             skip: groups, counted from 0, that are not played.
             watch: shared with other runs, which then stand still only if none of them moves; by default of this run.
+            config: as of `collect`.
         """
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
         jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
-        async with aclosing(self._pool(jobs_to_play, group_size, label, slots=slots, watch=watch).results()) as results:
+        pool = self._pool(jobs_to_play, group_size, label, slots=slots, watch=watch, config=config)
+        async with aclosing(pool.results()) as results:
             async for result in results:
                 yield result
 
@@ -206,7 +212,7 @@ class EpisodeManager:
         Returns: the first divergence, None if everything came out as recorded.
         """
         fork = Fork(record, len(record.turns))
-        config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False)
+        config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False, stop_if=())
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         trajectory.provenance.assistance = record.provenance.assistance
         await Episode(config, ReplayPolicy(fork, ExhaustedPolicy()), trajectory).play()
@@ -222,7 +228,8 @@ class EpisodeManager:
         if not chosen:
             raise ValueError(f"No turn of {record.id!r} was chosen: an episode has at least one.")
         messages = [record.turns[turn].message for turn in chosen]
-        config = self._episode_config(budgets=replace(self.config.budgets, max_turns=len(chosen)))
+        budgets = replace(self.config.budgets, max_turns=len(chosen))
+        config = self._episode_config(budgets=budgets, stop_if=())
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         trajectory.provenance = replace(self._provenance(config), replay=ReplayedTurns(record.id, chosen))
         trajectory.provenance.assistance = record.provenance.assistance
@@ -247,19 +254,21 @@ class EpisodeManager:
         watch: StandstillWatch | None = None,
         policy: Policy | None = None,
         changes: Mapping[str, Any] = {},
+        config: RolloutConfig | None = None,
     ) -> WorkerPool:
         """The workers of one run."""
         label, ledger = label or self.label, self.ledger if record else None
-        rollout = self.config if temperature is None else self.config.at_temperature(temperature)
-        config = replace(
+        rollout = config or self.config
+        rollout = rollout if temperature is None else rollout.at_temperature(temperature)
+        episode_config = replace(
             self._episode_config(rollout),
             seed_parts=(rollout.seed, label),
             ledger=ledger,
             checkpoints=self._checkpoints if checkpoints is None else checkpoints,
             **changes,
         )
-        episodes = EpisodeFactory(policy or self.policy, config, self._provenance(config))
-        groups = GroupRewards(self._environments, group_size, config.budgets, ledger, label)
+        episodes = EpisodeFactory(policy or self.policy, episode_config, self._provenance(episode_config))
+        groups = GroupRewards(self._environments, group_size, episode_config.budgets, ledger, label)
         engine = rollout.engine or LocalEngine()
         return WorkerPool(
             jobs,
@@ -282,7 +291,8 @@ class EpisodeManager:
             temperature=1.0 if rollout.temperature is None else rollout.temperature,
             top_p=rollout.top_p,
             seed_parts=(rollout.seed, self.label),
-            state_keys=rollout.state_keys,
+            state_keys=rollout.state_keys or any(rule.reads_state_keys for rule in rollout.stop_if),
+            stop_if=rollout.stop_if,
         )
         return replace(config, **changes) if changes else config  # type: ignore[arg-type]
 

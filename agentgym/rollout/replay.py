@@ -174,6 +174,12 @@ class RestoredEnvironment(Environment):
     async def potential(self) -> float | None:
         return self._recorded.potential if self._recorded else await self._environment.potential()
 
+    async def hopeless(self) -> str | None:
+        return None if self._recorded else await self._environment.hopeless()
+
+    async def turns_needed(self) -> int | None:
+        return None if self._recorded else await self._environment.turns_needed()
+
     async def checkpoint(self) -> Checkpoint | None:
         return None if self._recorded else await self._environment.checkpoint()
 

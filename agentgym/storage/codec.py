@@ -48,6 +48,7 @@ _PROVENANCE_KEYS = {
     "reset_usage": "reset_usage",
     "retries": "retries",
     "close_error": "close_error",
+    "hopeless": "hopeless",
 }
 """Fields of Provenance that are plain data, each with its key in files."""
 _read_plain_fields = attrgetter(*_PROVENANCE_KEYS)

@@ -25,6 +25,7 @@ from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
+from agentgym.rollout import Budgets
 from agentgym.task import Task, seed_of, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, gather_metrics, play_groups
@@ -66,6 +67,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         gather: plays the groups of a step.
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
+        budgets_at: the budgets of the episodes of a batch, by its number from 0; None for those of the rollouts.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         before_playing: called by every process before the first one plays.
         options: of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
@@ -90,6 +92,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         failures: Mapping[str, Treatment] = {},
         gather: Gatherer = play_groups,
         sampler: Sampler | None = None,
+        budgets_at: Callable[[int], Budgets] | None = None,
         credit_callback: CreditCallback | None = None,
         before_playing: Callable[[], None] = lambda: None,
         **options: Any,
@@ -98,7 +101,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._tasks, self._rollouts, self._label, self._estimator = tasks, rollouts, label, estimator
         self._signal_providers, self._failures = signal_providers, failures
         self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
-        self.before_playing = before_playing
+        self.before_playing, self._budgets_at = before_playing, budgets_at
         self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
         self._groups: list[GatheredGroup] = []  # in the first process: what was played in this step
@@ -247,6 +250,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             )
         step = self.state.global_step
         self.rollout_policy.version = step
+        if self._budgets_at is not None:
+            self._rollouts.change(budgets=self._budgets_at(step // self.args.num_iterations))
         label = f"{self._label if self.model.training else 'eval'}-{step:06d}"
         tasks = [self._tasks[i] for i in indices[::size]]
         if self._sampler is not None and self.model.training:

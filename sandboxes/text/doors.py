@@ -65,6 +65,15 @@ class Doors(TextEnvironment):
         walked = (self.state["room"] - 1) / (self._horizon() - 1)
         return 0.5 + 0.5 * walked if self.state["right"] else 0.0
 
+    async def hopeless(self) -> str | None:
+        """A wrong key that counts was taken."""
+        expected = self.state["room"] if self._counts() == "every" else min(self.state["room"], 1)
+        return "a wrong key was taken" if self.state["right"] < expected else None
+
+    async def turns_needed(self) -> int | None:
+        """One for each room that is left."""
+        return self._horizon() - int(self.state["room"])
+
     @tool(inline=True)
     def take(self, key: str) -> str:
         """Take the key of this colour, and read the next room."""

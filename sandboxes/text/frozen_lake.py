@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from math import ceil
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -85,6 +86,10 @@ class FrozenLake(TextEnvironment):
     def nearness(self) -> float:
         """1 minus the remaining steps over those from the farthest square; 0 in a hole."""
         return 1 - self._left[self._at] / max(self._left.values()) if self._at in self._left else 0.0
+
+    async def turns_needed(self) -> int | None:
+        """Of the shortest way, five steps a turn. Unknown where steps slip, which may also help."""
+        return None if self._slip or self._at not in self._left else ceil(self._left[self._at] / MAX_STEPS)
 
     @tool(inline=True)
     def move(self, steps: Annotated[list[Direction], Field(min_length=1, max_length=MAX_STEPS)]) -> str:

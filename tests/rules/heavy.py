@@ -48,6 +48,9 @@ HEAVY_MODULES = {
     "agentgym.training.asynchronous.sampling_copy": "train",
     "agentgym.training.asynchronous.stream": "train",
     "agentgym.training.monitoring.callbacks": "train",
+    "agentgym.training.mixing": "train",
+    "agentgym.training.mixing.quadratic": "train",  # through its package
+    "agentgym.training.mixing.runs": "train",
     "agentgym.training.model.model_failures": "train",
     "agentgym.training.extension": "train",
     "agentgym.training.recipe.memory_plan": "train",

@@ -18,12 +18,13 @@ OVERLONG = (StopReason.MAX_TOKENS, StopReason.CONTEXT_FULL, StopReason.TIME)
 
 
 def _requires(options: Options) -> tuple[str, ...]:
-    needs = ("stop_reasons",) if options["over_turn"] or options["overlong"] else ()
+    by_ending = options["over_turn"] or options["overlong"] or options["hopeless"]
+    needs = ("stop_reasons",) if by_ending else ()
     return (*needs, "stop_reasons", "tool_turn") if options["void_turn"] else needs
 
 
 def _bias(base: BiasClass, options: Options) -> BiasClass:
-    any_mask = options["over_turn"] or options["overlong"] or options["void_turn"]
+    any_mask = options["over_turn"] or options["overlong"] or options["void_turn"] or options["hopeless"]
     return "biased" if any_mask and base != "heuristic" else base
 
 
@@ -40,6 +41,7 @@ def masked(
     over_turn: bool = False,
     void_turn: bool = False,
     overlong: bool = False,
+    hopeless: bool = False,
     statistics: Literal["kept", "dropped"] = "kept",
 ) -> list[Array]:
     """The wrapped estimator's advantages, and 0 for the trajectories that are masked.
@@ -51,11 +53,12 @@ def masked(
         over_turn: mask trajectories that were stopped by the turn limit.
         void_turn: mask trajectories with a turn that holds neither a valid call nor the final answer.
         overlong: mask trajectories that were stopped by tokens, context or time.
+        hopeless: mask trajectories that a stop rule ended early.
         statistics: "kept" leaves masked trajectories in the baselines of the others; "dropped" removes them from the
             baselines too.
     Returns: as the wrapped estimator. With nothing to mask, and with no option set, exactly what it gives.
     """
-    hidden = [_hidden(group, over_turn, void_turn, overlong) for group in groups]
+    hidden = [_hidden(group, over_turn, void_turn, overlong, hopeless) for group in groups]
     if statistics == "dropped":
         return estimate([replace(group, valid=~is_hidden) for group, is_hidden in zip(groups, hidden, strict=True)])
     return [
@@ -64,13 +67,15 @@ def masked(
     ]
 
 
-def _hidden(group: Group, over_turn: bool, void_turn: bool, overlong: bool) -> Bools:
+def _hidden(group: Group, over_turn: bool, void_turn: bool, overlong: bool, hopeless: bool) -> Bools:
     hidden = np.zeros(group.size, np.bool_)
     reasons = group.stop_reasons or (None,) * group.size
     if over_turn:
         hidden |= [reason == StopReason.MAX_TURNS for reason in reasons]
     if overlong:
         hidden |= [reason in OVERLONG for reason in reasons]
+    if hopeless:
+        hidden |= [reason == StopReason.HOPELESS for reason in reasons]
     if void_turn:
         answered = np.array([reason == StopReason.ANSWERED for reason in reasons], np.bool_)
         answer = group.last_turn & answered[:, None]

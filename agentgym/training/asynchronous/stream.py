@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from threading import Condition
@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.policy.transformers import TransformersPolicy
-from agentgym.rollout import EpisodeManager, Slots, StandstillWatch
+from agentgym.rollout import Budgets, EpisodeManager, Slots, StandstillWatch
 from agentgym.task import Task
 from agentgym.training.asynchronous.ages import age_metrics
 from agentgym.training.asynchronous.capacity import Capacity
@@ -37,6 +37,7 @@ class GroupStream:
         capacity: how far playing may be ahead.
         group_size: episodes of a group. `quorum`: valid ones that are enough to train it.
         iterations: optimiser steps on each batch.
+        budgets_at: as of TurnGRPOTrainer: a batch is played with the budgets of the step that it was begun for.
     """
 
     def __init__(
@@ -51,10 +52,12 @@ class GroupStream:
         group_size: int,
         quorum: int | None = None,
         iterations: int = 1,
+        budgets_at: Callable[[int], Budgets] | None = None,
     ) -> None:
         self._rollouts, self._sampler, self._model = rollouts, sampler, model
         self._draw, self._label, self._capacity = draw, label, capacity
         self._group_size, self._quorum, self._iterations = group_size, quorum or group_size, iterations
+        self._budgets_at = budgets_at
         self._manager = EpisodeManager(sampler, rollouts.config, ledger=rollouts.ledger)
         self._slots = Slots(rollouts.config.concurrency)
         self._watch = StandstillWatch(rollouts.config.stall_warning_s)
@@ -196,7 +199,9 @@ class GroupStream:
         )
         with self._changed:
             self._steps.append(step)
-        skip = frozenset(consumed)
+        skip, config = frozenset(consumed), self._rollouts.config
+        if self._budgets_at is not None:
+            config = replace(config, budgets=self._budgets_at(number // self._iterations))
 
         async def play() -> None:
             """Play the episodes of a step; on the event loop."""
@@ -205,7 +210,13 @@ class GroupStream:
             self._playing.add(task)
             error: BaseException | None = None
             stream = self._manager.stream(
-                tasks, self._group_size, label=step.label, skip=skip, slots=self._slots, watch=self._watch
+                tasks,
+                self._group_size,
+                label=step.label,
+                skip=skip,
+                slots=self._slots,
+                watch=self._watch,
+                config=config,
             )
             try:
                 async with aclosing(stream) as results:  # type: ignore[type-var]

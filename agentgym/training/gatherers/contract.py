@@ -107,7 +107,8 @@ class Gatherer(Protocol):
 
     A wrapper with a state of its own, which a checkpoint has to keep, is a Stateful one. One in whose groups there may
     be episodes that were not judged together has `mixes_groups = True`; rewards that judge whole groups are then
-    refused before the run.
+    refused before the run. One whose episodes begin with turns of recorded ones has `repeats_turns = True`; a schedule
+    of turns, which would cut them there, is then refused.
     """
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -161,6 +162,11 @@ class WrappedGatherer:
         for wrapper in self.wrappers:
             if isinstance(wrapper, ReadsTasks):
                 wrapper.read_tasks(task_set)
+
+    @property
+    def repeats_turns(self) -> bool:
+        """Whether episodes may begin with turns of recorded ones."""
+        return any(getattr(wrapper, "repeats_turns", False) for wrapper in self.wrappers)
 
     def save(self, folder: Path) -> None:
         """Write the states of the wrappers into the folder of a checkpoint."""

@@ -38,6 +38,7 @@ class Starts:
     """
 
     mixes_groups: ClassVar[bool] = True
+    repeats_turns: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -120,6 +120,12 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
             f"train.gather = {section.gather}: {section.estimator} compares the branches of whole trees, of which a "
             "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
         )
+    if gatherer.repeats_turns and recipe.episode.schedule.max_turns:
+        raise RecipeError(
+            f"episode.schedule.max_turns = {list(recipe.episode.schedule.max_turns)}: train.gather = {section.gather} "
+            "begins within recorded episodes, whose turns count, so a low cap would end them there. Take one of them "
+            "out."
+        )
     reward = recipe.make_reward(task_set)
     if gatherer.mixes_groups and isinstance(reward, Reward) and reward.has_stage("group"):
         raise RecipeError(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tomli_w
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agentgym import registry
 from agentgym.credit import CreditWarning
@@ -19,14 +19,15 @@ from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
-from agentgym.rollout import Attempts, Budgets, RolloutConfig
+from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.search import make_search
-from agentgym.section import Count, Rate, Seconds, Section, Share
+from agentgym.section import Count, Rate, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.loss.failure_masks import check_treatments
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.monitoring.collapse_guard import GuardSection
+from agentgym.training.recipe.episode_section import EpisodeSection, parse_stop_rules
 from agentgym.training.recipe.keys import override_key, with_current_keys
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
@@ -37,83 +38,6 @@ from agentgym.training.recipe.vllm_section import VllmSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
 """Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
-
-
-class AttemptsSection(Section):
-    """Several attempts at the task in one episode, each in a fresh environment (see agentgym.Attempts).
-
-    `n`: attempts. `feedback`: what the agent is told in between: "verdict", whether it was right; "text", what the
-    reward says; "none". `until_solved`: end the episode with the first attempt that is right. `improvement`: weight of
-    success of the last attempt minus that of the first. `earlier`: weight of the success of each attempt before the
-    last.
-    """
-
-    n: Annotated[int, Field(ge=2)] = 2
-    feedback: Literal["verdict", "text", "none"] = "verdict"
-    until_solved: bool = False
-    improvement: Annotated[float, Field(allow_inf_nan=False)] = 0.0
-    earlier: Annotated[float, Field(allow_inf_nan=False)] = 0.0
-
-
-class EpisodeSection(Section):
-    """Budgets of an episode and how its turns are sampled.
-
-    `max_turns`: turns after which it is cut. `max_episode_tokens`: tokens of the episode after the prompt, results
-    included. `max_turn_tokens`: tokens of one message of the agent. `time_s`: seconds of the episode.
-    `attempts`: lets the agent try each task several times, in training and in every measurement; by default once.
-    `temperature`: of sampling in training. `top_p`: nucleus sampling, the mass that is kept.
-    `concurrency`: episodes at once. `backend`: the registered sandbox backend, by default `namespaces`.
-    `environment`: instead of the one that each task names, another id, or the address of one on an environment server;
-    an address that ends with a slash, such as http://10.0.0.7:8650/, stands for each task's own there.
-    `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
-    `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
-    `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
-    `max_failures_in_a_row`: so many episodes that the infrastructure failed, one after another, end the run with their
-    causes. `stall_warning_s`: seconds without progress in any episode after which a warning says what they wait for.
-    """
-
-    max_turns: Count = 8
-    max_episode_tokens: Count = 1024
-    max_turn_tokens: Count = 256
-    time_s: Seconds = 120.0
-    attempts: AttemptsSection | None = None
-    temperature: Rate = 1.0
-    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
-    concurrency: Count = 64
-    backend: str | None = None
-    environment: str | None = None
-    pool: Annotated[int, Field(ge=0)] = 0
-    state_keys: bool | None = None
-    max_failures_in_a_row: Count = 100
-    stall_warning_s: Seconds = 300.0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _pool_for_docker(cls, table: Any) -> Any:
-        """Making a container takes half a second: a pool takes a third off the wall time of an episode with one."""
-        return {"pool": 8, **table} if isinstance(table, dict) and table.get("backend") == "docker" else table
-
-    def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
-        """Return the RolloutConfig of these values."""
-        budgets = Budgets(
-            max_turns=self.max_turns,
-            max_turn_tokens=self.max_turn_tokens,
-            max_episode_tokens=self.max_episode_tokens,
-            time_s=self.time_s,
-        )
-        return RolloutConfig(
-            temperature=self.temperature,
-            top_p=self.top_p,
-            budgets=budgets,
-            attempts=None if self.attempts is None else Attempts(**self.attempts.model_dump()),
-            concurrency=self.concurrency,
-            backend=self.backend,
-            environment=self.environment,
-            seed=seed,
-            reward=reward,
-            max_failures_in_a_row=self.max_failures_in_a_row,
-            stall_warning_s=self.stall_warning_s,
-        )
 
 
 class WarmStartSection(ReadsEpisodes):
@@ -166,6 +90,8 @@ class EvaluateSection(Section):
     `stratum`: the tag of the tasks that the headline figure is about; the tables show all tasks.
     `zero_shot`: measure the model of policy.path also before its warm start.
     `search`: over the turns of each episode, such as "best_first(nodes=200)"; see docs/search.md. Its cost is recorded.
+    `max_turns`, `max_turn_tokens`: of validations and evaluations, instead of those of [episode]. `stop_if`: rules
+    that end their hopeless episodes early, as of [episode]; by default none, whatever training does.
     """
 
     tasks: Count | None = None
@@ -175,6 +101,15 @@ class EvaluateSection(Section):
     stratum: str | None = None
     zero_shot: bool = False
     search: str = ""
+    max_turns: Count | None = None
+    max_turn_tokens: Count | None = None
+    stop_if: list[str] = []
+
+    @field_validator("stop_if")
+    @classmethod
+    def _known_rules(cls, texts: list[str]) -> list[str]:
+        parse_stop_rules(texts)
+        return texts
 
     @model_validator(mode="after")
     def _honest_search(self) -> EvaluateSection:
@@ -258,6 +193,20 @@ class Recipe(Section):
         is_read = bool(STATE_KEY_READERS & set(self.train.make_estimator().requires)) or self.train.audit_every > 0
         state_keys = is_read if self.episode.state_keys is None else self.episode.state_keys
         return replace(config, state_keys=state_keys, engine=self._engine(task_set))
+
+    def evaluation_config(self, config: RolloutConfig) -> RolloutConfig:
+        """Return how episodes of validations and evaluations are played: with full budgets, and as [evaluate] says.
+
+        Args:
+            config: of the run's episodes.
+        """
+        section, full = self.evaluate, self.episode.budgets
+        budgets = replace(
+            full,
+            max_turns=section.max_turns or full.max_turns,
+            max_turn_tokens=section.max_turn_tokens or full.max_turn_tokens,
+        )
+        return replace(config, budgets=budgets, stop_if=parse_stop_rules(section.stop_if))
 
     def _engine(self, task_set: TaskSet) -> Engine | None:
         """Where the episodes are played; a cluster is asked for sandboxes if the tasks need some."""

@@ -59,6 +59,15 @@ class Rollouts:
         self.loop = EpisodeLoop()
         self._backends = registry.BackendUser()
 
+    def change(self, **changes: Any) -> None:
+        """Play with other options of the config from now on: `change(budgets=...)`.
+
+        They may be the budgets, the sampling and the stop rules, but not what makes environments and judges.
+        """
+        self.config = replace(self.config, **changes)
+        if self._manager is not None:
+            self._manager.config = self.config
+
     @property
     def reward(self) -> Reward | None:
         """Who judges every episode; None where each environment has its own."""
@@ -77,6 +86,7 @@ class Rollouts:
         on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
         assistance: Sequence[Assistance | None] = (),
+        config: RolloutConfig | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
 
@@ -88,6 +98,7 @@ class Rollouts:
             on_trajectory: called with each trajectory when it ends, for a progress bar.
             assistance: what helps the agent in each episode, in the order of those returned; empty for none.
             checkpoints: a key for each checkpoint to take; the values are filled in (see EpisodeManager).
+            config: as of `EpisodeManager.collect`.
         Returns: [len(tasks) * group_size] trajectories, groups consecutive, in the order of the tasks.
         Raises: EpisodesFailed if no episode was played to its end; the ledger keeps them under another label.
         """
@@ -107,6 +118,7 @@ class Rollouts:
                 checkpoints=checkpoints,
                 assistance=assistance,
                 on_trajectory=on_trajectory,
+                config=config,
             )
 
         trajectories = self.loop.run(collect())
@@ -124,9 +136,11 @@ class Rollouts:
         temperature: float | None = None,
         judged: bool = False,
         on_trajectory: Callable[[Trajectory], None] | None = None,
+        config: RolloutConfig | None = None,
     ) -> list[SearchedEpisode]:
         """Search over the turns of each task's episodes. Arguments, order, errors: as `play`, and `search_episodes`."""
-        config = self.config if temperature is None else self.config.at_temperature(temperature)
+        config = config or self.config
+        config = config if temperature is None else config.at_temperature(temperature)
         manager = EpisodeManager(policy, config, ledger=self.ledger)
 
         async def search_all() -> list[SearchedEpisode]:

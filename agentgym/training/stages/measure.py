@@ -46,6 +46,7 @@ def _validate(
         label=f"{phase}-{step:06d}",
         record=False,
         temperature=context.recipe.evaluate.temperature,
+        config=context.recipe.evaluation_config(context.rollouts.config),
     )
     learner.model.train(training)
     metrics = summarise(trajectories)
@@ -102,11 +103,12 @@ def _measure(
         label=f"{context.folder.path.resolve()}/{when}",
         seed=recipe.seed,
     )
+    config = recipe.evaluation_config(context.rollouts.config)
     started, group_size = time.monotonic(), section.group_size if best_of is None else best_of.episodes
     with context.progress_bar(f"held-out {when}", len(tasks) * group_size) as advance:
         costs: dict[tuple[str, int], TreeCost] = {}
         options: dict[str, Any] = {"label": f"held-out-{when}", "group_size": group_size}
-        options |= {"temperature": section.temperature, "on_trajectory": lambda _: advance()}
+        options |= {"temperature": section.temperature, "on_trajectory": lambda _: advance(), "config": config}
         search = make_search(section.search) if section.search and best_of is None else None
         if search is None:
             trajectories = context.rollouts.play(policy, tasks, **options)
@@ -123,7 +125,7 @@ def _measure(
         task_set=context.task_set,
         split="held_out",
         policy=policy.name,
-        config=context.rollouts.config.at_temperature(section.temperature),
+        config=config.at_temperature(section.temperature),
     )
     if search is not None:
         add_search(evaluation, search, costs)

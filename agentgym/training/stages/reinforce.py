@@ -46,6 +46,7 @@ from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.monitoring.credit_audit import CreditAudit
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
+from agentgym.training.recipe.episode_section import parse_stop_rules
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
@@ -86,12 +87,17 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     sampler = _sampler(context, checkpoint)
+    before = context.rollouts.config
+    context.rollouts.change(
+        stop_if=parse_stop_rules(context.recipe.episode.stop_if), budgets=context.recipe.episode.budgets_at(0)
+    )
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
         trainer = _make_trainer(context, learner, sampler, guard, checkpoint, stream)
         try:
             train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
         finally:
+            context.rollouts.change(stop_if=before.stop_if, budgets=before.budgets)
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
     learner.gather()
@@ -142,6 +148,7 @@ def _make_trainer(
         gather=gatherer if stream is None else stream.gather,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
+        budgets_at=recipe.episode.budgets_at,
         before_playing=learner.gather,
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=section.make_terms(),

@@ -186,7 +186,7 @@ function endOf(episode) {
   const json = (value) => h("pre", {}, typeof value === "string" ? value : JSON.stringify(value, null, 1));
   const table = (data) => h("dl", { class: "facts-list" }, Object.entries(data).map(([name, value]) => h("div", {}, h("dt", {}, plain(name)), h("dd", {}, typeof value === "object" ? valueOf(value) : typeof value === "number" ? number(value) : String(value)))));
   return h("section", { class: "end", "aria-label": "How it ended" },
-    h("p", { class: "stop" }, episode.stop ? `Ended: ${plain(episode.stop)}` : "Still running\u2026"),
+    h("p", { class: "stop" }, episode.stop ? `Ended: ${plain(episode.stop)}${episode.provenance.hopeless ? ` (${episode.provenance.hopeless})` : ""}` : "Still running\u2026"),
     episode.error && h("p", { class: "notice" }, episode.error),
     h("details", {}, h("summary", {}, "Truth and parameters"), h("p", { class: "faint" }, "The truth is for judges: neither the agent nor its tools see it."), json(episode.task.truth), h("h3", {}, "Parameters"), json(episode.task.parameters)),
     h("details", {}, h("summary", {}, "What it took, and what made it"), table({ seed: String(episode.seed), ...episode.usage }), table(episode.provenance)));

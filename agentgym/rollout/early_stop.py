@@ -1,0 +1,112 @@
+"""Rules that end an episode which will not succeed any more, so that its remaining turns are not played."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from agentgym.rollout.budgets import Count
+from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
+from agentgym.trajectory import Turn
+from agentgym.validated import validated_dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """An episode before one of its turns.
+
+    Attributes:
+        turns: those that were taken.
+        state: of the environment now.
+        turns_left: before `max_turns` ends the episode.
+    """
+
+    turns: Sequence[Turn]
+    state: EnvironmentState
+    turns_left: int
+
+
+class StopRule:
+    """Says when an episode is hopeless. It looks at the record and the state alone, so a resumed run stops alike.
+
+    Attributes:
+        reads_state_keys: whether turns have to record the environment's state key.
+    """
+
+    reads_state_keys = False
+
+    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
+        """Why the episode should end now, in words; None to go on."""
+        raise NotImplementedError
+
+
+@validated_dataclass(kw_only=True)
+class NoProgress(StopRule):
+    """Ends an episode whose potential has not risen above its highest for `turns` turns.
+
+    It applies where the environment has a potential (see `Environment.potential`).
+    """
+
+    turns: Count
+
+    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
+        """As StopRule."""
+        potentials = [*(turn.potential for turn in situation.turns), situation.state.potential]
+        known = [potential for potential in potentials if potential is not None]
+        if len(known) < len(potentials) or len(known) <= self.turns:
+            return None
+        highest = max(known[: -self.turns])
+        if max(known[-self.turns :]) > highest:
+            return None
+        return f"no progress in {self.turns} turns: the potential has not risen above {highest:g}"
+
+
+@validated_dataclass(kw_only=True)
+class RepeatedState(StopRule):
+    """Ends an episode that has come to the same state `times` times, the first time included.
+
+    It applies where the environment has a state key (see `Environment.state_key`).
+    """
+
+    times: Annotated[int, Field(ge=2, strict=True)]
+
+    reads_state_keys = True
+
+    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
+        """As StopRule."""
+        key = situation.state.state_key
+        visits = 1 + sum(turn.state_key == key for turn in situation.turns)
+        return f"the same state {visits} times" if key is not None and visits >= self.times else None
+
+
+@validated_dataclass(kw_only=True)
+class OutOfReach(StopRule):
+    """Ends an episode that has fewer turns left than the oracle would need (see `Environment.turns_needed`)."""
+
+    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
+        """As StopRule."""
+        needed = await environment.turns_needed()
+        if needed is None or needed <= situation.turns_left:
+            return None
+        return f"{needed} turns needed and {situation.turns_left} left"
+
+
+@validated_dataclass(kw_only=True)
+class Hopeless(StopRule):
+    """Ends an episode that its environment calls hopeless (see `Environment.hopeless`)."""
+
+    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
+        """As StopRule."""
+        return await environment.hopeless()
+
+
+STOP_RULES: dict[str, type[StopRule]] = {
+    "hopeless": Hopeless,
+    "no_progress": NoProgress,
+    "repeated_state": RepeatedState,
+    "out_of_reach": OutOfReach,
+}
+"""The rules by the names that recipes use."""

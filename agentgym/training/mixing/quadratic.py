@@ -1,0 +1,113 @@
+"""A score as a quadratic function of the weights of a mixture, and the mixture at which it is highest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations, combinations_with_replacement
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from agentgym.errors import TaskError
+
+Floats = NDArray[np.float64]
+
+RIDGES = (1e-12, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+"""Of which the one with the least leave-one-out error is taken."""
+MOST_SOURCES = 12
+"""Whose faces, 2^12 - 1, are all searched for the highest score."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuadraticFit:
+    """score(w) = w' `matrix` w. Where the weights sum to 1 it holds the linear and constant terms too.
+
+    Attributes:
+        matrix: [k, k], symmetric.
+        ridge: penalty on its entries, after the mean score was taken out.
+        leave_one_out: root of the mean squared error at a mixture that the fit did not see, in units of the score.
+        spread: standard deviation of the scores. A fit whose `leave_one_out` is not below it says nothing.
+    """
+
+    matrix: Floats
+    ridge: float
+    leave_one_out: float
+    spread: float
+
+    def score(self, weights: ArrayLike) -> float:
+        """What it predicts. Args: weights: [k], which sum to 1."""
+        row = np.asarray(weights, np.float64)
+        return float(row @ self.matrix @ row)
+
+    def best(self) -> Floats:
+        """[k] the weights at which it is highest, exactly: on each face of the simplex at most one point can be.
+
+        Raises: TaskError for more than 12 sources.
+        """
+        count = len(self.matrix)
+        if count > MOST_SOURCES:
+            raise TaskError(f"A mixture of {count} sources is too large to be searched: {MOST_SOURCES} at most.")
+        candidates = [np.eye(count)[index] for index in range(count)]
+        for size in range(2, count + 1):
+            for face in combinations(range(count), size):
+                if (weights := _stationary(self.matrix, list(face))) is not None:
+                    candidates.append(weights)
+        return max(candidates, key=self.score)
+
+
+def _stationary(matrix: Floats, face: list[int]) -> Floats | None:
+    """The stationary point within a face; None if it lies outside."""
+    size = len(face)
+    system = np.ones((size + 1, size + 1))
+    system[:size, :size] = 2 * matrix[np.ix_(face, face)]
+    system[size, size] = 0.0
+    solution = np.linalg.lstsq(system, np.append(np.zeros(size), 1.0), rcond=None)[0][:size]
+    if (solution < 0).any() or not np.isclose(solution.sum(), 1.0):
+        return None
+    weights = np.zeros(len(matrix))
+    weights[face] = solution / solution.sum()
+    return weights
+
+
+def fit_quadratic(mixtures: Sequence[ArrayLike], scores: ArrayLike) -> QuadraticFit:
+    """Fit the scores of some mixtures by ridge regression.
+
+    Args:
+        mixtures: [n][k] weights; each row sums to 1.
+        scores: [n]
+    Raises: TaskError for fewer than three mixtures.
+    """
+    rows, values = np.asarray(mixtures, np.float64), np.asarray(scores, np.float64)
+    if len(rows) < 3:
+        raise TaskError(f"{len(rows)} mixtures were scored: a fit needs three at least.")
+    pairs = list(combinations_with_replacement(range(rows.shape[1]), 2))
+    features = np.stack([rows[:, left] * rows[:, right] for left, right in pairs], axis=1)
+    mean = float(values.mean())
+    errors = {ridge: _leave_one_out(features, values, ridge) for ridge in RIDGES}
+    ridge = min(errors, key=lambda each: errors[each])
+    coefficients = _solve(features, values - mean, ridge)
+    matrix = np.zeros((rows.shape[1],) * 2)
+    for (left, right), coefficient in zip(pairs, coefficients, strict=True):
+        matrix[left, right] += coefficient / 2
+        matrix[right, left] += coefficient / 2
+    return QuadraticFit(matrix + mean, ridge, errors[ridge], float(values.std()))
+
+
+def _solve(features: Floats, values: Floats, ridge: float) -> Floats:
+    """Ridge regression, as least squares with further rows, which loses less precision than the normal equations."""
+    count = features.shape[1]
+    rows = np.vstack([features, np.sqrt(ridge) * np.eye(count)])
+    solution: Floats = np.linalg.lstsq(rows, np.append(values, np.zeros(count)), rcond=None)[0]
+    return solution
+
+
+def _leave_one_out(features: Floats, values: Floats, ridge: float) -> float:
+    """The root of the mean squared error at each mixture, fitted without it; the mean is taken out anew each time."""
+    errors = []
+    for index in range(len(values)):
+        others = np.arange(len(values)) != index
+        mean = values[others].mean()
+        predicted = mean + features[index] @ _solve(features[others], values[others] - mean, ridge)
+        errors.append(float(predicted - values[index]))
+    return float(np.sqrt(np.mean(np.square(errors))))

@@ -1,0 +1,170 @@
+"""The recipe's [episode]: budgets, those that follow the training step, rules for hopeless episodes, and sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from agentgym.credit.named_parts import parse_part
+from agentgym.errors import CreditError
+from agentgym.reward import Reward
+from agentgym.rollout import STOP_RULES, Attempts, Budgets, RolloutConfig, StopRule
+from agentgym.section import Count, Rate, Seconds, Section
+
+Step = Annotated[int, Field(ge=0)]
+
+
+class BudgetScheduleSection(Section):
+    """Budgets of training episodes that follow the step. Evaluations and everything before have those of [episode].
+
+    `max_turns`: pairs of a step and the turns of an episode from that step on, for example
+    [[0, 5], [100, 10], [200, 15]]. `max_turn_tokens`: likewise, the tokens of one message of the agent.
+    Source: ScalingInter-RL, Xi et al. 2025, arXiv:2509.08755.
+    """
+
+    max_turns: tuple[tuple[Step, Count], ...] = ()
+    max_turn_tokens: tuple[tuple[Step, Count], ...] = ()
+
+    @field_validator("max_turns", "max_turn_tokens")
+    @classmethod
+    def _from_step_0_in_order(cls, pairs: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+        steps = [step for step, _ in pairs]
+        if steps and steps[0] != 0:
+            raise ValueError(f"the first pair begins at step {steps[0]}: say what holds from step 0 on")
+        if any(later <= earlier for earlier, later in pairwise(steps)):
+            raise ValueError(f"the steps {steps} do not rise: order the pairs, and give each step once")
+        return pairs
+
+    def largest(self) -> dict[str, int]:
+        """The largest value of each budget that is scheduled."""
+        return {name: max(value for _, value in pairs) for name, pairs in self if pairs}
+
+    def at(self, step: int, budgets: Budgets) -> Budgets:
+        """The budgets of episodes that are begun for a step, counted in batches of episodes from 0."""
+        begun = {name: [value for since, value in pairs if since <= step] for name, pairs in self}
+        return replace(budgets, **{name: values[-1] for name, values in begun.items() if values})
+
+
+class AttemptsSection(Section):
+    """Several attempts at the task in one episode, each in a fresh environment (see agentgym.Attempts).
+
+    `n`: attempts. `feedback`: what the agent is told in between: "verdict", whether it was right; "text", what the
+    reward says; "none". `until_solved`: end the episode with the first attempt that is right. `improvement`: weight of
+    success of the last attempt minus that of the first. `earlier`: weight of the success of each attempt before the
+    last.
+    """
+
+    n: Annotated[int, Field(ge=2)] = 2
+    feedback: Literal["verdict", "text", "none"] = "verdict"
+    until_solved: bool = False
+    improvement: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    earlier: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+
+
+class EpisodeSection(Section):
+    """Budgets of an episode and how its turns are sampled.
+
+    `max_turns`: turns after which it is cut. `max_episode_tokens`: tokens of the episode after the prompt, results
+    included. `max_turn_tokens`: tokens of one message of the agent. `time_s`: seconds of the episode.
+    `attempts`: lets the agent try each task several times, in training and in every measurement; by default once.
+    `temperature`: of sampling in training. `top_p`: nucleus sampling, the mass that is kept.
+    `concurrency`: episodes at once. `backend`: the registered sandbox backend, by default `namespaces`.
+    `environment`: instead of the one that each task names, another id, or the address of one on an environment server;
+    an address that ends with a slash, such as http://10.0.0.7:8650/, stands for each task's own there.
+    `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
+    `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
+    `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
+    `schedule`: other budgets for training episodes, which follow the step. `stop_if`: rules that end an episode of
+    reinforcement that will not succeed any more: "hopeless" (the environment says so), "no_progress(turns=4)",
+    "repeated_state(times=3)", "out_of_reach" (the oracle would need more turns than are left). It is scored as it
+    stands; the wrapper `masked(hopeless=True)` takes it out of the loss.
+    `max_failures_in_a_row`: so many episodes that the infrastructure failed, one after another, end the run with their
+    causes. `stall_warning_s`: seconds without progress in any episode after which a warning says what they wait for.
+    """
+
+    max_turns: Count = 8
+    max_episode_tokens: Count = 1024
+    max_turn_tokens: Count = 256
+    time_s: Seconds = 120.0
+    attempts: AttemptsSection | None = None
+    temperature: Rate = 1.0
+    top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    concurrency: Count = 64
+    backend: str | None = None
+    environment: str | None = None
+    pool: Annotated[int, Field(ge=0)] = 0
+    state_keys: bool | None = None
+    schedule: BudgetScheduleSection = BudgetScheduleSection()
+    stop_if: list[str] = []
+    max_failures_in_a_row: Count = 100
+    stall_warning_s: Seconds = 300.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _pool_for_docker(cls, table: Any) -> Any:
+        """Making a container takes half a second: a pool takes a third off the wall time of an episode with one."""
+        return {"pool": 8, **table} if isinstance(table, dict) and table.get("backend") == "docker" else table
+
+    @model_validator(mode="after")
+    def _limits_of_training(self) -> EpisodeSection:
+        for name, value in self.schedule.largest().items():
+            if value > (full := getattr(self, name)):
+                raise ValueError(
+                    f"schedule.{name} rises to {value}, and {name} = {full}, with which evaluations play: raise it"
+                )
+        parse_stop_rules(self.stop_if)
+        return self
+
+    def budgets_at(self, step: int) -> Budgets:
+        """The budgets of training episodes that are begun for a step, counted in batches of episodes from 0."""
+        return self.schedule.at(step, self.budgets)
+
+    @property
+    def budgets(self) -> Budgets:
+        """The budgets of every episode that no schedule bounds."""
+        return Budgets(
+            max_turns=self.max_turns,
+            max_turn_tokens=self.max_turn_tokens,
+            max_episode_tokens=self.max_episode_tokens,
+            time_s=self.time_s,
+        )
+
+    def config(self, *, seed: int, reward: Reward | str | None) -> RolloutConfig:
+        """Return the RolloutConfig of these values."""
+        return RolloutConfig(
+            temperature=self.temperature,
+            top_p=self.top_p,
+            budgets=self.budgets,
+            attempts=None if self.attempts is None else Attempts(**self.attempts.model_dump()),
+            concurrency=self.concurrency,
+            backend=self.backend,
+            environment=self.environment,
+            seed=seed,
+            reward=reward,
+            max_failures_in_a_row=self.max_failures_in_a_row,
+            stall_warning_s=self.stall_warning_s,
+        )
+
+
+def parse_stop_rules(texts: Sequence[str]) -> tuple[StopRule, ...]:
+    """Read rules with their options, such as "no_progress(turns=4)".
+
+    Raises: ValueError naming the rule that is unknown, or the option that it does not take.
+    """
+    rules = []
+    for text in texts:
+        try:
+            part = parse_part(text)
+        except CreditError as error:
+            raise ValueError(str(error)) from error
+        if part.name not in STOP_RULES:
+            raise ValueError(f"there is no stop rule {part.name!r}. Rules are {', '.join(STOP_RULES)}")
+        try:
+            rules.append(STOP_RULES[part.name](**part.options))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{text!r}: {error}") from error
+    return tuple(rules)

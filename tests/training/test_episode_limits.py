@@ -1,0 +1,140 @@
+"""Budgets that follow the training step, and stop rules, in a whole run: training has them and measurements do not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from agentgym.errors import RecipeError
+from agentgym.evaluation.record import Evaluation
+from agentgym.messages import StopReason
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training import Recipe
+from agentgym.training.recipe.episode_section import EpisodeSection
+from agentgym.training.recipe.preflight import check_before_start
+
+sys.path.insert(0, str(Path(__file__).parent))
+from test_run import assert_equal_weights, execute, recipe
+
+
+def test_the_cap_on_turns_changes_at_its_steps_and_nothing_else_does():
+    section = EpisodeSection(
+        max_turns=15,
+        max_turn_tokens=300,
+        schedule={"max_turns": [[0, 5], [100, 10], [200, 15]], "max_turn_tokens": [[0, 100], [101, 300]]},
+    )
+    turns = {step: section.budgets_at(step).max_turns for step in (0, 99, 100, 101, 199, 200, 10_000)}
+    assert turns == {0: 5, 99: 5, 100: 10, 101: 10, 199: 10, 200: 15, 10_000: 15}
+    assert [section.budgets_at(step).max_turn_tokens for step in (99, 100, 101)] == [100, 100, 300]
+    assert section.budgets_at(99).max_episode_tokens == section.budgets.max_episode_tokens
+    assert section.budgets.max_turns == 15
+    assert EpisodeSection().budgets_at(7) == EpisodeSection().budgets
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ({"schedule": {"max_turns": [[10, 2]]}}, "episode.schedule.max_turns: the first pair begins at step 10"),
+        ({"schedule": {"max_turns": [[0, 2], [5, 3], [5, 4]]}}, r"the steps \[0, 5, 5\] do not rise"),
+        ({"schedule": {"max_turns": [[0, 0]]}}, r"max_turns.0.1 = 0: Input should be greater than 0"),
+        ({"schedule": {"max_turns": [[0, 2, 3]]}}, "episode.schedule.max_turns"),
+        ({"schedule": {"max_turns": [[0, 2], [9, 5]]}}, "schedule.max_turns rises to 5, and max_turns = 4"),
+        ({"schedule": {"turns": [[0, 2]]}}, "there is no key 'episode.schedule.turns'. Did you mean"),
+        (
+            {"stop_if": ["bored"]},
+            "there is no stop rule 'bored'. Rules are hopeless, no_progress, repeated_state, out_",
+        ),
+        ({"stop_if": ["no_progress"]}, "NoProgress.turns is missing"),
+        ({"stop_if": ["no_progress(turn=3)"]}, "Did you mean 'turns'"),
+        ({"stop_if": ["repeated_state(times=1)"]}, "RepeatedState.times is 1"),
+        ({"stop_if": ["no_progress(3)"]}, "has an option without a name"),
+    ],
+)
+def test_bad_limits_are_refused_in_one_line(section, message):
+    data = recipe().model_dump(exclude_none=True)
+    data["episode"] |= section
+    with pytest.raises(RecipeError, match=message):
+        Recipe.parse(data)
+
+
+def test_a_schedule_of_turns_and_starts_within_records_are_refused_together():
+    chosen = recipe(train__gather=["starts"], episode__schedule={"max_turns": [[0, 2]]})
+    with pytest.raises(RecipeError, match="begins within recorded episodes, whose turns count"):
+        check_before_start(chosen, chosen.tasks.load())
+
+
+def longest(folder: Path) -> dict[int, int]:
+    """The most turns of the training episodes of each step."""
+    ledger = Ledger(folder / "ledger.sqlite")
+    turns: dict[int, int] = {}
+    for episode in ledger.trajectories("train-"):
+        step = int(episode.id.partition("/")[0].removeprefix("train-"))
+        turns[step] = max(turns.get(step, 0), len(episode.turns))
+    ledger.close()
+    return turns
+
+
+LABELS = ("train-", "held-out-", "demo")
+LIMITED = dict(
+    episode__schedule={"max_turns": [[0, 1], [2, 2], [3, 4]]},
+    episode__max_episode_tokens=600,
+    episode__max_turn_tokens=16,
+    train__save_every=1,
+    train__keep_checkpoints=9,
+    # A model that has learnt nothing writes on until a budget ends its turn, and so uses all of its turns.
+    warm_start__steps=0,
+    warm_start__validate_every=50,
+)
+
+
+@pytest.mark.parametrize("staleness", [0, 1])
+def test_episodes_have_the_budgets_of_their_step_also_when_the_run_is_resumed(tmp_path, staleness):
+    chosen = recipe(**LIMITED, train__staleness=staleness)
+    finished, resumed = tmp_path / "finished", tmp_path / "resumed"
+    execute(chosen, finished)
+    assert longest(finished) == {0: 1, 1: 1, 2: 2, 3: 3}, "three turns without a call end an episode"
+    held_out = Evaluation.load(finished / "evaluation" / "before.json")
+    assert max(row.turns[0] for row in held_out.rows) == 3, "a measurement has the full budget"
+    shutil.copytree(finished, resumed)
+    for name in ("final", "checkpoint-4", "checkpoint-3", "checkpoint-2"):
+        shutil.rmtree(resumed / "checkpoints" / name, ignore_errors=True)
+    execute(chosen, resumed, resume=True)
+    assert longest(resumed) == longest(finished)
+    if not staleness:  # a streamed run depends on which groups were ready
+        assert_equal_weights(finished, resumed)
+
+
+def test_stop_rules_hold_in_training_alone_unless_the_evaluation_names_some(tmp_path):
+    rules = ["repeated_state(times=2)"]
+    for name, rules_there in (("plain", []), ("with_rules", rules)):
+        folder = tmp_path / name
+        chosen = recipe(
+            **(LIMITED | {"episode__schedule": {}}),
+            tasks__set="text/doors-v1",
+            tasks__tags=["horizon_2"],
+            train__steps=1,
+            episode__stop_if=rules,
+            evaluate__stop_if=rules_there,
+            evaluate__max_turns=2,
+            evaluate__tasks=8,
+        )
+        execute(chosen, folder)
+        ledger = Ledger(folder / "ledger.sqlite")
+        stops = {
+            label: [t.stop_reason for t in ledger.trajectories(label)] for label in ("train-", "held-out-", "demo")
+        }
+        reasons = {t.provenance.hopeless for t in ledger.trajectories("train-")}
+        ledger.close()
+        assert StopReason.HOPELESS in stops["train-"]
+        assert reasons <= {"the same state 2 times", None}
+        assert (StopReason.HOPELESS in stops["held-out-"]) == bool(rules_there)
+        assert (StopReason.MAX_TURNS in stops["held-out-"]) != bool(rules_there)
+        assert StopReason.HOPELESS not in stops["demo"]
+        [row] = RunFolder(folder).metrics("train")
+        assert row["truncated"] > 0
+        assert json.loads((folder / "evaluation" / "after.json").read_text())
