@@ -20,7 +20,8 @@ from transformers.cache_utils import DynamicCache
 from agentgym.errors import PolicyError
 from agentgym.policy.contract import FinishReason, Sampling
 from agentgym.policy.key_values import Block, KVPrefix, can_share, parts_of, uniform
-from agentgym.policy.sampling import draw, uniforms
+from agentgym.policy.logit_hooks.contract import note_mask
+from agentgym.policy.sampling import draw, restrict, uniforms
 from agentgym.policy.swap_lock import SwapLock
 from agentgym.trajectory import TokenMask
 
@@ -263,13 +264,8 @@ class _Batch:
             if id(mask) not in self.mask_ids:
                 self.mask_ids[id(mask)] = mask, torch.tensor(mask.ids, device=self.device)
             ids = self.mask_ids[id(mask)][1]
-            values = logits[ids] if mask.allowed else -torch.inf
-            if mask.allowed:
-                logits.fill_(-torch.inf)
-            logits[ids] = values
-            at = len(row.tokens)
-            begin = row.masks.pop()[0] if row.masks and row.masks[-1][1:] == (at, mask) else at
-            row.masks.append((begin, at + 1, mask))
+            restrict(logits, ids, allowed=mask.allowed)
+            note_mask(row.masks, len(row.tokens), mask)
 
     def _record(self, row: DecodeRequest, token: int, logprob: float) -> bool:
         """Append a token to a row. Returns: whether the row goes on. A row that has ended is left unchanged."""

@@ -42,6 +42,14 @@ def draw(
     return tokens, logprobs.gather(1, tokens[:, None])[:, 0]
 
 
+def restrict(logits: torch.Tensor, ids: torch.Tensor, *, allowed: bool) -> None:
+    """Set logits [V] to -inf, in place: those of all tokens but `ids` [n] if they are allowed, else those of `ids`."""
+    values = logits[ids] if allowed else -torch.inf
+    if allowed:
+        logits.fill_(-torch.inf)
+    logits[ids] = values
+
+
 def truncate(logprobs: torch.Tensor, top_p: torch.Tensor) -> torch.Tensor:
     """Log-probabilities with everything outside the nucleus at -inf, normalised anew. The likeliest token stays."""
     ordered, order = logprobs.exp().sort(dim=-1, descending=True)

@@ -18,6 +18,14 @@ from agentgym.policy.checkpoint import load_tokenizer
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.formats.choice import call_format_for
 from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
+from agentgym.policy.logit_hooks import HookMaker, LogitHook, make_hook
+from agentgym.policy.logit_hooks.served_masks import (
+    check_probe,
+    masks_of,
+    probe_options,
+    request_options,
+    require_vllm_form,
+)
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm_images import completion_choice, generate_request
 from agentgym.policy.vllm_server import VllmServer
@@ -40,6 +48,8 @@ class VllmPolicy(Policy):
         tokenizer: path or hub name of the tokenizer; or give `renderer` instead.
         call_format: registered name of how the model writes calls; "auto" is how its chat template does.
         context_tokens: by default what the server says at the first request.
+        logit_hook, logit_hook_options: registered name of what restricts which tokens may be sampled, and its options.
+            The server must run with the logits processor of agentgym (see docs/models.md). Scores are not restricted.
         retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
         server: the process behind `base_url`, if this process started it. Once it has ended, requests fail at once,
             with the path and the end of its log.
@@ -56,12 +66,16 @@ class VllmPolicy(Policy):
         renderer: TemplateRenderer | None = None,
         call_format: str = "auto",
         context_tokens: int | None = None,
+        logit_hook: str | None = None,
+        logit_hook_options: dict[str, Any] | None = None,
         retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 256,
         server: VllmServer | None = None,
     ) -> None:
         self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
+        self.hook_maker = _hook_maker(self.renderer, logit_hook, logit_hook_options)
+        self._applies_masks = False  # as far as is known
         self._endpoint = JsonEndpoint(
             base_url,
             retry_policy=retry_policy,
@@ -77,7 +91,8 @@ class VllmPolicy(Policy):
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
 
-        Raises: ContextFull if not one more token fits; PolicyError if the server failed or gave no token ids.
+        Raises: ContextFull if not one more token fits; PolicyError if the server failed, gave no token ids, or sampled
+            what the logit hook refuses.
         """
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = await self._room(len(prefix))
@@ -94,12 +109,20 @@ class VllmPolicy(Policy):
         }
         if sampling.seed is not None:
             body["seed"] = sampling.seed % 2**63
-        if images := images_of(request.messages):
+        hook = self.hook_maker(request) if self.hook_maker is not None else None
+        images = images_of(request.messages)
+        if hook is not None:
+            if images:
+                raise PolicyError("A conversation with images takes no logit hook on vLLM: leave logit_hook out.")
+            await self._check_masks(hook)
+            body |= request_options(hook)
+        if images:
             choice, version = await self._continue(*generate_request(self.renderer, prefix, images, body))
             choice = completion_choice(choice, prefix)
         else:
             choice, version = await self._complete(prefix, body | {"return_token_ids": True})
         ids, logprobs = _sampled(choice)
+        masks = masks_of(hook, ids) if hook is not None else ()
         return Reply(
             message=self.renderer.parse(ids, request.tools),
             token_ids=ids,
@@ -108,6 +131,7 @@ class VllmPolicy(Policy):
             policy_version=version,
             prompt_tokens=len(prefix),
             completion_tokens=len(ids),
+            masks=masks,
         )
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
@@ -182,6 +206,19 @@ class VllmPolicy(Policy):
     async def close(self) -> None:
         """Close all connections; the server goes on."""
         await self._endpoint.close()
+
+    async def _check_masks(self, hook: LogitHook) -> None:
+        """Once, whether the server applies masks, and to the same tokens. Raises: PolicyError."""
+        if self._applies_masks:
+            return
+        choice, _ = await self._complete([0], probe_options(hook) | {"return_token_ids": True})
+        [token], [logprob] = _sampled(choice)
+        if not check_probe(token, logprob):
+            raise PolicyError(
+                "The server's tokenizer has other tokens than the one here, so its masks would be of other tokens. Let "
+                "both load the same folder."
+            )
+        self._applies_masks = True
 
     async def _complete(self, ids: list[int], options: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """The server's only choice, and the version of the weights that made it."""
@@ -264,6 +301,16 @@ def _sampled(choice: dict[str, Any]) -> tuple[list[int], list[float]]:
             f"which knows return_token_ids; got token_ids={str(ids)[:80]}, token_logprobs={str(logprobs)[:80]}."
         )
     return sampled
+
+
+def _hook_maker(renderer: TemplateRenderer, name: str | None, options: dict[str, Any] | None) -> HookMaker | None:
+    if name is None:
+        if options:
+            raise PolicyError(f"logit_hook_options = {options}: name the hook in logit_hook, or leave it out.")
+        return None
+    require_vllm_form(name)
+    ends = {renderer.end_of_turn_id, renderer.tokenizer.eos_token_id} - {None}
+    return make_hook(name, renderer, sorted(ends), options)
 
 
 def _renderer(path: str, call_format: str) -> TemplateRenderer:

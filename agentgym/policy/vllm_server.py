@@ -14,6 +14,7 @@ from pathlib import Path
 
 from agentgym.errors import PolicyError
 from agentgym.policy.http import JsonEndpoint, RetryPolicy
+from agentgym.policy.logit_hooks.served_masks import PLUGIN
 
 SERVED_NAME = "policy"
 """The name by which a server that was started here serves its model."""
@@ -56,21 +57,25 @@ class VllmServer:
     def is_started(self) -> bool:
         return self._process is not None
 
-    def start(self, model: str | Path, options: Sequence[str] = ()) -> None:
+    def start(self, model: str | Path, options: Sequence[str] = (), *, applies_masks: bool = False) -> None:
         """Begin to serve a model; `wait_until_ready` before the first request.
 
         Args:
             model: a folder or the name of a hub model.
             options: further arguments of `vllm serve`.
+            applies_masks: whether it can apply the masks of logit hooks.
         Raises: PolicyError if the interpreter cannot be run.
         """
         command = [
             *(self._python, "-c", _ENDS_WITH_ITS_PARENT),
             *("--model", str(model), "--served-model-name", SERVED_NAME, "--uds", str(self._socket)),
             *("--logprobs-mode", "processed_logprobs"),
+            *(("--logits-processors", PLUGIN) if applies_masks else ()),
             *options,
         ]
         environment = _CPU_DEFAULTS | os.environ | _SETTINGS
+        if applies_masks:
+            environment |= {"PYTHONPATH": self._import_path(), "VLLM_USE_V2_MODEL_RUNNER": "0"}
         if self._gpus is not None:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpus
         try:
@@ -86,6 +91,13 @@ class VllmServer:
                 )
         except OSError as error:
             raise PolicyError(f"vLLM cannot be started with {self._python}: {error.strerror}.") from error
+
+    def _import_path(self) -> str:
+        """Where vLLM's interpreter finds this package: a folder with it alone, as others here have other versions."""
+        folder = self._folder / "import"
+        folder.mkdir(exist_ok=True)
+        (folder / "agentgym").symlink_to(Path(__file__).resolve().parents[1])
+        return os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))
 
     async def wait_until_ready(self, timeout_s: float) -> None:
         """Return once requests are answered.

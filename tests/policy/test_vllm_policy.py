@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from model_server import Answer, serving
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Message
 from agentgym.policy import Request, RetryPolicy, Sampling, VllmPolicy, save_untied
+from agentgym.policy.logit_hooks import make_hook
+from agentgym.policy.logit_hooks.served_masks import GRAMMAR, OTHER_TOKENS, PROBE, SAME_TOKENS
 
 QUICK = RetryPolicy(attempt_s=5, total_s=20, attempts=2, backoff_s=0.001)
 
@@ -60,6 +63,72 @@ async def test_a_server_that_gives_no_exact_tokens_is_refused(renderer, fields):
         with pytest.raises(PolicyError, match="return_token_ids"):
             await policy.generate(Request([], prefix_ids=[5]))
         await policy.close()
+
+
+def hooked_policy(server, renderer, hook="known_tools"):
+    return VllmPolicy(server.url, "tiny", renderer=renderer, context_tokens=100, retry_policy=QUICK, logit_hook=hook)
+
+
+def sampled_tokens(*token_ids):
+    return choice(token_ids=list(token_ids), logprobs={"token_logprobs": [0.0] * len(token_ids)}, finish_reason="stop")
+
+
+async def test_a_reply_under_a_logit_hook_carries_the_masks_that_the_server_was_asked_for(renderer):
+    request = Request([], [{"function": {"name": "query"}}], prefix_ids=[5, 6])
+    token_ids = renderer.encode(Message("assistant", "", (Call("query", {"sql": "SELECT 1"}),)))
+    with serving(sampled_tokens(SAME_TOKENS), sampled_tokens(*token_ids)) as server:
+        policy = hooked_policy(server, renderer)
+        first, second = await policy.generate(request), await policy.generate(request)
+        await policy.close()
+    probe, body, repeated = server.bodies
+    grammar = json.loads(body["vllm_xargs"][GRAMMAR])
+    assert list(probe["vllm_xargs"]) == [PROBE]
+    assert grammar["settings"] == {"names": ["query"], "may_answer": True, "max_calls": None, "begun_thought": ""}
+    assert body["stop_token_ids"] == grammar["end_ids"]
+    assert renderer.end_of_turn_id in grammar["end_ids"]
+    assert body["ignore_eos"]
+    assert repeated == body
+    hook = make_hook("known_tools", renderer, grammar["end_ids"])(request)
+    allowed = [hook(token_ids[:at]) for at in range(len(token_ids))]
+    recorded = [None] * len(token_ids)
+    for begin, end, mask in first.masks:
+        recorded[begin:end] = [mask] * (end - begin)
+    assert recorded == allowed
+    assert any(recorded)
+    assert second.masks == first.masks
+
+
+async def test_a_token_that_the_hook_refuses_proves_that_the_server_did_not_mask(renderer):
+    request = Request([], [{"function": {"name": "query"}}], prefix_ids=[5, 6])
+    other = renderer.encode(Message("assistant", "", (Call("drop", {}),)))
+    with serving(sampled_tokens(SAME_TOKENS), sampled_tokens(*other)) as server:
+        policy = hooked_policy(server, renderer)
+        with pytest.raises(PolicyError, match=r"sampled token \d+ where the logit hook refuses it"):
+            await policy.generate(request)
+        await policy.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (sampled_tokens(OTHER_TOKENS), "tokenizer has other tokens"),
+        (sampled_tokens(9), "does not apply the masks"),
+        (choice(token_ids=[1], logprobs={"token_logprobs": [-0.5]}), "does not apply the masks"),
+    ],
+)
+async def test_a_server_is_probed_before_anything_is_sampled_under_a_hook(renderer, answer, message):
+    with serving(answer) as server:
+        policy = hooked_policy(server, renderer)
+        with pytest.raises(PolicyError, match=message):
+            await policy.generate(Request([], prefix_ids=[5]))
+        await policy.close()
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("hook", ["nlpo", "value_guided"])
+def test_a_hook_that_only_this_process_can_ask_is_refused(renderer, hook):
+    with serving({}) as server, pytest.raises(PolicyError, match=f"{hook}' has no form for vLLM.*sample with"):
+        hooked_policy(server, renderer, hook)
 
 
 async def test_the_context_is_asked_for_once_and_kept_to(renderer):

@@ -39,6 +39,7 @@ HEAVY_MODULES = {
     "agentgym.policy.vision": "train",
     "agentgym.policy.vllm": "train",  # renders token ids itself, so that they are exact
     "agentgym.policy.vllm_images": "train",  # likewise
+    "agentgym.policy.vllm_plugin": "vllm",  # runs in the server's environment
     "agentgym.sandboxes.grounding.drawing": "vision",  # these four for types alone
     "agentgym.sandboxes.grounding.environment": "vision",
     "agentgym.sandboxes.grounding.transition": "vision",
@@ -155,6 +156,12 @@ def distributions_in(requirements: list[str]) -> set[str]:
     return {normal(re.match(r"[\w.-]+", line).group()) for line in requirements}  # type: ignore[union-attr]
 
 
+def with_other_extras(requirements: list[str]) -> list[str]:
+    """A requirement list, and the lists of the extras that it names, as `agentgym-core[train]`."""
+    named = [match[1] for line in requirements if (match := re.match(r"agentgym-core\[(\w+)\]", line))]
+    return [*requirements, *(line for extra in named for line in project()["project"]["optional-dependencies"][extra])]
+
+
 @cache
 def installed() -> dict[str, frozenset[str]]:
     """The normalised names of the distributions that offer each top-level import name here."""
@@ -170,7 +177,7 @@ def import_names(distributions: frozenset[str]) -> set[str]:
 
 CORE = import_names(frozenset(distributions_in(project()["project"]["dependencies"])))
 EXTRAS = {
-    extra: import_names(frozenset(distributions_in(requirements) - {"agentgym-core"}))
+    extra: import_names(frozenset(distributions_in(with_other_extras(requirements)) - {"agentgym-core"}))
     for extra, requirements in project()["project"]["optional-dependencies"].items()
     if extra not in ("dev", "all")
 }

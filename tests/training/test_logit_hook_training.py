@@ -111,8 +111,8 @@ def test_the_gradient_is_that_of_the_masked_distribution(tokenizer, tmp_path):
     [
         ({"policy": {"logit_hook_options": {"a": 1}}}, "belong to a policy.logit_hook"),
         (
-            {"vllm": {"url": "http://127.0.0.1:9"}, "policy": {"logit_hook": "known_tools"}},
-            "a vLLM server knows no logit",
+            {"vllm": {"url": "http://127.0.0.1:9"}, "policy": {"logit_hook": "nlpo"}},
+            r"\[vllm\] and policy.logit_hook = 'nlpo': .*no form for vLLM.*Leave out the hook",
         ),
         ({"train": {"generation": "trl"}, "policy": {"logit_hook": "known_tools"}}, "needs train.generation"),
         ({"train": {"estimator": "otb"}, "policy": {"logit_hook": "known_tools"}}, "otb requires score_norms"),

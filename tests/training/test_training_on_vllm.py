@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from agentgym.evaluation.record import Evaluation
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.policy.checkpoint import save_atomically
+from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 
@@ -66,6 +67,20 @@ def test_the_server_follows_weights_that_are_trained_in_full(tmp_path):
     shape = {"vocabulary": 300, "hidden": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 32}
     execute(recipe({"tiny": shape}), tmp_path / "run")
     assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/collective_rpc")
+
+
+def test_the_server_and_the_trainer_agree_on_masked_tokens(tmp_path):
+    """The drift is between the server's log-probabilities and those that the trainer computes under the same masks."""
+    shape = {"vocabulary": 300, "hidden": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 32}
+    order = {"formula": "press", "ending_tools": ["press"]}
+    policy = {"tiny": shape, "logit_hook": "protocol", "logit_hook_options": order}
+    execute(recipe(policy), tmp_path / "run")
+    assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/collective_rpc")
+    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
+    turns = [turn for trajectory in ledger.trajectories("train-") for turn in trajectory.turns]
+    ledger.close()
+    assert sum(end - begin for turn in turns for begin, end, _ in turn.masks) > 20
+    assert all(mask for turn in turns if (mask := turn.masks))
 
 
 def test_the_server_follows_an_adapter_that_two_processes_train(tmp_path, checkpoint):

@@ -32,6 +32,10 @@ def likeliest(logprob: float):
     return {"choices": [{"logprobs": {"top_logprobs": [{"a": logprob}]}}]}
 
 
+def sampled(token: int, logprob: float):
+    return {"choices": [{"token_ids": [token], "logprobs": {"token_logprobs": [logprob]}}]}
+
+
 def test_without_a_section_nothing_is_checked():
     check_vllm(Recipe.parse(RECIPE))
 
@@ -94,6 +98,12 @@ def test_what_does_not_go_together_with_it():
             "--logprobs-mode processed_logprobs",
         ),
         ([{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS, MODELS, {}], {}, {}, "does not complete a prompt"),
+        (
+            [{"version": "0.32.0"}, {"paths": WEIGHTS}, MODELS, MODELS, sampled(5, -1.0)],
+            {},
+            {"logit_hook": "known_tools"},
+            "does not apply the masks of logit hooks.*--logits-processors agentgym.policy.vllm_plugin:GrammarMasks",
+        ),
         ([Answer("no", 401)], {}, {}, "401"),
     ],
 )
@@ -107,3 +117,5 @@ def test_a_server_that_can_is_accepted():
     answers = [{"version": "0.32.0"}, {"paths": WEIGHTS | ADAPTERS}, MODELS, MODELS, likeliest(-1.0), likeliest(-0.2)]
     with serving(*answers) as server:
         check_vllm(recipe({"url": server.url}, lora={}))
+    with serving(*answers[:4], sampled(0, 0.0), *answers[4:]) as server:
+        check_vllm(recipe({"url": server.url}, lora={}, logit_hook="known_tools"))

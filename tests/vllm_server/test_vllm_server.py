@@ -232,6 +232,15 @@ async def test_an_adapter_answers_after_an_update_and_nobody_waits_for_it(served
         await policy.close()
 
 
+async def test_a_server_that_applies_no_masks_is_refused_before_anything_is_sampled_under_them(served):
+    hooked = VllmPolicy(
+        served._endpoint.base_url, SERVED_NAME, renderer=served.renderer, retry_policy=ONCE, logit_hook="known_tools"
+    )
+    with pytest.raises(PolicyError, match=r"does not apply the masks.*--logits-processors agentgym"):
+        await hooked.generate(request_for(hooked))
+    await hooked.close()
+
+
 async def test_throughput_is_printed(served):
     """No assertion on time: run with -s to see it."""
     requests = [request_for(served, seed=seed, max_tokens=100) for seed in range(32)]

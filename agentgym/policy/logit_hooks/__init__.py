@@ -12,6 +12,7 @@ nlpo.py            tokens that a slow copy of the policy holds likely
 tilts.py           hooks that change logits instead of refusing tokens
 value_networks.py  networks that say what the next token is worth
 value_guided.py    the logits plus what such a network says
+served_masks.py    the form of a grammar's masks for a vLLM server
 """
 
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook, make_hook

@@ -53,6 +53,12 @@ class TrainedHookMaker(Protocol):
         ...
 
 
+def note_mask(masks: list[tuple[int, int, TokenMask]], at: int, mask: TokenMask) -> None:
+    """Add the mask of the token number `at` to a turn's record, where runs of one mask are one entry."""
+    begin = masks.pop()[0] if masks and masks[-1][1:] == (at, mask) else at
+    masks.append((begin, at + 1, mask))
+
+
 def make_hook(
     name: str,
     renderer: TemplateRenderer,

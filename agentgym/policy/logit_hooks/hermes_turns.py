@@ -8,8 +8,8 @@ leading thought is free, and no call.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from agentgym.policy.formats.contract import THOUGHTS
 from agentgym.policy.formats.hermes import CLOSE, OPEN
@@ -55,7 +55,14 @@ class HermesTurns:
     def __init__(
         self, names: Iterable[str], *, may_answer: bool, max_calls: int | None = None, begun_thought: str = ""
     ) -> None:
-        written = sorted(as_bytes(json.dumps(name, ensure_ascii=False)[1:-1]) for name in names)
+        ordered = sorted(names)
+        self.settings: Mapping[str, Any] = {
+            "names": ordered,
+            "may_answer": may_answer,
+            "max_calls": max_calls,
+            "begun_thought": begun_thought,
+        }
+        written = sorted(as_bytes(json.dumps(name, ensure_ascii=False)[1:-1]) for name in ordered)
         self._heads = [BEFORE_NAME + name + AFTER_NAME for name in written]
         self._may_answer, self._max_calls = may_answer, max_calls
         self.start = State("thought", closing=THOUGHTS[begun_thought]) if begun_thought else State("start")

@@ -9,19 +9,21 @@ from agentgym.errors import PolicyError
 from agentgym.policy.contract import Request
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook
 from agentgym.policy.logit_hooks.hermes_turns import HermesTurns
+from agentgym.policy.logit_hooks.served_masks import with_vllm_form
 from agentgym.policy.logit_hooks.token_automaton import AutomatonHook, TokenAutomaton, TokenTable
 
 if TYPE_CHECKING:  # rendering needs tokenizers
     from agentgym.policy.rendering import TemplateRenderer
 
 
+@with_vllm_form
 def known_tools(renderer: TemplateRenderer, end_ids: Sequence[int]) -> HookMaker:
     """A call is written in full and names a tool that the request offers; text without a call stays free.
 
     Raises: PolicyError for another call format than `hermes`, and for another tokenizer than byte-level BPE.
     """
     require_hermes(renderer, "known_tools")
-    table = TokenTable(renderer, end_ids)
+    table = TokenTable(renderer.tokenizer, end_ids)
     automata: dict[frozenset[str], TokenAutomaton] = {}
 
     def make(request: Request) -> LogitHook:

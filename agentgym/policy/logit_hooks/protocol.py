@@ -10,6 +10,7 @@ from agentgym.policy.contract import Request
 from agentgym.policy.logit_hooks.contract import HookMaker, LogitHook
 from agentgym.policy.logit_hooks.hermes_turns import HermesTurns
 from agentgym.policy.logit_hooks.known_tools import require_hermes, tool_names
+from agentgym.policy.logit_hooks.served_masks import with_vllm_form
 from agentgym.policy.logit_hooks.token_automaton import AutomatonHook, TokenAutomaton, TokenTable
 from agentgym.protocol import Protocol, step_of
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # rendering needs tokenizers
     from agentgym.policy.rendering import TemplateRenderer
 
 
+@with_vllm_form
 def protocol(
     renderer: TemplateRenderer, end_ids: Sequence[int], *, formula: str, ending_tools: Sequence[str] = ()
 ) -> HookMaker:
@@ -35,7 +37,7 @@ def protocol(
         order = Protocol(formula, ending_tools=ending_tools)
     except ValueError as error:
         raise PolicyError(f"The logit hook 'protocol': {error}.") from error
-    table = TokenTable(renderer, end_ids)
+    table = TokenTable(renderer.tokenizer, end_ids)
     automata: dict[tuple[frozenset[str], bool], TokenAutomaton] = {}
 
     def make(request: Request) -> LogitHook | None:

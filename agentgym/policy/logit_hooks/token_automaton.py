@@ -5,15 +5,14 @@ Source: Willard and Louf 2023, arXiv:2307.09702 (masks by state of an automaton)
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol
 
 from agentgym.errors import PolicyError
 from agentgym.trajectory import TokenMask
-
-if TYPE_CHECKING:  # rendering needs tokenizers
-    from agentgym.policy.rendering import TemplateRenderer
 
 
 class Grammar(Protocol):
@@ -21,9 +20,11 @@ class Grammar(Protocol):
 
     Attributes:
         decisive: the bytes that a free state may refuse.
+        settings: what the grammar was made from, as JSON; a vLLM server makes it anew.
     """
 
     decisive: str
+    settings: Mapping[str, Any]
 
     @property
     def start(self) -> Hashable:
@@ -46,11 +47,12 @@ class Grammar(Protocol):
 class TokenTable:
     """The bytes of every token of a byte-level BPE, as text of one character a byte.
 
+    Args:
+        tokenizer: of transformers. end_ids: tokens that end a turn.
     Raises: PolicyError for another kind of tokenizer: the text of one token would depend on those before it.
     """
 
-    def __init__(self, renderer: TemplateRenderer, end_ids: Sequence[int]) -> None:
-        tokenizer = renderer.tokenizer
+    def __init__(self, tokenizer: Any, end_ids: Sequence[int]) -> None:
         if '"ByteLevel"' not in json.dumps(json.loads(tokenizer.backend_tokenizer.to_str()).get("decoder")):
             raise PolicyError(
                 "A logit hook over bytes needs a tokenizer with byte-level BPE: choose another model, or none."
@@ -62,6 +64,11 @@ class TokenTable:
             as_bytes(text) if token in added else "".join(_BYTES.get(character, "") for character in text or "")
             for token, text in enumerate(written)
         ]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells the tokens of one model from those of another."""
+        return hashlib.sha256("\0".join(self.texts).encode()).hexdigest()[:16]
 
 
 def as_bytes(text: str) -> str:
@@ -79,7 +86,7 @@ class TokenAutomaton:
     """The masks of a grammar's states, each computed once."""
 
     def __init__(self, grammar: Grammar, table: TokenTable) -> None:
-        self.grammar, self._table = grammar, table
+        self.grammar, self.table = grammar, table
         self._masks: dict[Hashable, TokenMask | None] = {}
         decisive = set(grammar.decisive)
         ends = set(table.end_ids)
@@ -94,9 +101,9 @@ class TokenAutomaton:
 
     def after(self, state: Hashable, token: int) -> Hashable:
         """The state after a token that may follow. An end leaves the state as it is."""
-        if token in self._table.end_ids or token >= len(self._table.texts):
+        if token in self.table.end_ids or token >= len(self.table.texts):
             return state
-        following = self._run(state, self._table.texts[token])
+        following = self._run(state, self.table.texts[token])
         if following is None:
             raise PolicyError(f"The token {token} may not follow in the state {state!r} of a logit hook.")
         return following
@@ -104,14 +111,14 @@ class TokenAutomaton:
     def _compute(self, state: Hashable) -> TokenMask | None:
         is_free = self.grammar.is_free(state)
         doubtful = self._deciding_ids if is_free else self._ids
-        refused = [token for token in doubtful if self._run(state, self._table.texts[token]) is None]
+        refused = [token for token in doubtful if self._run(state, self.table.texts[token]) is None]
         if not self.grammar.may_end(state):
-            refused += self._table.end_ids
+            refused += self.table.end_ids
         if not refused:
             return None
         if is_free:
             return TokenMask(tuple(sorted(refused)), allowed=False)
-        left = {*self._ids, *self._table.end_ids} - set(refused)
+        left = {*self._ids, *self.table.end_ids} - set(refused)
         if not left:
             raise PolicyError(f"No token of this model may follow in the state {state!r} of a logit hook.")
         return TokenMask(tuple(sorted(left)), allowed=True)
@@ -131,11 +138,11 @@ class AutomatonHook:
     """The hook of one request: it follows the tokens of the turn through an automaton."""
 
     def __init__(self, automaton: TokenAutomaton) -> None:
-        self._automaton = automaton
+        self.automaton = automaton
         self._state, self._read = automaton.grammar.start, 0
 
     def __call__(self, tokens: Sequence[int]) -> TokenMask | None:
         for token in tokens[self._read :]:
-            self._state = self._automaton.after(self._state, token)
+            self._state = self.automaton.after(self._state, token)
         self._read = len(tokens)
-        return self._automaton.mask(self._state)
+        return self.automaton.mask(self._state)

@@ -13,6 +13,7 @@ from trl.import_utils import is_vllm_available
 from agentgym.errors import CreditError, MissingExtraError, PolicyError, RecipeError, TaskError
 from agentgym.policy.checkpoint import check_checkpoint
 from agentgym.policy.device import device_of
+from agentgym.policy.logit_hooks.served_masks import require_vllm_form
 from agentgym.policy.quantization import quantization_config
 from agentgym.registry import load
 from agentgym.reward import Reward
@@ -72,7 +73,10 @@ def _check_logit_hook(recipe: Recipe) -> None:
         return
     where = f"policy.logit_hook = {recipe.policy.logit_hook!r}"
     if recipe.vllm is not None:
-        raise RecipeError(f"{where}: a vLLM server knows no logit hooks of agentgym. Leave out the hook, or [vllm].")
+        try:
+            require_vllm_form(recipe.policy.logit_hook)
+        except PolicyError as error:
+            raise RecipeError(f"[vllm] and {where}: {error}") from error
     if recipe.train.generation != "transformers":
         raise RecipeError(f"{where} needs train.generation = 'transformers', not {recipe.train.generation!r}.")
     if getattr(load("logit_hooks", recipe.policy.logit_hook), "tilts", False) and recipe.train.steps:

@@ -11,9 +11,10 @@ from typing import Any
 
 import httpx
 
-from agentgym.errors import RecipeError
+from agentgym.errors import PolicyError, RecipeError
 from agentgym.extras import install_command
 from agentgym.policy.checkpoint import load_configuration
+from agentgym.policy.logit_hooks.served_masks import check_probe, probe_options
 from agentgym.storage import checkpoint_in
 from agentgym.training.recipe.recipe import Recipe
 
@@ -94,6 +95,8 @@ def _check_server(recipe: Recipe, url: str) -> None:
             f"vllm.url = {url!r}: the server holds {lengths[model]} tokens of a conversation, and "
             f"episode.max_episode_tokens = {needed} come after the prompt. Start it with a larger --max-model-len."
         )
+    if recipe.policy.logit_hook is not None:
+        _check_masks(url, model)
     likeliest = [_likeliest(url, model, temperature) for temperature in (1.0, 0.5)]
     if math.isclose(*likeliest, rel_tol=1e-6) and likeliest[0] < -1e-3:
         raise RecipeError(
@@ -102,14 +105,33 @@ def _check_server(recipe: Recipe, url: str) -> None:
         )
 
 
+def _check_masks(url: str, model: str) -> None:
+    """Raises: RecipeError if the server applies no masks of logit hooks."""
+    choice = _completion(url, {"model": model, "prompt": [1], "return_token_ids": True, **probe_options()})
+    try:
+        check_probe(choice["token_ids"][0], choice["logprobs"]["token_logprobs"][0])
+    except (PolicyError, LookupError, TypeError) as error:
+        raise RecipeError(f"vllm.url = {url!r} and policy.logit_hook: {error}") from error
+
+
 def _likeliest(url: str, model: str, temperature: float) -> float:
     """The log-probability that the server reports for the likeliest token after a prompt of one token."""
     request = {"model": model, "prompt": [1], "max_tokens": 1, "temperature": temperature, "logprobs": 1}
+    choice = _completion(url, request)
+    try:
+        likely: dict[str, float] = choice["logprobs"]["top_logprobs"][0]
+        return max(likely.values())
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RecipeError(f"vllm.url = {url!r}: the server gives no log-probabilities: {error}") from error
+
+
+def _completion(url: str, request: dict[str, Any]) -> dict[str, Any]:
+    """The only choice with which the server answers. Raises: RecipeError."""
     try:
         answer = httpx.post(url.rstrip("/") + "/v1/completions", json=request, timeout=120)
-        likely: dict[str, float] = answer.json()["choices"][0]["logprobs"]["top_logprobs"][0]
-        return max(likely.values())
-    except (httpx.HTTPError, ValueError, LookupError, TypeError, AttributeError) as error:
+        choice: dict[str, Any] = answer.json()["choices"][0]
+        return choice
+    except (httpx.HTTPError, ValueError, LookupError, TypeError) as error:
         raise RecipeError(f"vllm.url = {url!r}: the server does not complete a prompt of one token: {error}") from error
 
 

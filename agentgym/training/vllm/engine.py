@@ -32,7 +32,7 @@ class TrainedVllmPolicy(VllmPolicy):
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
         [(address, name)] = engine.served.items()
-        super().__init__(address, name, renderer=renderer, server=engine.server)
+        super().__init__(address, name, renderer=renderer, server=engine.server, **engine.hook)
         self.trained, self.processing_class, self._engine = model, processing_class, engine
 
     async def refresh(self) -> None:
@@ -47,7 +47,7 @@ class TrainedVllmPool(PolicyPool):
         # A server that is gone is left to the pool: whoever tries it for long keeps an episode from the others.
         retry_policy = RetryPolicy(attempt_s=engine.deadline_s, total_s=engine.deadline_s, attempts=2)
         self._members = [
-            VllmPolicy(address, name, renderer=renderer, retry_policy=retry_policy)
+            VllmPolicy(address, name, renderer=renderer, retry_policy=retry_policy, **engine.hook)
             for address, name in engine.served.items()
         ]
         super().__init__(self._members, deadline_s=engine.deadline_s)
@@ -73,6 +73,7 @@ class VllmEngine:
         served: by the address of each server, the name by which it serves the model.
         server: the process, where this run starts one.
         deadline_s: how long one of several servers may take to answer.
+        hook: options of VllmPolicy that name the logit hook.
     Raises: RecipeError if a server of `vllm.url` does not answer.
     """
 
@@ -83,6 +84,7 @@ class VllmEngine:
         # Removed at the end, so it is a folder of this run alone.
         self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
+        self.hook: dict[str, Any] = recipe.policy.model_dump(include={"logit_hook", "logit_hook_options"})
         self.server: VllmServer | None = None
         self.deadline_s = section.deadline_s
         self._loaded: tuple[TrainedVllmPolicy | TrainedVllmPool, list[int]] | None = None
@@ -142,7 +144,8 @@ class VllmEngine:
         if lora is not None:
             rank = next((rank for rank in _LORA_RANKS if rank >= lora.rank), lora.rank)
             options += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", "2"]
-        server.start(self._weights, [*options, *self._options])
+        applies_masks = self.hook["logit_hook"] is not None
+        server.start(self._weights, [*options, *self._options], applies_masks=applies_masks)
         await server.wait_until_ready(self._start_s)
 
     async def _write(self, policy: TrainedVllmPolicy | TrainedVllmPool) -> None:
