@@ -163,10 +163,8 @@ class Pod:
 
     async def _pod_of(self, sandbox: str) -> str:
         """The pod of a Sandbox: of its name, except where an annotation has another."""
-        annotations = (await self._api.read("sandboxes", sandbox, "agents.x-k8s.io"))["metadata"].get(
-            "annotations"
-        ) or {}
-        return str(annotations.get("agents.x-k8s.io/pod-name") or sandbox)
+        metadata = (await self._api.read("sandboxes", sandbox, SANDBOX_GROUP))["metadata"]
+        return str((metadata.get("annotations") or {}).get(f"{SANDBOX_GROUP}/pod-name") or sandbox)
 
     async def _obstacles(self, pod: str) -> str:
         """What keeps a pod from being ready, as its status says."""
