@@ -51,7 +51,7 @@ def assert_the_server_followed_the_weights_and_is_gone(run: Path, updates: str) 
     rows = RunFolder(run).metrics("train")
     assert [row["step"] for row in rows] == [1, 2, 3]
     assert max(row["guard/drift"] for row in rows) < 1e-5
-    assert kl_of(run)[1] == 0 < kl_of(run)[3]
+    assert kl_of(run)[1] == 0
     assert Evaluation.load(run / "evaluation" / "after.json").policy.endswith("on vLLM")
     log = (run / "vllm.log").read_text()
     assert log.count(f'POST {updates} HTTP/1.1" 200') >= 4  # three steps and what the last one left
@@ -66,6 +66,7 @@ def _command_lines() -> str:
 def test_the_server_follows_weights_that_are_trained_in_full(tmp_path):
     shape = {"vocabulary": 300, "hidden": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 32}
     execute(recipe({"tiny": shape}), tmp_path / "run")
+    assert kl_of(tmp_path / "run")[3] > 0
     assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/collective_rpc")
 
 
@@ -88,6 +89,7 @@ def test_the_server_follows_an_adapter_that_two_processes_train(tmp_path, checkp
     file.write_text(recipe({"path": str(checkpoint), "lora": {"rank": 4, "alpha": 8}}).to_toml())
     done = start(2, file, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr
+    assert kl_of(tmp_path / "run")[3] > 0
     assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/v1/load_lora_adapter")
 
 
@@ -115,6 +117,8 @@ def test_processes_that_share_out_the_weights_end_with_those_of_processes_that_d
         assert done.returncode == 0, done.stderr
     expected, sharded = map(weights, runs)
     assert max(float((expected[name] - sharded[name]).abs().max()) for name in expected) < 1e-6
+    # So small a step of an adapter has a KL that float32 cannot tell from 0.
+    assert kl_of(runs[1]) == pytest.approx(kl_of(runs[0]), abs=1e-6)
     started_from = load_file(checkpoint / "model.safetensors")
     assert max(float((started_from[name] - sharded[name]).abs().max()) for name in expected) > 1e-4
     assert_the_server_followed_the_weights_and_is_gone(runs[1], "/v1/load_lora_adapter" if lora else "/collective_rpc")
