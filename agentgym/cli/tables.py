@@ -63,7 +63,7 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
             )
         )
     if attempts := format_attempts(evaluation):
-        lines.append(Text(attempts))
+        lines.append(Text(f"attempts: {attempts}"))
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")
     causes = [Text(f"  {line}", style="red") for line in format_causes(evaluation.causes())]
     failures = evaluation.failures()

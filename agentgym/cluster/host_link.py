@@ -25,7 +25,7 @@ class HostNode:
     """Where a host runs.
 
     Attributes:
-        id: what the cluster calls it. name: for messages, such as its address.
+        id: what the cluster calls it. name: for messages, such as its address. cpus: that it has, at least 1.
     """
 
     id: str

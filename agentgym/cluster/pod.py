@@ -55,7 +55,7 @@ class Pod:
         loop: that event loop.
         claim_lease_s: how long the claim outlives the last renewal, in seconds.
     Attributes:
-        claim, name: of the claim and of the pod. link: is told whenever something comes from the program.
+        claim, name: of the claim and of the pod. link: notes when something comes from the program.
     """
 
     def __init__(self, api: KubernetesApi, loop: asyncio.AbstractEventLoop, claim_lease_s: float) -> None:

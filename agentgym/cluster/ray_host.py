@@ -77,7 +77,7 @@ class RayHost:
 
 
 def _explained(error: BaseException) -> BaseException:
-    """What a caller is told of an error of Ray's; any other is told as it is."""
+    """An error of Ray's as NodeFailed or NodeLost, with its reason; any other as it is."""
     exceptions = import_ray().exceptions
     if not isinstance(error, exceptions.RayError):
         return error

@@ -20,14 +20,14 @@ def format_evaluation(evaluation: Evaluation) -> str:
     if evaluation.held_out_uses:
         line += f", held-out tasks used {format_count(evaluation.held_out_uses)} before"
     if attempts := format_attempts(evaluation):
-        line += f", {attempts}"
+        line += f", attempts: {attempts}"
     return line + (f", {evaluation.failed} episodes failed and are left out" if evaluation.failed else "")
 
 
 def format_attempts(evaluation: Evaluation) -> str:
     """Of several attempts: success of the first and the last, and what was fixed and broken; else empty."""
     rates = [f"{name} {percent(estimate.value)}" for name, estimate in evaluation.attempts().items()]
-    return f"attempts: {', '.join(rates)}" if rates else ""
+    return ", ".join(rates)
 
 
 def format_search(evaluation: Evaluation) -> str:

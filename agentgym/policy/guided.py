@@ -17,7 +17,7 @@ class GuidedPolicy(Policy):
 
     Args:
         learner: whose episode it is. guide: an oracle's script, a chat policy, a checkpoint; another tokeniser is fine.
-        when: told each request; whether the guide answers it, for example `lambda request: request.turn < 2`.
+        when: whether the guide answers a request, for example `lambda request: request.turn < 2`.
     """
 
     def __init__(self, learner: Policy, guide: Policy, when: Callable[[Request], bool]) -> None:

@@ -29,11 +29,12 @@ class Attempts:
     with the feedback, in a fresh environment that was reset with the same seed. Budgets bound the whole episode, and
     judging an attempt counts in its `time_s`. The outcome is that of the last attempt, with these components beside it:
     `first` and `last`, success of the first and the last attempt; `fixed` = last (1 - first); `broke` =
-    first (1 - last); `improvement` = last - first. An episode that a budget ends in its first attempt has that one.
+    first (1 - last); `improvement` = last - first. An episode that a budget or a stop rule ends in its first attempt
+    has that one.
 
     Attributes:
         n: attempts.
-        feedback: what the agent is told of an attempt that was not the last: "verdict", whether it was right; "text",
+        feedback: what the agent reads after an attempt that was not the last: "verdict", whether it was right; "text",
             what `Reward.feedback` says; "none", that there is another attempt.
         until_solved: end the episode with the first attempt that is right. `broke` is 0 then.
         improvement: weight of `improvement` in the return.
@@ -78,9 +79,14 @@ class AttemptsJudge(Judge):
                 "'none', or a reward that overrides Reward.feedback."
             )
         self._attempts = attempts
-        self._start = 0  # the first turn of the attempt that is played
+        self._start = 0
         self._outcomes: list[Components] = []
         self._turns_changed = False
+
+    @property
+    def attempt_start(self) -> int:
+        """As Judge."""
+        return self._start
 
     async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:
         """As Judge."""

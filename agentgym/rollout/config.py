@@ -42,7 +42,7 @@ class RolloutConfig:
             the comparison of a replay with its record read it. False helps where a key is slow to make.
         stop_if: rules that end an episode which will not succeed any more, such as `NoProgress(turns=4)`. It is then
             truncated with the stop reason `hopeless`, and scored as it stands. They are asked before each turn but the
-            first. A measurement without them gives each episode its whole budget.
+            first of an attempt. A measurement without them gives each episode its whole budget.
         max_failures_in_a_row: so many episodes that the infrastructure failed, one after another, end the run, and are
             played again when it is resumed; None for no such end.
         stall_warning_s: seconds without progress in any episode after which a warning says what they wait for; None

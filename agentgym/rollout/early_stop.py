@@ -19,7 +19,7 @@ class Situation:
     """An episode before one of its turns.
 
     Attributes:
-        turns: those that were taken.
+        turns: those that were taken, in this attempt where an episode has several.
         state: of the environment now.
         turns_left: before `max_turns` ends the episode.
     """

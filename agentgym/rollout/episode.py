@@ -187,7 +187,8 @@ class PlayLoop:
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
         state = await self._environment.read_state(trajectory.turns, self._retries.note)
         self._config.keep_checkpoint(trajectory, state.checkpoint)
-        if await self._config.is_hopeless(trajectory, state, self._environment):
+        attempt_start = 0 if self._judge is None else self._judge.attempt_start
+        if await self._config.is_hopeless(trajectory, state, self._environment, attempt_start):
             raise EpisodeOver(StopReason.HOPELESS)
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:

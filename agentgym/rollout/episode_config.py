@@ -79,15 +79,23 @@ class EpisodeConfig:
         """How often an episode tries its task; None for once."""
         return self.environments.config.attempts
 
-    async def is_hopeless(self, trajectory: Trajectory, state: EnvironmentState, environment: LiveEnvironment) -> bool:
-        """Whether a stop rule ends an episode before its next turn; the reason is put into its provenance."""
-        turns, repeated = trajectory.turns, 0 if self.fork is None else self.fork.turn
-        if not self.stop_if or len(turns) <= repeated:
+    async def is_hopeless(
+        self, trajectory: Trajectory, state: EnvironmentState, environment: LiveEnvironment, attempt_start: int
+    ) -> bool:
+        """Whether a stop rule ends an episode before its next turn; the reason is put into its provenance.
+
+        Args:
+            attempt_start: the rules look at the turns from here on: each attempt begins in a fresh environment.
+        """
+        turns = trajectory.turns
+        if not self.stop_if or len(turns) <= max(attempt_start, 0 if self.fork is None else self.fork.turn):
             return False
-        situation = Situation(turns, state, self.budgets.max_turns - len(turns))
-        reasons = [await rule.reason(situation, environment) for rule in self.stop_if]
-        trajectory.provenance.hopeless = next((reason for reason in reasons if reason is not None), None)
-        return trajectory.provenance.hopeless is not None
+        situation = Situation(turns[attempt_start:], state, self.budgets.max_turns - len(turns))
+        for rule in self.stop_if:
+            if (reason := await rule.reason(situation, environment)) is not None:
+                trajectory.provenance.hopeless = reason
+                return True
+        return False
 
     def reward_for(self, environment: Environment) -> Reward | None:
         """Who judges an episode, or tells where an attempt ends what it was worth."""

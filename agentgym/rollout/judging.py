@@ -36,10 +36,15 @@ class Judge:
         if self._judges_turns:
             turn.rewards = dict(await self.ask(self.reward.turn, turn, trajectory, check=validate_components))
 
-    async def end_attempt(self, trajectory: Trajectory, reason: StopReason) -> str | None:
-        """Told that the agent or the environment has ended an attempt.
+    @property
+    def attempt_start(self) -> int:
+        """The first turn of the attempt that is played; 0 where there is one attempt."""
+        return 0
 
-        Returns: what the agent is told before its next attempt; None if there is none.
+    async def end_attempt(self, trajectory: Trajectory, reason: StopReason) -> str | None:
+        """Called when the agent or the environment has ended an attempt.
+
+        Returns: the feedback that the agent reads before its next attempt; None if there is none.
         Raises: as `judge_turn`.
         """
         return None

@@ -94,7 +94,7 @@ def make_search(text: str) -> TurnSearch:
     try:
         part = parse_part(text)
         search: TurnSearch = load_part("searches", part.name, part.options)()
-        _ = search.reads_outcome  # its value is loaded, so that a wrong name is told before anything is played
+        _ = search.reads_outcome  # its value is loaded, so that a wrong name is an error before anything is played
     except (CreditError, UnknownNameError) as error:
         raise SearchError(f"search = {text!r}: {error}") from error
     return search

@@ -27,7 +27,7 @@ class PotentialValue:
             end = node.trajectory.end_state if node.trajectory else None
             if end is None or end.potential is None:
                 raise SearchError(
-                    f"The environment {tree.task.environment!r} told no potential after turn {node.depth - 1} of "
+                    f"The environment {tree.task.environment!r} has no potential after turn {node.depth - 1} of "
                     f"{tree.task.id!r}, by which the search values its nodes. Write value='log_prob', or give the "
                     "environment a `potential`."
                 )

@@ -13,6 +13,7 @@ from agentgym.messages import StopReason
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_task_set
 from agentgym.rollout import (
+    Attempts,
     Budgets,
     EpisodeManager,
     Fork,
@@ -89,6 +90,16 @@ async def test_no_rule_applies_where_the_environment_tells_nothing_or_cannot_tel
         assert trajectory.stop_reason is StopReason.ANSWERED
     silent = await play([*[ADD] * 6, SUBMIT], environment=CounterWithState, target=6, stop_if=rules)
     assert silent.stop_reason is StopReason.ANSWERED
+
+
+@pytest.mark.parametrize("rule", [NoProgress(turns=2), RepeatedState(times=2)])
+async def test_each_attempt_is_looked_at_by_itself(rule):
+    script = [ADD, SUBMIT, *counting(3)]
+    options = {"environment": Guided, "target": 3, "attempts": Attempts(feedback="none"), "stop_if": (rule,)}
+    solved = await play(script, **options)
+    assert (solved.stop_reason, solved.outcome["first"], solved.outcome["last"]) == (StopReason.ANSWERED, 0.0, 1.0)
+    stopped = await play([ADD, SUBMIT, ADD, BACK, ADD, BACK], **options)
+    assert (stopped.stop_reason, stopped.outcome["last"]) == (StopReason.HOPELESS, 0.0)
 
 
 async def test_state_keys_are_read_for_the_rule_that_compares_them():

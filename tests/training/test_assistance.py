@@ -306,6 +306,18 @@ def test_the_guides_turns_are_named_and_have_no_loss(tmp_path):
     assert set(counts) == {0, 1, 2}
 
 
+def test_a_guide_begins_one_group_of_a_task_and_every_task_is_played_as_often_as_the_step_says():
+    tasks = [Task(f"s{index}", "test/stairs-v1", "Climb.", truth=3) for index in range(3)]
+    tasks = [task for task in tasks for _ in range(3)]
+    with Rollouts(RolloutConfig(environment=Stairs, reward=Climbed())) as playing:
+        gather = make_gatherer(play_groups, ["guide(turns=9)"])
+        gather.read_tasks(TaskSet("test/stairs-v1", {"train": tasks[::3]}, oracle=lambda task: climbing))
+        learner = ScriptedPolicy(climbing, ByteRenderer(), name="learner")
+        groups = gather(StepRequest(playing, learner, tasks, "train-000000", 1))
+    assert sorted(group.trained[0].task.id for group in groups) == [task.id for task in tasks]
+    assert sum(not group.unaided for group in groups) == 3
+
+
 async def test_a_guide_with_another_tokeniser_is_given_its_own_tokens():
     class Other(Policy):
         name, renderer = "other", ByteRenderer()

@@ -117,9 +117,12 @@ def test_a_search_trains_each_mixture_once_and_touches_no_held_out_task(tmp_path
     assert "The fit misses a run that it has not seen by" in table.output
 
 
-def test_a_search_needs_sources_and_enough_runs(tmp_path):
+def test_a_search_needs_sources_and_enough_runs(tmp_path, monkeypatch):
     with pytest.raises(RecipeError, match="a mixture is searched among two or more sets"):
         search_mixture(recipe(), tmp_path / "a", runs=3)
     with pytest.raises(RecipeError, match="2 runs are too few for 2 sources"):
         search_mixture(mixed(), tmp_path / "b", runs=2)
+    monkeypatch.setattr("agentgym.training.mixing.runs.MOST_SOURCES", 1)
+    with pytest.raises(RecipeError, match="has 2 sets: a mixture of 1 at most is searched"):
+        search_mixture(mixed(), tmp_path / "c", runs=3)
     assert not list(tmp_path.iterdir())

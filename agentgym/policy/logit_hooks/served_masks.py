@@ -1,7 +1,7 @@
 """The form of a logit hook for vLLM: the server computes the masks, and the client computes them again for the record.
 
 A request carries the settings of its grammar, and a logits processor of the server follows the tokens through the same
-automaton. vLLM cannot be told which tokens were masked, so the client replays the reply, which also proves the server.
+automaton. The answer does not say which tokens were masked, so the client replays it, which also proves the server.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ class ReadsTasks(Protocol):
     """A wrapper that needs something of the task set: hints, or a scripted player."""
 
     def read_tasks(self, task_set: TaskSet) -> None:
-        """Told of the run's task set before the first step. Raises: TaskError if it lacks what is needed."""
+        """Called with the run's task set before the first step. Raises: TaskError if it lacks what is needed."""
         ...
 
 

@@ -65,13 +65,14 @@ class Guide:
         draws = random.Random(seed_of("guide", step.label))
         guided_turns: dict[str, int] = {}
         begun: list[Task] = []
+        rest: list[Task] = []
         for task in step.tasks:
             turns = draws.randint(0, self._turns)
             if turns and task.id not in guided_turns:
                 guided_turns[task.id] = turns
                 begun.append(task)
-        rest = [task for task in step.tasks if task.id not in guided_turns]
-        rest += [task for task in step.tasks if task.id in guided_turns][len(begun) :]
+            else:  # without a guide, or a second group of its task
+                rest.append(task)
         groups = self._begin(step, begun, guided_turns)
         return [*groups, *(self._inner(replace(step, tasks=rest)) if rest else ())]
 
@@ -97,7 +98,7 @@ class Guide:
         if self._guide is not None:
             return self._guide
         if self._script is None:
-            raise AgentGymError("guide: it was told of no task set. Call read_tasks(task_set) before the first step.")
+            raise AgentGymError("guide: it has no task set. Call read_tasks(task_set) before the first step.")
         return ScriptedPolicy(self._script(task), name=self._player)
 
 

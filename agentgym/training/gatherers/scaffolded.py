@@ -18,8 +18,8 @@ class Scaffolded:
 
     The share of the lines is lambda_step lambda_group: lambda_group falls evenly from 1 to 0 over the episodes of a
     group, and lambda_step = 1 / (1 + exp(slope (t - middle))) falls with the share t of the training that is done. The
-    lines are the criteria of `truth["rubric"]`, by which `rubric_judge` judges, or else `Task.hints`. The judge is not
-    told who saw them. Tasks without either are played as they are.
+    lines are the criteria of `truth["rubric"]`, by which `rubric_judge` judges, or else `Task.hints`. The judge does
+    not know who saw them. Tasks without either are played as they are.
 
     Episodes of a group have different prompts, and their returns are compared all the same: the bias class of an
     estimator does not hold. Those with lines count in no success that is logged; measurements never show any.

@@ -16,7 +16,7 @@ from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import seed_of
-from agentgym.training.mixing.quadratic import QuadraticFit, fit_quadratic
+from agentgym.training.mixing.quadratic import MOST_SOURCES, QuadraticFit, fit_quadratic
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.run import train
 from agentgym.training.stages.measure import EVALUATION
@@ -85,13 +85,15 @@ def search_mixture(
     Args:
         runs: mixtures; at least one more than there are sources. seed: of those beyond corners and centre.
         metric: of the last validation, which is the score; by default the mean over the sources of `success/<set>`.
-    Raises: RecipeError for a recipe without sources, too few runs, a folder of another search, or a metric that is not
-        logged; what `train` raises.
+    Raises: RecipeError for a recipe without sources or with more than 12, too few runs, a folder of another search, or
+        a metric that is not logged; what `train` raises.
     Source: MoDoMoDo, Liang et al. 2025, arXiv:2505.24871.
     """
     sources = [source.set for source in recipe.tasks.sources if source.weight]
     if len(sources) < 2:
         raise RecipeError("tasks.sources: a mixture is searched among two or more sets. List them there.")
+    if len(sources) > MOST_SOURCES:
+        raise RecipeError(f"tasks.sources has {len(sources)} sets: a mixture of {MOST_SOURCES} at most is searched.")
     if runs <= len(sources):
         raise RecipeError(
             f"{runs} runs are too few for {len(sources)} sources: their corners and the centre are "

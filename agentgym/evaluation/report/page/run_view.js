@@ -32,7 +32,7 @@ function headline(run) {
     ["Progress", run.steps ? `step ${number(run.step)} of ${number(run.steps)}` : run.phase && plain(run.phase)],
     ["Before the warm start", run.zero_shot && percent(run.zero_shot.value)],
     ["Control: tools on other data", run.control && percent(run.control.value)],
-    ["Several attempts", run.attempts && run.attempts.replace("attempts: ", "")],
+    ["Several attempts", run.attempts],
     ["Earlier uses of the held-out tasks", after?.held_out_uses ? number(after.held_out_uses) : null],
     ["Last written", ago(run.updated)],
   ].filter(([, value]) => value);
