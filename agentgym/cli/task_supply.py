@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def mix_tasks(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="A recipe with [[tasks.sources]].")],
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="A recipe with tasks.sources.")],
     folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the runs and the result go.")],
     runs: Annotated[int, typer.Option(min=3, help="Mixtures: each set alone, all alike, then random ones.")] = 12,
     seed: Annotated[int, typer.Option(help="Of the random mixtures.")] = 0,
