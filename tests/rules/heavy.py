@@ -102,6 +102,7 @@ HEAVY_MODULES = {
     "agentgym.training.model.reference": "train",
     "agentgym.training.model.sharding": "train",
     "agentgym.training.run": "train",
+    "agentgym.training.vllm.base_model": "train",
     "agentgym.training.vllm.check": "train",
     "agentgym.training.vllm.engine": "train",
     "agentgym.training.preferences.losses": "train",
