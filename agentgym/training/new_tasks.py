@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 
 from agentgym.task import BOOKKEEPING, Task, TaskSet
 
@@ -34,18 +33,15 @@ class NewTasks:
 
     def take(self, task: Task) -> bool:
         """Take a task in, unless there is a reason against it, which is then counted."""
-        reason = self._reason_against(task)
+        reason = self.reason_against(task)
         if reason:
             self.refused[reason] += 1
         else:
             self._known.add(task.content_key())
         return not reason
 
-    def know(self, tasks: Iterable[Task]) -> None:
-        """Tasks that were taken in before a resume: they are repeated if they come once more."""
-        self._known |= {task.content_key() for task in tasks}
-
-    def _reason_against(self, task: Task) -> str:
+    def reason_against(self, task: Task) -> str:
+        """Why a task may not be taken in; empty if it may."""
         key = task.content_key()
         numbered_anew = self._tells_by_words and bool(BOOKKEEPING & task.parameters.keys())
         if task.environment not in self._environments:
