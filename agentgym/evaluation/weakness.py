@@ -100,7 +100,7 @@ def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
     by_task: dict[str, TaskHistory] = {}
     for episode in sorted(episodes, key=lambda episode: episode.id):
         task = episode.task
-        if task.split != "train" or not episode.valid or episode.success is None:
+        if task.split != "train" or task.is_of_one_step or not episode.valid or episode.success is None:
             continue
         if episode.provenance.assistance is None:
             batch = episode.id.removesuffix(f"/{task.id}#{episode.sample}")

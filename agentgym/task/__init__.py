@@ -5,13 +5,14 @@ json_rows.py   tasks as JSON data
 task_set.py    TaskSet, and the guard
 """
 
-from agentgym.task.definition import BOOKKEEPING, SPLITS, Origin, Split, Task, seed_of
+from agentgym.task.definition import BOOKKEEPING, SPLITS, VARIANTS, Origin, Split, Task, seed_of
 from agentgym.task.json_rows import task_from_json, task_to_json
 from agentgym.task.task_set import TaskSet, canary_of, training_only
 
 __all__ = [
     "BOOKKEEPING",
     "SPLITS",
+    "VARIANTS",
     "Origin",
     "Split",
     "Task",

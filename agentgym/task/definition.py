@@ -17,6 +17,10 @@ BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "
 """Names of parameters that number a task and say nothing of what it asks."""
 
 
+VARIANTS = "variants"
+"""The generator of tasks that a policy has written in one step of a training, and of the writing itself."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a task comes from that a training has made. Such a task is only for training: see TaskSet.
@@ -60,6 +64,11 @@ class Task:
     difficulty: float = 0.0
     hints: tuple[str, ...] = ()
     origin: Origin | None = None
+
+    @property
+    def is_of_one_step(self) -> bool:
+        """Whether the policy has written it in a step, or was to write such a task: it tells nothing of the set's."""
+        return self.origin is not None and self.origin.generator == VARIANTS
 
     def public(self) -> Task:
         """The task as the environment gets it: without its truth, hints and origin."""
