@@ -12,6 +12,7 @@ from agentgym.credit.named_parts import parse_part
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
+from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
 
 if TYPE_CHECKING:
@@ -183,6 +184,7 @@ class TrainSection(Section):
     default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
     ["max_variance(factor=2)"], see `agentgym list gatherers`.
     `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do.
+    `adapt`: train on tasks without truth instead, by the votes of each group, and mark what is measured.
     `staleness`: how many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by
     the weights that it trains; otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named,
     and `gather` takes only wrappers that choose among finished groups.
@@ -225,6 +227,7 @@ class TrainSection(Section):
     sampler: str | None = None
     gather: list[str] = []
     tasks_of: str | None = None
+    adapt: AdaptSection | None = None
     staleness: Annotated[int, Field(ge=0)] = 0
     group_quorum: Annotated[int, Field(ge=2)] | None = None
     audit_every: Annotated[int, Field(ge=0)] = 0
@@ -265,6 +268,14 @@ class TrainSection(Section):
     def _quorum_of_a_group(self) -> TrainSection:
         if self.group_quorum is not None and self.group_quorum > self.group_size:
             raise ValueError(f"group_quorum = {self.group_quorum} is more than the group_size = {self.group_size}")
+        return self
+
+    @model_validator(mode="after")
+    def _tasks_of_one_kind(self) -> TrainSection:
+        if self.adapt is not None and self.tasks_of is not None:
+            raise ValueError(
+                f"tasks_of = {self.tasks_of!r} and adapt both say which tasks are trained on: leave one of them out"
+            )
         return self
 
     @property
