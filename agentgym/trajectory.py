@@ -186,6 +186,7 @@ class Provenance:
         agentgym: version that played it.
         seed, temperature, top_p, max_turn_tokens: of the rollout config.
         assistance: what helped the agent; None for nearly every episode.
+        instruction: what preceded the task, where the rollout config has one.
         attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
         policy: its name. `environment`: its class with its module.
         image_digests: of the images that its sandboxes ran on.
@@ -213,6 +214,7 @@ class Provenance:
     branch: ForkPoint | None = None
     replay: ReplayedTurns | None = None
     assistance: Assistance | None = None
+    instruction: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
