@@ -94,6 +94,7 @@ def row_columns(
         "group_of_row": groups,
         "group_returns": returns[groups].float(),
         "group_successes": successes[groups].float(),
+        "help_removed": torch.tensor([trajectory.help_removed for trajectory in trajectories]),
         "first_attempt_turns": torch.tensor([first_attempt_turns(trajectory) for trajectory in trajectories]),
         **{_OUTCOME + name: _component(trajectories, name).float() for name in names},
     }
@@ -177,6 +178,7 @@ def token_batch(
         teacher_logps=batch.get("teacher_logps"),
         optimal_values=batch.get("optimal_values"),
         usual_entropies=usual_entropies,
+        help_removed=batch["help_removed"],
         first_attempt_turns=batch["first_attempt_turns"],
         rows=rows,
         proximal_logps=batch.get("proximal_logps"),
