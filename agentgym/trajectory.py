@@ -268,6 +268,13 @@ class Trajectory:
         """Weighted sum of the outcome components."""
         return sum(self.weights.get(name, 1.0) * value for name, value in self.outcome.items())
 
+    @property
+    def help_removed(self) -> bool:
+        """Whether the agent read help that the opening, as it stands here, does not show."""
+        helped = self.provenance.assistance
+        text = "" if helped is None else helped.text
+        return bool(text) and not any(text in message.text for message in self.opening)
+
     def turn_rewards(self) -> NDArray[np.float64]:
         """[T] weighted sum of each turn's components; NaN where a turn has none."""
         weight = self.weights.get

@@ -90,6 +90,7 @@ HEAVY_MODULES = {
     "agentgym.training.terms.teacher_kl": "train",
     "agentgym.training.terms.thought_sft": "train",
     "agentgym.training.loss.checks": "train",
+    "agentgym.training.objectives.critique_grpo": "train",
     "agentgym.training.objectives.decoupled_ppo": "train",
     "agentgym.training.objectives.reinforce": "train",
     "agentgym.training.objectives.topr": "train",

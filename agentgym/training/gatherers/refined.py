@@ -29,15 +29,15 @@ class Refined:
     The critique is `Reward.feedback`: a judge's own text, which tests failed, or what a chat model says (the reward
     `critic`). Of the refinements of a group the `best` take the place of its worst episodes, if their returns are
     greater, and are trained on as if they had been answers to the task alone. The importance ratio of the loss is then
-    that between the prompts; `off_policy` weighs or masks it.
+    that between the prompts: the objective `critique_grpo` shapes it, and `off_policy` weighs or masks it.
 
     A group with refinements is no sample of the policy, and the bias class of an estimator does not hold for it.
     Refinements count in no success that is logged, and not for the sampler; measurements play none.
 
     Args:
         best: how many refinements may join a group.
-    Source: Critique-GRPO, Zhang et al. 2025, arXiv:2506.03106; from descriptions, not checked against its code. Its
-        shaping of the importance ratio is not reproduced.
+    Source: Critique-GRPO, Zhang et al. 2025, arXiv:2506.03106; from descriptions. Its released code was read for the
+        ratio alone (see the objective).
     """
 
     mixes_groups: ClassVar[bool] = True
