@@ -255,8 +255,7 @@ class PlayLoop:
         """Reset the environment. Returns: its opening messages."""
         trajectory = self._trajectory
         self._retries.activity = "resetting the environment"
-        added = trajectory.provenance.assistance, trajectory.provenance.instruction or ""
-        return await self._environment.reset(self._task, trajectory.seed, *added)
+        return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance)
 
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""
