@@ -143,12 +143,19 @@ def _check_streaming(recipe: Recipe, task_set: TaskSet) -> None:
     section = recipe.train
     if not section.is_streamed:
         return
+    gatherer = make_gatherer(play_groups, section.gather)
+    playing = [section.gather[position] for position in gatherer.playing]
     key = f"train.staleness = {section.staleness}" if section.staleness else f"group_quorum = {section.group_quorum}"
     reward = recipe.make_reward(task_set)
     reasons = {
         "a vLLM server's weights are replaced only while it plays nothing. Leave [vllm] out.": recipe.vllm is not None,
         "it needs train.generation = 'transformers'.": section.generation != "transformers",
-        f"train.gather = {section.gather} chooses among the episodes of a step at once. Leave it out.": section.gather,
+        f"train.gather: {', '.join(playing)} plays episodes of a step when it is trained, and here they were begun "
+        "before. Leave it out. top_spread, spread_threshold and success_replay choose among finished groups, and may "
+        "stay.": playing,
+        f"train.gather = {section.gather} puts in episodes of earlier steps, and turns older than the staleness get no "
+        f'credit. Name a wrapper without that bound: estimator = "{section.estimator} | '
+        f'off_policy(mode={section.correction!r})".': gatherer.replays and section.masks_stale_turns,
         f"{section.estimator} compares branches, which are grown a step at once. Choose another estimator.": "branches"
         in section.make_estimator().requires,
         "the reward judges whole groups, and a group_quorum does not wait for them. Leave one of them out.": (

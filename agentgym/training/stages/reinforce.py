@@ -119,7 +119,7 @@ def _make_trainer(
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
-    gatherer = _gatherer(section, estimator, recipe.seed, checkpoint)
+    gatherer = _gatherer(section, estimator, recipe.seed, checkpoint, stream)
     gatherer.read_tasks(context.task_set)
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
@@ -145,7 +145,7 @@ def _make_trainer(
         estimator=estimator,
         signal_providers=signal_providers,
         failures=section.failures,
-        gather=gatherer if stream is None else stream.gather,
+        gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
         budgets_at=recipe.episode.budgets_at,
@@ -262,9 +262,14 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
-def _gatherer(section: TrainSection, estimator: Estimator, seed: int, checkpoint: Path | None) -> WrappedGatherer:
-    """What plays the groups, as it was at a checkpoint: trees where the estimator compares branches, and wrappers."""
-    base: Gatherer = play_groups
+def _gatherer(
+    section: TrainSection, estimator: Estimator, seed: int, checkpoint: Path | None, stream: Streaming | None
+) -> WrappedGatherer:
+    """What gathers the groups, as it was at a checkpoint, within its wrappers.
+
+    They are played in the background where there is a stream, and grown as trees where the estimator compares branches.
+    """
+    base: Gatherer = play_groups if stream is None else stream.gather
     if "branches" in estimator.requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
     gatherer = make_gatherer(base, section.gather)
