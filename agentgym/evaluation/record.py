@@ -31,7 +31,8 @@ class Evaluation(OutcomeStatistics):
         rows: one per task.
         run: prefix of the trajectory ids in the ledger, `<run>/<task>#<index>`.
         step: training step of the weights, None outside training.
-        created: Unix seconds. `duration_s`: wall time of the whole evaluation.
+        created: Unix seconds. `duration_s`: wall time of the whole evaluation. `cpu_s`: processor seconds of this
+            process, and of its children that ended.
         version: of agentgym. `sampling`: temperature, top_p and max_tokens of a turn.
         held_out_uses: how often these held-out tasks had been played on this machine before, by any agent; None where
             this is not counted (another split, or a record of an old version).
@@ -52,6 +53,7 @@ class Evaluation(OutcomeStatistics):
     step: int | None = None
     created: float = 0.0
     duration_s: float = 0.0
+    cpu_s: float = 0.0
     version: str = ""
     sampling: dict[str, float] = field(default_factory=dict)
     held_out_uses: int | None = None

@@ -118,6 +118,7 @@ HEAVY_MODULES = {
     "agentgym.training.stages.repeat": "train",
     "agentgym.training.stages.stored_sources": "train",
     "agentgym.training.stages.step_tasks": "train",
+    "agentgym.training.stages.generate": "train",
     "agentgym.training.stages.turn_ranking": "train",
     "agentgym.training.stages.direct_advantage": "train",
     "agentgym.training.stages.stored_episodes": "train",

@@ -83,8 +83,8 @@ class GatheredGroup:
 
     @property
     def unaided(self) -> list[Trajectory]:
-        """Those of `episodes` that the policy played without help: what tells how good it is."""
-        return [episode for episode in self.episodes if episode.provenance.assistance is None]
+        """Those of `episodes` that the policy played without help, of the set's tasks: what tells how good it is."""
+        return [e for e in self.episodes if e.provenance.assistance is None and not e.task.is_of_one_step]
 
     @property
     def returns(self) -> list[float]:
@@ -108,7 +108,8 @@ class Gatherer(Protocol):
     A wrapper with a state of its own, which a checkpoint has to keep, is a Stateful one. One in whose groups there may
     be episodes that were not judged together has `mixes_groups = True`; rewards that judge whole groups are then
     refused before the run. One whose episodes begin with turns of recorded ones has `repeats_turns = True`; a schedule
-    of turns, which would cut them there, is then refused.
+    of turns, which would cut them there, is then refused. One that also trains on writing tasks has
+    `writes_tasks = True`; what only the set's environments and players give is then refused.
 
     One that asks another gatherer for the step as it is, and only changes which of the groups and episodes that come
     back are trained on, has `plays_nothing = True`. It also wraps a GroupStream, whose episodes were begun before the
@@ -170,6 +171,11 @@ class WrappedGatherer:
     def replays(self) -> bool:
         """Whether episodes of earlier steps may be put into groups."""
         return any(getattr(wrapper, "replays", False) for wrapper in self.wrappers)
+
+    @property
+    def writes_tasks(self) -> bool:
+        """Whether a step may hold groups of tasks that it has written itself, and of the writing."""
+        return any(getattr(wrapper, "writes_tasks", False) for wrapper in self.wrappers)
 
     @property
     def playing(self) -> list[int]:

@@ -28,7 +28,7 @@ from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.trial_episode import check_reward
 from agentgym.training.recipe.trial_reset import check_environments
 from agentgym.training.samplers import sampler_of
-from agentgym.training.signals.selection import check_critic_options, check_signals_available
+from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_critic_options, check_signals_available
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
@@ -129,6 +129,13 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
             f"episode.schedule.max_turns = {list(recipe.episode.schedule.max_turns)}: train.gather = {section.gather} "
             "begins within recorded episodes, whose turns count, so a low cap would end them there. Take one of them "
             "out."
+        )
+    needs = {*ENVIRONMENT_METHODS, "gold_logprobs"} & set(section.make_estimator().requires)
+    if gatherer.writes_tasks and (needs or section.experts is not None):
+        raise RecipeError(
+            f"train.gather = {section.gather} also trains on writing tasks, of which there are no "
+            f"{', '.join(sorted(needs)) or 'episodes of experts'}. Choose another "
+            f"{'estimator' if needs else 'objective, without train.experts'}, or leave it out."
         )
     reward = recipe.make_reward(task_set)
     if gatherer.mixes_groups and isinstance(reward, Reward) and reward.has_stage("group"):

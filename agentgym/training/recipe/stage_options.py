@@ -135,6 +135,23 @@ class StepTasksSection(ReadsEpisodes):
     max_tasks: Count | None = None
 
 
+class GenerateSection(ReadsEpisodes):
+    """Options of `generate`: new training tasks like those that the policy fails at.
+
+    Weak tasks are looked for in `episodes`, by default those of the last stage that plays. `below`: a task is weak
+    whose mean success stays under it in every visit, and does not rise. `tasks`: how many new ones, with the weak ones
+    as their parents in turn. `tries`: rounds in which what was refused is generated anew. `with_set`: whether the tasks
+    of the set are trained on too.
+    """
+
+    reads_last_player: ClassVar[bool] = True
+
+    below: Annotated[float, Field(gt=0, le=1)] = 0.5
+    tasks: Count = 100
+    tries: Count = 4
+    with_set: bool = True
+
+
 class StoredEpisodesSection(ReadsEpisodes):
     """A stage that learns from whole stored episodes."""
 
@@ -255,6 +272,7 @@ STAGE_OPTIONS: dict[str, type[Section]] = {
     "prefer": PreferSection,
     "rank": RankSection,
     "step_tasks": StepTasksSection,
+    "generate": GenerateSection,
     "direct_advantage": DirectAdvantageSection,
     "implicit_q": ImplicitQSection,
     "conservative_q": ConservativeQSection,

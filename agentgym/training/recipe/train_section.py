@@ -182,7 +182,7 @@ class TrainSection(Section):
     `sampler`: what chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`; by
     default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
     ["max_variance(factor=2)"], see `agentgym list gatherers`.
-    `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` does.
+    `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do.
     `staleness`: how many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by
     the weights that it trains; otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named,
     and `gather` takes only wrappers that choose among finished groups.
