@@ -41,9 +41,9 @@ def _rounds(learn: dict[str, Any], *, group: int = GROUP, plays_beside: int = 0,
     return stages
 
 
-def _imitate(select: str) -> Any:
+def _imitate(select: str, rounds: Callable[[dict[str, Any]], Any] = _rounds) -> Any:
     options = {"select": select, "steps": 60, "learning_rate": 5e-4, "batch_size": 16, "validate_every": 1000}
-    return _rounds({"kind": "imitate", "name": "learn", "options": options})
+    return rounds({"kind": "imitate", "name": "learn", "options": options})
 
 
 def _prefer(*, imitation_weight: float = 0.0, plays_beside: int = 0, trees: bool = False, **options: Any) -> Any:
@@ -72,22 +72,47 @@ def _reranked(values: str) -> dict[str, Any]:
     return {"kind": "evaluate_reranked", "name": "after", "options": {"values": values, "episodes": 4}}
 
 
+def _searched(learn: dict[str, Any]) -> Any:
+    """Three rounds of a search, which writes as many messages for a task as episodes of four turns have."""
+
+    def stages(episodes: int, ranking: str) -> Stages:
+        messages = 4 * GROUP
+        search = f"mcts(nodes={messages}, calls={messages}, value='rollouts')"
+        collect = {"kind": "collect", "options": {"tasks": max(episodes // (ROUNDS * GROUP), 1), "search": search}}
+        options = {"episodes": ["collect"], **learn["options"]}
+        return [{"kind": "repeat", "options": {"times": ROUNDS, "stages": [collect, {**learn, "options": options}]}}]
+
+    return stages
+
+
 def _step_tasks(episodes: int, ranking: str) -> Stages:
     practice = {"tasks_of": "step_tasks", "estimator": "grpo"}
     return [{"kind": "step_tasks", "options": {"max_tasks": 400}}, {"kind": "reinforce", "options": practice}]
+
+
+def _generate(episodes: int, ranking: str) -> Stages:
+    """Half of the episodes before, half after; new tasks like those that stayed weak join the set's."""
+    first, second = ({"estimator": "grpo"} for _ in range(2))
+    return [
+        {"kind": "reinforce", "name": "first", "options": first},
+        {"kind": "generate", "options": {"episodes": ["first"], "tasks": 100}},
+        {"kind": "reinforce", "name": "second", "options": second | {"tasks_of": "generate"}},
+    ]
 
 
 STAGE_ARMS: Mapping[str, Callable[[int, str], Stages]] = {
     "imitate_successes": _imitate("success"),
     "imitate_best": _imitate("best_of(n=1)"),
     "imitate_weighted": _imitate("weighted(temperature=0.5)"),
+    "search": _imitate("success", _searched),
     "dpo": _prefer(imitation_weight=1.0),
     "dmpo": _prefer(imitation_weight=1.0, loss="dmpo"),
-    "kto": _prefer(loss="kto"),
+    "kto": _prefer(imitation_weight=1.0, loss="kto"),
     "turn_dpo": _prefer(pairs="turn", trees=True),
-    "sdpo": _prefer(pairs="segment", plays_beside=BRANCHES, branches=BRANCHES, segment_turns=2),
+    "sdpo": _prefer(imitation_weight=1.0, pairs="segment", plays_beside=BRANCHES, branches=BRANCHES, segment_turns=2),
     "rank": _rounds({"kind": "rank", "name": "learn", "options": {"steps": 20, "learning_rate": 2e-4}}),
     "step_tasks": _step_tasks,
+    "generate": _generate,
     "direct_advantage": _stored(
         {"kind": "direct_advantage", "name": "learn", "options": {"loss": "quadratic", "beta": 0.2, "epochs": 2}}
     ),

@@ -8,10 +8,10 @@
 The recipe is recipes/text.toml or recipes/quickstart.toml with the outcome alone as reward. An objective that takes
 advantages gets those of `grpo`; `ppo` has its own critic. A term is added to `dr_grpo`. The teacher is the warm-started
 model after more imitation, of the oracle alone. The stages (objective_stages.py) play at most as many episodes in three
-rounds, or in one collection where they learn from stored ones. Every arm of a seed begins with the same weights; what a
-teacher, an expert or the reference plays and computes beside shows in the seconds of a step: processor seconds of this
-process, so that other work on the machine hardly changes them. Those of a stage are its whole training divided by the
-steps of the others.
+rounds, or in one collection where they learn from stored ones; a search has their messages, and each of its nodes and
+rollouts is counted as an episode. Every arm of a seed begins with the same weights; what a teacher, an expert or the
+reference plays and computes beside shows in the seconds of a step: processor seconds of this process, so that other
+work on the machine hardly changes them. Those of a stage are its whole training divided by the steps of the others.
 
 Each cell, an arm under a seed, keeps its row in cell.json beside its run; results.json and table.md are made of all
 rows in --out. Cells that finished are not run again; one that was cut short goes on, and one that failed is tried

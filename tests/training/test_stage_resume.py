@@ -31,11 +31,18 @@ STAGES = [
     {"kind": "imitate", "name": "start", "options": {"steps": 15}},
     {"kind": "collect", "name": "played", "options": {"tasks": 16, "group_size": 2}},
     *PLAYERS,
-    {"kind": "imitate", "name": "copy", "options": BRIEF | {"episodes": ["played", "oracle"], "select": "weighted"}},
+    {"kind": "collect", "name": "sought", "options": {"tasks": 4, "search": "mcts(nodes=8, value='log_prob')"}},
+    {
+        "kind": "imitate",
+        "name": "copy",
+        "options": BRIEF | {"episodes": ["played", "oracle", "sought"], "select": "weighted"},
+    },
     {"kind": "prefer", "options": BRIEF | {"episodes": BOTH, "batch_size": 4}},
     {"kind": "rank", "options": BRIEF | {"episodes": BOTH, "batch_size": 4}},
     {"kind": "step_tasks", "name": "steps", "options": {"max_tasks": 8}},
     {"kind": "reinforce", "name": "practice", "options": BRIEF | {"tasks_of": "steps", "estimator": "grpo"}},
+    {"kind": "generate", "name": "new", "options": {"episodes": ["played"], "below": 1.0, "tasks": 6}},
+    {"kind": "reinforce", "name": "harder", "options": BRIEF | {"steps": 1, "tasks_of": "new"}},
     {
         "kind": "repeat",
         "options": {
@@ -49,7 +56,7 @@ STAGES = [
     {"kind": "evaluate", "name": "measured", "options": MEASURED},
     {"kind": "control", "options": MEASURED | {"control": {"told": 1}}},
 ]
-ORDER = ["start", "copy", "prefer", "rank", "steps", "practice", "learn_1", "learn_2"]
+ORDER = ["start", "copy", "prefer", "rank", "steps", "practice", "new", "harder", "learn_1", "learn_2"]
 """The stages with a folder."""
 
 
@@ -76,11 +83,12 @@ def cut_back(folder: Path, first: str | None, label: str) -> None:
 
 
 def forget_episodes(folder: Path, label: str) -> None:
-    """Of the label itself, and of labels that begin with it and a "-"."""
+    """Of the label itself, of labels that begin with it and a "-", and of the searches that led to them."""
     ledger = Ledger(folder / "ledger.sqlite")
-    for each in {episode.id.partition("/")[0] for episode in ledger.trajectories(label)}:
-        if each == label or each.startswith(f"{label}-"):
-            ledger.relabel(each, f"former-{each}")
+    for prefix in (label, f"searched-{label}", f"nodes-searched-{label}"):
+        for each in {episode.id.partition("/")[0] for episode in ledger.trajectories(prefix)}:
+            if each == prefix or each.startswith(f"{prefix}-"):
+                ledger.relabel(each, f"former-{each}")
     ledger.close()
 
 
@@ -119,6 +127,7 @@ def killed_run(chosen: Recipe, folder: Path, is_within: Callable[[], bool]) -> N
         ("prefer", "prefer", "none", "compared_steps"),
         ("rank", "rank", "none", "compared_steps"),
         ("step_tasks", "steps", "none", None),
+        ("generate", "new", "none", None),
         ("reinforce", "practice", "practice", ""),
         ("repeat", "learn_2", "again_2", None),
     ],
@@ -130,7 +139,7 @@ def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path,
     left = folder / "stages" / first
 
     def is_within() -> bool:
-        if kind == "step_tasks":
+        if kind in ("step_tasks", "generate"):
             return (left / "tasks.jsonl").is_file()
         if steps is None:
             return finished(folder, label) > 0
@@ -144,6 +153,34 @@ def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path,
     for name in ("copy", "prefer", "rank", "learn_2"):
         manifest = (folder / "stages" / name / "episodes.json").read_text()
         assert manifest == (unbroken / "stages" / name / "episodes.json").read_text()
+
+
+def test_a_search_that_is_killed_keeps_its_nodes_and_leaves_the_same_episodes(unbroken, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(unbroken, folder)
+    cut_back(folder, "copy", "sought")
+    killed_run(recipe(), folder, lambda: finished(folder, "nodes-searched-sought") > 0)
+    nodes = recorded(folder, "nodes-searched-sought")
+    assert nodes
+    assert not recorded(folder, "sought"), "it was killed while it searched"
+    run(recipe(), folder, resume=True)
+    assert_equal_weights(unbroken, folder)
+    assert recorded(folder, "sought") == recorded(unbroken, "sought") != {}
+    of_unbroken = recorded(unbroken, "nodes-searched-sought")
+    assert recorded(folder, "nodes-searched-sought") == of_unbroken
+    assert nodes.items() < of_unbroken.items()
+
+
+def recorded(folder: Path, label: str) -> dict[str, tuple]:
+    """What the policy wrote in each finished episode of a label, and the values of its turns."""
+    ledger = Ledger(folder / "ledger.sqlite")
+    episodes = {
+        t.id: [(turn.token_ids, turn.value) for turn in t.turns]
+        for t in ledger.trajectories(label)
+        if t.id.partition("/")[0] in (label, f"{label}-end")
+    }
+    ledger.close()
+    return episodes
 
 
 @pytest.mark.parametrize("name", ["measured", "control"])
