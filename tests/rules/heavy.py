@@ -118,6 +118,7 @@ HEAVY_MODULES = {
     "agentgym.training.stages.rank": "train",
     "agentgym.training.stages.repeat": "train",
     "agentgym.training.stages.stored_sources": "train",
+    "agentgym.training.stages.stored_experts": "train",
     "agentgym.training.stages.step_tasks": "train",
     "agentgym.training.stages.generate": "train",
     "agentgym.training.stages.instruction_file": "train",

@@ -60,7 +60,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
             f"policy.lora: the stage {trained[-1].name!r} would train after one that has merged the adapter into the "
             "model. With an adapter, `reinforce` is the last stage that trains."
         )
-    check_stored_sources(stages)
+    check_stored_sources(stages, task_set)
     check_environments(recipe, task_set)
     check_reward(recipe, task_set)
 

@@ -18,6 +18,7 @@ from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
 from agentgym.training.recipe.recipe import Recipe, explain
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
+from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
@@ -87,6 +88,12 @@ class PlannedStage:
         """What says how it runs: its section of the recipe, or its options."""
         return self.options if self.stage.section is None else getattr(self.recipe, self.stage.section)
 
+    @property
+    def reads_episodes(self) -> ReadsEpisodes | None:
+        """What names the episodes that it learns from, beside its own or instead of them; None for one without."""
+        section = self.section.experts if isinstance(self.section, TrainSection) else self.section
+        return section if isinstance(section, ReadsEpisodes) else None
+
     def is_done(self, context: RunContext) -> bool:
         """Whether it has trained and saved what it was to."""
         return self.stage.is_done(self.context(context))
@@ -107,8 +114,8 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
     planned: list[PlannedStage] = []
     for base_name, section in _unrolled(recipe.stage or default_stages(recipe)):
         stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
-        if isinstance(stage.section, ReadsEpisodes):
-            stage = replace(stage, sources=tuple(sources_of(stage.section, stage.name, planned)))
+        if (reader := stage.reads_episodes) is not None:
+            stage = replace(stage, sources=tuple(sources_of(reader, stage.name, planned)))
         if stage.stage.section == "train" and (maker := stage.recipe.train.tasks_of):
             stage = replace(stage, tasks_of=_maker_of_tasks(maker, stage.name, planned))
         if stage.stage.check is not None:
