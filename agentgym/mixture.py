@@ -42,15 +42,25 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
                 origins[identity] = task_set, task
                 rows.append(replace(task, id=identity, tags=(*task.tags, SOURCE + name)))
 
+    def origin_of(task: Task) -> tuple[TaskSet, Task]:
+        """The set that a task comes from, and the task in it; of one that a training has made, the task itself."""
+        return origins.get(task.id) or (task_sets[source_of(task) or ""], task)
+
     def player(role: str) -> Callable[[Task], Any] | None:
         if any(getattr(task_set, role) is None for task_set in task_sets.values()):
             return None
 
         def play(task: Task) -> Any:
-            task_set, original = origins[task.id]
+            task_set, original = origin_of(task)
             return getattr(task_set, role)(replace(task, id=original.id, tags=original.tags))
 
         return play
+
+    def generate(task: Task, seed: int) -> Task:
+        task_set, original = origin_of(task)
+        if task_set.generate is None:
+            raise TaskError(f"{task_set.name} cannot generate tasks: the TaskSet has no `generate`.")
+        return task_set.generate(original, seed)
 
     answer: Callable[[Task], Message] | None = player("answer")
     return TaskSet(
@@ -59,6 +69,7 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
         oracle=player("oracle"),
         imperfect_oracle=player("imperfect_oracle"),
         answer=answer,
+        generate=generate if any(task_set.generate is not None for task_set in task_sets.values()) else None,
     )
 
 

@@ -289,17 +289,15 @@ def _points(kind: Kind) -> dict[str, EntryPoint]:
 
 def _imported(kind: Kind, point: EntryPoint) -> Any:
     """What an entry point stands for. Raises: RegistrationError, MissingExtraError, as `load`."""
-    package = f"the package {point.dist.name!r}" if point.dist else "a package"
     remedy = "Correct it in the pyproject.toml of that package, and install the package again."
     if name_fault := _name_fault(kind, point.name):
-        raise RegistrationError(f"{name_fault} The name is an entry point of {package}. {remedy}")
-    entry = f"{point.name!r} of {kind} is given as {point.value!r} by {package}"
+        raise RegistrationError(f"{name_fault} The name is an entry point of {_package_of(point)}. {remedy}")
     try:
         return point.load()
     except ModuleNotFoundError as error:
         missing = error.name or ""
         if f"{point.module}.".startswith(f"{missing}."):
-            raise RegistrationError(f"{entry}, but there is no module {missing!r}. {remedy}") from error
+            raise RegistrationError(f"{_entry(kind, point)}, but there is no module {missing!r}. {remedy}") from error
         if missing.split(".")[0] in ("", "agentgym"):
             raise
         raise MissingExtraError(
@@ -311,7 +309,17 @@ def _imported(kind: Kind, point: EntryPoint) -> Any:
             raise  # importing it failed: a bug in its own code
         close = get_close_matches(point.attr, dir(sys.modules[point.module]), n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise RegistrationError(f"{entry}, but {point.module} has no {point.attr!r}.{hint} {remedy}") from error
+        fault = f"{_entry(kind, point)}, but {point.module} has no {point.attr!r}."
+        raise RegistrationError(f"{fault}{hint} {remedy}") from error
+
+
+def _entry(kind: Kind, point: EntryPoint) -> str:
+    return f"{point.name!r} of {kind} is given as {point.value!r} by {_package_of(point)}"
+
+
+def _package_of(point: EntryPoint) -> str:
+    """The package that has an entry point. Its metadata are parsed each time: for errors alone."""
+    return f"the package {point.dist.name!r}" if point.dist else "a package"
 
 
 def _name_fault(kind: Kind, name: str) -> str:

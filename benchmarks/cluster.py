@@ -4,7 +4,8 @@
 
 The nodes are simulated on this host, so they share its processors: the ratio says what the way over Ray costs, not what
 more hosts give. Oracles of bundled task sets play, one with sandboxes and one in memory. The calls are `exec true`, one
-after the other in each sandbox. At the end one host is frozen, and it is said after how long that was noticed.
+after the other in each sandbox. Then one host is frozen, and it is said after how long that was noticed. At the end new
+weights are published, against Ray's put and get of the same.
 """
 
 from __future__ import annotations
@@ -14,18 +15,29 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 
+from safetensors.torch import load_file
 from simulated_cluster import simulated_cluster
 
 from agentgym import RolloutConfig, ScriptedPolicy, Task, close_backends, load_task_set
 from agentgym.cluster import RayBackend, RayEngine
 from agentgym.cluster.hosted_sandbox import HostedSandbox
+from agentgym.cluster.ray_nodes import connect, import_ray
 from agentgym.errors import SandboxDied
+from agentgym.policy import TransformersPolicy, make_model, make_tokenizer
+from agentgym.policy.formats.hermes import Hermes
+from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.vllm import save_untied
 from agentgym.rollout import EpisodeManager
 from agentgym.sandbox import Backend, NamespacesBackend, Sandbox, SandboxSpec
+from agentgym.training.vllm.engine import digest
 
 TASK_SETS = ("sql/store-v1", "text/number-guess-v1")
+MODEL = {"hidden": 768, "layers": 16, "heads": 12, "kv_heads": 4, "head_dim": 64}  # 99 M parameters
 
 
 async def episodes_per_s(name: str, engine: RayEngine | None, n_episodes: int, concurrency: int) -> float:
@@ -103,6 +115,46 @@ async def measure_silence(sandbox: HostedSandbox) -> None:
         os.kill(pid, signal.SIGCONT)
 
 
+def measure_publish(address: str, rounds: int) -> None:
+    """New weights for a sampler in this process, and in a folder for a server to read, against Ray's put and get."""
+    connect(address)
+    ray, tokenizer = import_ray(), make_tokenizer(["count"], vocab_size=300)
+    trained, sampled = (make_model(tokenizer, seed=seed, **MODEL) for seed in (0, 1))
+    policy = TransformersPolicy(sampled, TemplateRenderer(tokenizer, Hermes()))
+    size = sum(parameter.numel() * parameter.element_size() for parameter in trained.parameters())
+
+    def put_and_get() -> None:
+        ray.get(ray.put({name: value.detach().numpy() for name, value in trained.named_parameters()}))
+
+    def replace() -> None:
+        policy.update_weights(trained, version=policy.version + 1)
+
+    def write_and_read() -> None:
+        with TemporaryDirectory() as folder:
+            digest(trained)
+            save_untied(trained, tokenizer, folder)
+            load_file(Path(folder, "model.safetensors"))
+
+    works = {"replaced in the sampler": replace, "written to a folder and read": write_and_read}
+    ratios: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        bare = _seconds(put_and_get)
+        for name, work in works.items():
+            ratios[name].append(_seconds(work) / bare)
+    for name, values in ratios.items():
+        print(
+            f"{size / 2**20:.0f} MiB of weights {name}: {median(values):.2f} times Ray's put and get "
+            f"({min(values):.2f} to {max(values):.2f} over {rounds} rounds)",
+            flush=True,
+        )
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
 async def measure(address: str, options: argparse.Namespace) -> None:
     engine = RayEngine(address, nodes=options.nodes, backend="namespaces")
     try:
@@ -136,6 +188,7 @@ def main() -> None:
     with simulated_cluster(options.nodes) as cluster:
         asyncio.run(measure_calls(cluster.address, options))
         asyncio.run(measure(cluster.address, options))
+        measure_publish(cluster.address, options.rounds)
 
 
 if __name__ == "__main__":

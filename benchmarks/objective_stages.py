@@ -90,6 +90,16 @@ def _step_tasks(episodes: int, ranking: str) -> Stages:
     return [{"kind": "step_tasks", "options": {"max_tasks": 400}}, {"kind": "reinforce", "options": practice}]
 
 
+def _generate(episodes: int, ranking: str) -> Stages:
+    """Half of the episodes before, half after; new tasks like those that stayed weak join the set's."""
+    first, second = ({"estimator": "grpo"} for _ in range(2))
+    return [
+        {"kind": "reinforce", "name": "first", "options": first},
+        {"kind": "generate", "options": {"episodes": ["first"], "tasks": 100}},
+        {"kind": "reinforce", "name": "second", "options": second | {"tasks_of": "generate"}},
+    ]
+
+
 STAGE_ARMS: Mapping[str, Callable[[int, str], Stages]] = {
     "imitate_successes": _imitate("success"),
     "imitate_best": _imitate("best_of(n=1)"),
@@ -97,11 +107,12 @@ STAGE_ARMS: Mapping[str, Callable[[int, str], Stages]] = {
     "search": _imitate("success", _searched),
     "dpo": _prefer(imitation_weight=1.0),
     "dmpo": _prefer(imitation_weight=1.0, loss="dmpo"),
-    "kto": _prefer(loss="kto"),
+    "kto": _prefer(imitation_weight=1.0, loss="kto"),
     "turn_dpo": _prefer(pairs="turn", trees=True),
-    "sdpo": _prefer(pairs="segment", plays_beside=BRANCHES, branches=BRANCHES, segment_turns=2),
+    "sdpo": _prefer(imitation_weight=1.0, pairs="segment", plays_beside=BRANCHES, branches=BRANCHES, segment_turns=2),
     "rank": _rounds({"kind": "rank", "name": "learn", "options": {"steps": 20, "learning_rate": 2e-4}}),
     "step_tasks": _step_tasks,
+    "generate": _generate,
     "direct_advantage": _stored(
         {"kind": "direct_advantage", "name": "learn", "options": {"loss": "quadratic", "beta": 0.2, "epochs": 2}}
     ),

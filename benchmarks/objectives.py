@@ -10,8 +10,8 @@ advantages gets those of `grpo`; `ppo` has its own critic. A term is added to `d
 model after more imitation, of the oracle alone. The stages (objective_stages.py) play at most as many episodes in three
 rounds, or in one collection where they learn from stored ones; a search has their messages, and each of its nodes and
 rollouts is counted as an episode. Every arm of a seed begins with the same weights; what a teacher, an expert or the
-reference plays and computes beside shows in the seconds of a step. Those of a stage are its whole training divided by
-the steps of the others.
+reference plays and computes beside shows in the seconds of a step: processor seconds of this process, so that other
+work on the machine hardly changes them. Those of a stage are its whole training divided by the steps of the others.
 
 Each cell, an arm under a seed, keeps its row in cell.json beside its run; results.json and table.md are made of all
 rows in --out. Cells that finished are not run again; one that was cut short goes on, and one that failed is tried
@@ -24,7 +24,6 @@ import argparse
 import json
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ import numpy as np
 from learning import paired_interval
 from objective_stages import STAGE_ARMS, arm_stages
 from rich.console import Console
-from training_runs import from_start, mean_interval, share_first_measurement, train_quietly, warm_started
+from training_runs import cpu_s, from_start, mean_interval, share_first_measurement, train_quietly, warm_started
 
 from agentgym.errors import AgentGymError
 from agentgym.storage.reader import LedgerReader
@@ -96,7 +95,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
 }
 """By name, what it changes in [train]. `thought_sft` is not here: this agent writes calls and no thoughts."""
 
-COLUMNS = ["arm", "held out", "against the first, paired", "episodes", "seconds a step", "x of the first"]
+COLUMNS = ["arm", "held out", "against the first, paired", "episodes", "CPU seconds a step", "x of the first"]
 Row = dict[str, Any]
 
 
@@ -144,24 +143,24 @@ def run_cell(arm: str, seed: int, out: Path, steps: int, base: str, sets: Sequen
 
 
 def _timed_training(recipe: Recipe, folder: Path) -> float | None:
-    """Train. Returns: its seconds without those of measurements; None if it was done, or began in an earlier call."""
+    """Train. Returns: its CPU seconds without those of measurements; None if it was done, or began in another call."""
     from agentgym.evaluation.record import Evaluation
 
     began, measured = RunFolder(folder).recipe.is_file(), set(folder.glob("evaluation/*.json"))
-    started = time.monotonic()
+    started = cpu_s()
     train_quietly(recipe, folder)
     new = set(folder.glob("evaluation/*.json")) - measured
-    seconds = time.monotonic() - started - sum(Evaluation.load(file).duration_s for file in new)
+    seconds = cpu_s() - started - sum(Evaluation.load(file).cpu_s for file in new)
     return None if began else seconds
 
 
 def _row_of(recipe: Recipe, folder: Path, training_s: float | None) -> Row:
-    """What a finished run shows. `training_s`: its seconds for each step of the arms that reinforce, where known."""
+    """What a finished run shows. `training_s`: its CPU seconds for each step of the arms with steps, if known."""
     from agentgym.evaluation.record import Evaluation
 
     run, stratum = RunFolder(folder), recipe.evaluate.stratum
     before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
-    times = [] if recipe.stage else [row["step_time"] for row in run.metrics("train")]
+    times = [] if recipe.stage else [row["pace/cpu_s"] for row in run.metrics("train") if "pace/cpu_s" in row]
     reader = LedgerReader(run.ledger)
     episodes = sum(not episode.startswith("held-out-") for episode in reader.finished())
     reader.close()

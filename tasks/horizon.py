@@ -21,14 +21,16 @@ def horizon_task_set(
     seed: int,
     *,
     stream: str | None = None,
-    **players: Callable[[Task], Any],
+    oracle: Callable[[Task], Any],
+    imperfect_oracle: Callable[[Task], Any],
 ) -> TaskSet:
     """Generate every split. Horizons alternate with a task's index in its stratum, and each task carries `horizon_N`.
 
     Args:
         make_task: from a random stream, the slot and a horizon.
         stream: name of the random streams, where it is not the set's own: sets with one stream have the same tasks.
-        players: the oracle and the imperfect oracle.
+        oracle: as TaskSet's.
+        imperfect_oracle: as TaskSet's.
     """
     horizons = {stratum: UNSEEN_HORIZONS if stratum == "unseen_horizons" else HORIZONS for stratum in PER_HORIZON}
     sizes = {stratum: count * len(horizons[stratum]) for stratum, count in PER_HORIZON.items()}
@@ -43,4 +45,4 @@ def horizon_task_set(
         "validation": generator.draw("validation", make),
         "held_out": [*generator.draw("unseen_instances", make), *generator.draw("unseen_horizons", make)],
     }
-    return TaskSet(name, splits, **players)
+    return TaskSet(name, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)

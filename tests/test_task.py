@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentgym import Message, Task, TaskSet
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
-from agentgym.task import seed_of, task_from_json, task_to_json, training_only
+from agentgym.task import Origin, seed_of, task_from_json, task_to_json, training_only
 
 GOOD = {"id": "a", "environment": "acme/sql-v1", "prompt": "How many?", "truth": 3}
 
@@ -117,6 +117,30 @@ def test_a_leak_in_a_file_is_refused(tmp_path):
     path = file_of(tmp_path, GOOD, {**GOOD, "id": "b", "prompt": "how MANY?", "split": "validation"})
     with pytest.raises(SplitLeakError, match="'b' in 'validation' asks the same as 'a' in 'train'"):
         TaskSet.from_jsonl(path)
+
+
+def generated(**fields: object) -> Task:
+    return a_task("m", origin=Origin("variants", "a", "train-000003/a#1"), **fields)
+
+
+@pytest.mark.parametrize("split", ["validation", "held_out"])
+def test_what_a_training_has_made_is_only_trained_on(split, tmp_path):
+    assert TaskSet("acme/s", {"train": [generated()]})["train"][0].origin.parent == "a"
+    for tasks in ({split: [generated()]}, {"train": [generated(split=split)]}):
+        with pytest.raises(SplitLeakError, match=r"'m' was made by 'variants' from 'a' in a training"):
+            TaskSet("acme/s", tasks)
+    row = task_to_json(generated()) | {"split": split}
+    with pytest.raises(SplitLeakError, match="What a training makes is only trained on"):
+        TaskSet.from_jsonl(file_of(tmp_path, row))
+
+
+def test_an_origin_survives_json_and_stays_out_of_the_environment_and_of_fingerprints():
+    assert task_from_json(json.loads(json.dumps(task_to_json(generated())))) == generated()
+    assert "origin" not in task_to_json(a_task("a")), "fingerprints of sets without any stay as they were"
+    assert generated().public().origin is None
+    for origin in ({}, {"generator": ""}, {"generator": "x", "other": "y"}, {"generator": "x", "parent": 3}):
+        with pytest.raises(TaskError, match="the field 'origin' is"):
+            task_from_json({**GOOD, "origin": origin})
 
 
 def test_an_unknown_split_is_refused():

@@ -1,18 +1,22 @@
-"""`agentgym tasks mix`: the weights of a mixture, chosen by short runs."""
+"""`agentgym tasks mix` and `weak`: which tasks a training should play."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentgym.cli.console import out, resumable
 from agentgym.cli.user_code import Import
+from agentgym.rounding import percent, points
+from agentgym.visible import visible
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from agentgym.evaluation.weakness import WeakKind
     from agentgym.training.mixing import MixtureSearch
 
 
@@ -57,6 +61,69 @@ def mix_tasks(
         markup=False,
         soft_wrap=True,
     )
+
+
+def weak_tasks(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    label: Annotated[
+        str, typer.Option(metavar="TEXT", help="Only episodes whose id begins with it, as train-0000.")
+    ] = "",
+    below: Annotated[float, typer.Option(min=0, max=1, help="A task is weak whose success stays under this.")] = 0.5,
+    at_least: Annotated[int, typer.Option(min=1, help="Leave out kinds of fewer tasks.")] = 5,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table, and the weak tasks, as JSON.")] = False,
+) -> None:
+    """Say which kinds of training tasks a run fails at: tags, difficulties, environments.
+
+    A task is weak if no visit's mean success reached --below, and it does not rise from visit to visit. Held-out and
+    validation tasks are not looked at, nor episodes with help. The stage `generate` makes new tasks like the weak ones.
+    Example: [b]agentgym tasks weak runs/quickstart[/b]
+    """
+    import json
+
+    from agentgym.evaluation.weakness import training_histories, weak_kinds
+    from agentgym.storage.reader import LedgerReader
+    from agentgym.storage.run_folder import RunFolder
+
+    reader = LedgerReader(RunFolder.existing(run).ledger)
+    try:
+        histories = training_histories(reader, label)
+    finally:
+        reader.close()
+    kinds = weak_kinds(histories, below=below, at_least=at_least)
+    weak = sorted(history.task.id for history in histories if history.is_weak(below))
+    if as_json:
+        data: dict[str, Any] = {"below": below, "kinds": [kind.to_json() for kind in kinds], "weak_tasks": weak}
+        typer.echo(json.dumps(data, indent=1))
+        return
+    out().print(_kinds_table(kinds))
+    note = (
+        f"{len(weak)} of {len(histories)} tasks are weak: no visit reached {percent(below)}, and success does not rise."
+    )
+    out().print(note, markup=False, soft_wrap=True)
+
+
+def _kinds_table(kinds: Sequence[WeakKind]) -> Table:
+    """A row for each kind; narrow enough for 80 columns, where long names are folded."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("Kind", overflow="fold")
+    for name in ("Tasks", "Weak", "Episodes", "Success", "95 % interval", "Change"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for kind in kinds:
+        success = kind.success
+        table.add_row(
+            Text(visible(kind.name)),
+            str(kind.tasks),
+            str(kind.weak),
+            str(kind.episodes),
+            percent(success.value, 1),
+            f"{percent(success.low, 1)} to {percent(success.high, 1)}",
+            points(kind.change, 1),
+            style="bold" if kind.name == "all" else None,
+        )
+    return table
 
 
 def _table(search: MixtureSearch) -> Table:

@@ -12,15 +12,18 @@ import typer
 
 from agentgym.cli.console import err, out
 from agentgym.cli.name_values import options_for
-from agentgym.cli.task_supply import mix_tasks
+from agentgym.cli.task_supply import mix_tasks, weak_tasks
 from agentgym.cli.user_code import Import
 from agentgym.rounding import percent
 
 if TYPE_CHECKING:
     from agentgym.task import Task, TaskSet
 
-app = typer.Typer(help="Import data sets as task sets; look at task sets; choose mixtures.", no_args_is_help=True)
+app = typer.Typer(
+    help="Import data sets as task sets; look at task sets; choose mixtures; find weak kinds.", no_args_is_help=True
+)
 app.command("mix")(mix_tasks)
+app.command("weak")(weak_tasks)
 
 
 @app.command("import")

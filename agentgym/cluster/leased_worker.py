@@ -12,13 +12,14 @@ from typing import Any
 
 from agentgym.cluster.episode_spool import folder_of_user
 from agentgym.cluster.episode_worker import EpisodeWorker, SessionSpec
+from agentgym.cluster.ray_host import CalledDirectly
 from agentgym.cluster.ray_nodes import PROBE_S
 
 CLOSE_S = 20.0
 """How long it may take to close the environments of a driver that is gone."""
 
 
-class LeasedWorker(EpisodeWorker):
+class LeasedWorker(CalledDirectly, EpisodeWorker):
     """Plays on while its driver is away: tools that run end, and so do episodes that need no other reply.
 
     After a third of the lease without a heartbeat the ends of episodes go to the disk. After the lease everything is

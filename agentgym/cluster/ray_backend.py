@@ -16,7 +16,7 @@ from agentgym import registry
 from agentgym.cluster.host_link import HostNode
 from agentgym.cluster.hosted_backend import LEASE_S, HostedBackend
 from agentgym.cluster.hosted_sandbox import SandboxHostLink
-from agentgym.cluster.ray_host import HEARTBEATS, RayHost, start_actor
+from agentgym.cluster.ray_host import HEARTBEATS, CalledDirectly, RayHost, start_actor
 from agentgym.cluster.ray_nodes import connect, import_ray, probe_nodes
 from agentgym.cluster.sandbox_host import SandboxHost
 from agentgym.cluster.user_modules import user_code_by_value
@@ -24,6 +24,10 @@ from agentgym.errors import ClusterError, MissingExtraError, SandboxUnavailable
 
 RESCAN_S = 10.0
 """How often to look for nodes that have joined."""
+
+
+class RaySandboxHost(CalledDirectly, SandboxHost):
+    """A SandboxHost as an actor of Ray."""
 
 
 class RayBackend(HostedBackend):
@@ -82,7 +86,7 @@ class RayBackend(HostedBackend):
                 raise SandboxUnavailable(f"No sandbox can be made on a cluster: {error}") from error
             self._scanned_at = time.monotonic()
             for node in usable:
-                link = self._links[node.id] = SandboxHostLink(node, RayHost(actors[node.id]))
+                link = self._links[node.id] = SandboxHostLink(node, RayHost(actors[node.id], node.name))
                 self._host_watch.watch(link)
             if not self._alive:
                 raise SandboxUnavailable(
@@ -98,5 +102,5 @@ class RayBackend(HostedBackend):
         registered = {name: value for name, value in registry.registrations().items() if name == key}
         with user_code_by_value(import_ray().cloudpickle):
             return start_actor(
-                SandboxHost, node, self._backend, self._lease_s, os.getpid(), registered, groups={HEARTBEATS: 2}
+                RaySandboxHost, node, self._backend, self._lease_s, os.getpid(), registered, groups={HEARTBEATS: 2}
             )

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from agentgym import registry
+from agentgym.cluster.call_frames import Pickled
 from agentgym.cluster.cluster_session import ClusterSession, WorkerLink
 from agentgym.cluster.episode_worker import SessionSpec
 from agentgym.cluster.host_link import SILENCE_S, HostLink, HostNode, HostWatch
@@ -72,7 +73,7 @@ class RayEngine:
         nodes = await self._ready_nodes()
         session = f"{os.getpid()}-{next(self._sessions)}"
         with user_code_by_value(ray.cloudpickle):
-            spec = ray.put(_spec_of(episodes))
+            spec = Pickled(ray.cloudpickle.dumps(_spec_of(episodes)))
         links = await self._begin([_RayLink(self._workers[node.id], session) for node in nodes], spec)
         player = ClusterSession(episodes, links, self._forget)
         self._players.add(player)
@@ -130,7 +131,7 @@ class RayEngine:
         except TimeoutError:
             self._left_out |= actors.keys()
             for node in nodes:
-                HostLink(node, RayHost(actors[node.id])).lose("its worker did not start in time")
+                HostLink(node, RayHost(actors[node.id], node.name)).lose("its worker did not start in time")
             return
         for node in usable:
             self._watch(node, actors[node.id])
@@ -139,10 +140,10 @@ class RayEngine:
         return start_actor(LeasedWorker, node, self._lease_s, groups={HEARTBEATS: 2}, outlives_driver=True)
 
     def _watch(self, node: HostNode, actor: Any) -> None:
-        worker = self._workers[node.id] = HostLink(node, RayHost(actor))
+        worker = self._workers[node.id] = HostLink(node, RayHost(actor, node.name))
         self._host_watch.watch(worker)
 
-    async def _begin(self, links: Sequence[_RayLink], spec: Any) -> list[_RayLink]:
+    async def _begin(self, links: Sequence[_RayLink], spec: Pickled) -> list[_RayLink]:
         """Let workers get ready for a run. Returns: the ways to those that did. Raises: ClusterError without one."""
         outcomes = await asyncio.gather(*(link.begin(spec) for link in links), return_exceptions=True)
         failures = [outcome for outcome in outcomes if outcome is not None]
@@ -168,7 +169,7 @@ class _RayLink:
         self.name, self.cpus = worker.node.name, worker.node.cpus
         self.spooled: set[str] = set()
 
-    async def begin(self, spec: Any) -> None:
+    async def begin(self, spec: Pickled) -> None:
         self.spooled = await self.worker.ask("begin", self._session, spec)
 
     async def deliver(self, items: list[Event]) -> None:

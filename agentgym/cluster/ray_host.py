@@ -1,15 +1,20 @@
-"""An actor on a node of a Ray cluster, and the way of its calls."""
+"""An actor on a node of a Ray cluster. Ray places it, carries its heartbeats and ends it; calls go to it directly."""
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+import threading
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
+from agentgym.cluster.call_stream import KEY_BYTES, CallServer, CallStream, Streams, connect
 from agentgym.cluster.host_link import HostNode, in_short
 from agentgym.cluster.ray_activity import worker_name
 from agentgym.cluster.ray_nodes import NAMESPACE, import_ray
-from agentgym.errors import NodeFailed, NodeLost
+from agentgym.errors import NodeLost
 
 HEARTBEATS = "heartbeats"
 """The concurrency group of an actor that answers heartbeats on a thread of its own, however busy its event loop is."""
@@ -44,25 +49,45 @@ def start_actor(
     )
 
 
-class RayHost:
-    """An actor, as the RemoteHost of a HostLink."""
+class CalledDirectly:
+    """Mixin of an actor's class: its methods can be called over a connection of the driver's own."""
 
-    def __init__(self, actor: Any) -> None:
-        self._actor = actor
+    async def listen(self, address: str, key: bytes) -> int:
+        """Begin to listen for calls at an address of this host. Returns: the port."""
+        return await CallServer(self, key).listen(address)
+
+
+class RayHost:
+    """An actor whose class is CalledDirectly, as the RemoteHost of a HostLink.
+
+    Args:
+        address: of its node.
+    """
+
+    def __init__(self, actor: Any, address: str) -> None:
+        self._actor, self._address = actor, address
+        self._key = secrets.token_bytes(KEY_BYTES)
+        self._port: Future[int] | None = None
+        self._lock = threading.Lock()
+        self._streams: WeakKeyDictionary[asyncio.AbstractEventLoop, CallStream] = WeakKeyDictionary()
 
     def call(self, method: str, *arguments: Any) -> Future[Any]:
-        """As RemoteHost."""
-        answer: Future[Any] = Future()
+        """As RemoteHost, from a coroutine."""
+        loop = asyncio.get_running_loop()
+        stream = self._streams.get(loop)
+        if stream is None:
+            stream = self._streams[loop] = CallStream(self._connect)
+        return stream.call(method, *arguments)
 
-        def settle(done: Future[Any]) -> None:
-            error = done.exception()
-            answer.set_result(done.result()) if error is None else answer.set_exception(_explained(error))
-
+    async def _connect(self) -> Streams:
+        with self._lock:
+            if self._port is None:
+                self._port = self._actor.listen.remote(self._address, self._key).future()
         try:
-            getattr(self._actor, method).remote(*arguments).future().add_done_callback(settle)
+            port = await asyncio.shield(asyncio.wrap_future(self._port))  # other event loops wait for it too
         except import_ray().exceptions.RayError as error:
-            answer.set_exception(_explained(error))
-        return answer
+            raise NodeLost(in_short(error)) from error
+        return await connect(self._address, port, self._key)
 
     def beat(self) -> Future[Any]:
         """As RemoteHost."""
@@ -71,17 +96,9 @@ class RayHost:
 
     def end(self) -> None:
         """As RemoteHost. On a thread for this alone: Ray waits for its cluster, and for ever on a thread of its own."""
+        for loop, stream in [*self._streams.items()]:
+            with suppress(RuntimeError):  # the loop was closed
+                loop.call_soon_threadsafe(stream.close)
         if (ray := import_ray()).is_initialized():  # else Ray would start a cluster of its own for the call
             with suppress(Exception):  # it may be gone
                 ray.kill(self._actor, no_restart=True)
-
-
-def _explained(error: BaseException) -> BaseException:
-    """An error of Ray's as NodeFailed or NodeLost, with its reason; any other as it is."""
-    exceptions = import_ray().exceptions
-    if not isinstance(error, exceptions.RayError):
-        return error
-    is_there = isinstance(error, exceptions.RayTaskError)
-    explained = NodeFailed(in_short(error.cause)) if is_there else NodeLost(in_short(error))
-    explained.__cause__ = error
-    return explained

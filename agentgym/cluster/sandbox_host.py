@@ -169,6 +169,6 @@ def without_layers(snapshot: Snapshot, known: frozenset[str]) -> Snapshot:
 def _is_host(pid: int) -> bool:
     """Whether a process is a SandboxHost, by the title that Ray gives its actors."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::SandboxHost")
+        return Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"ray::RaySandboxHost")
     except OSError:
         return False

@@ -6,6 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -36,6 +37,12 @@ def _is_users(module: ModuleType) -> bool:
     file = getattr(module, "__file__", None)
     if file is None or module.__name__ == "__main__":  # of which everything travels by value
         return False
+    return _is_users_file(module.__name__, file)
+
+
+@cache
+def _is_users_file(name: str, file: str) -> bool:
+    """Cached, because to ask for each of a thousand modules takes longer than a short run."""
     path = Path(file).resolve()
-    content = any(module.__name__.startswith(f"agentgym.{room}") for room in ("sandboxes", "tasks", "rewards"))
+    content = any(name.startswith(f"agentgym.{room}") for room in ("sandboxes", "tasks", "rewards"))
     return not (content or path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _INSTALLED))

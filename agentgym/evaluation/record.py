@@ -31,10 +31,13 @@ class Evaluation(OutcomeStatistics):
         rows: one per task.
         run: prefix of the trajectory ids in the ledger, `<run>/<task>#<index>`.
         step: training step of the weights, None outside training.
-        created: Unix seconds. `duration_s`: wall time of the whole evaluation.
+        created: Unix seconds. `duration_s`: wall time of the whole evaluation. `cpu_s`: processor seconds of this
+            process, and of its children that ended.
         version: of agentgym. `sampling`: temperature, top_p and max_tokens of a turn.
         held_out_uses: how often these held-out tasks had been played on this machine before, by any agent; None where
             this is not counted (another split, or a record of an old version).
+        adapted: to which tasks the agent was adapted without labels before, in words; empty if to none. If these are
+            held-out tasks, this is no measure of others.
         search: the options of the search over turns that came to the episodes, and whether its value was an oracle's;
             empty without a search.
     """
@@ -52,9 +55,11 @@ class Evaluation(OutcomeStatistics):
     step: int | None = None
     created: float = 0.0
     duration_s: float = 0.0
+    cpu_s: float = 0.0
     version: str = ""
     sampling: dict[str, float] = field(default_factory=dict)
     held_out_uses: int | None = None
+    adapted: str = ""
     search: dict[str, Any] = field(default_factory=dict)
 
     samples = renamed_member("group_size")
@@ -78,6 +83,7 @@ class Evaluation(OutcomeStatistics):
             "usage": self.usage(),
             "duration_s": self.duration_s,
             "held_out_uses": self.held_out_uses,
+            **({"adapted": self.adapted} if self.adapted else {}),
         }
 
     def summary(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -76,7 +77,7 @@ async def evaluate(
     name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
     held_out_uses = note_held_out_use(chosen, split, tasks, policy=name, label=label, seed=config.seed)
     manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}")
-    started, clock = time.time(), time.monotonic()
+    started, clock, cpu_before_s = time.time(), time.monotonic(), sum(os.times()[:4])
     trajectories: list[Trajectory] = []
     solved, failed = 0.0, 0
     costs: dict[tuple[str, int], TreeCost] = {}
@@ -104,6 +105,7 @@ async def evaluate(
         add_search(evaluation, search, costs)
     evaluation.held_out_uses = held_out_uses
     evaluation.created, evaluation.duration_s = started, round(time.monotonic() - clock, 3)
+    evaluation.cpu_s = round(sum(os.times()[:4]) - cpu_before_s, 2)
     return evaluation
 
 

@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -53,6 +53,7 @@ class VllmPolicy(Policy):
         retry_policy: how long to try, see RetryPolicy. `connections`: requests open at once.
         server: the process behind `base_url`, if this process started it. Once it has ended, requests fail at once,
             with the path and the end of its log.
+        check_base: awaited with this policy before its first adapter is loaded; `update_adapter` raises what it raises.
     """
 
     name = "vllm"
@@ -71,6 +72,7 @@ class VllmPolicy(Policy):
         retry_policy: RetryPolicy = DEFAULT_RETRY_POLICY,
         connections: int = 256,
         server: VllmServer | None = None,
+        check_base: Callable[[VllmPolicy], Awaitable[None]] | None = None,
     ) -> None:
         self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
@@ -82,6 +84,7 @@ class VllmPolicy(Policy):
             connections=connections,
             check_server=server.raise_if_ended if server is not None else None,
         )
+        self._check_base = check_base  # None once it has passed
         self._updated: asyncio.Event | None = None  # set once the weights that are being replaced are in place
         self._drained: asyncio.Event | None = None  # set once no request runs under the old ones
         self._running: Counter[str] = Counter()  # requests, by the model or adapter that answers them
@@ -183,8 +186,11 @@ class VllmPolicy(Policy):
         Nobody waits: requests under way are answered by what they began with, and every reply carries its version. An
         adapter is removed from the server once another has replaced it and no request runs under it.
 
-        Raises: PolicyError; answers then come from what the server has.
+        Raises: PolicyError, or what `check_base` raises; answers then come from what the server has.
         """
+        if self._check_base is not None:
+            await self._check_base(self)
+            self._check_base = None
         name = f"{self.model}-{uuid4().hex}"  # others may load adapters there too
         adapter = {"lora_name": name, "lora_path": path, "load_inplace": True}  # a second attempt is no error
         await self._endpoint.post("/v1/load_lora_adapter", adapter, plain_text=True)

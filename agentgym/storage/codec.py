@@ -15,7 +15,7 @@ from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
-from agentgym.task import Task
+from agentgym.task import Origin, Task
 from agentgym.trajectory import (
     Assistance,
     EndState,
@@ -198,6 +198,7 @@ def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, 
             "tags": list(task.tags),
             "difficulty": task.difficulty,
             **({"hints": list(task.hints)} if task.hints else {}),
+            **({"origin": asdict(task.origin)} if task.origin is not None else {}),
         },
         "opening": [message_to_json(m, keep) for m in trajectory.opening],
         **({"tools": list(trajectory.tools)} if trajectory.tools else {}),
@@ -217,6 +218,7 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
     task["messages"] = tuple(message_from_json(m, fetch) for m in task["messages"])
     task["tags"] = tuple(task["tags"])
     task["hints"] = tuple(task.get("hints", ()))
+    task["origin"] = Origin(**task["origin"]) if "origin" in task else None
     stop = data["stop_reason"]
     return Trajectory(
         data["id"],

@@ -39,8 +39,9 @@ def session_inprocess(seed: int = 0) -> TaskSet:
 
 def _build(name: str, environment: str, seed: int) -> TaskSet:
     make_task = partial(_task, environment=environment)
-    players = {"oracle": REQUESTS.oracle, "imperfect_oracle": REQUESTS.imperfect_oracle}
-    return horizon_task_set(name, make_task, seed, stream=NAME, **players)
+    return horizon_task_set(
+        name, make_task, seed, stream=NAME, oracle=REQUESTS.oracle, imperfect_oracle=REQUESTS.imperfect_oracle
+    )
 
 
 def is_reserved(cell: int) -> bool:

@@ -31,7 +31,20 @@ def doors(seed: int = 0) -> TaskSet:
         "validation": drawn["validation"],
         "held_out": drawn["unseen_instances"] + drawn["unseen_horizons"],
     }
-    return TaskSet(NAME, splits, oracle=environment.oracle, imperfect_oracle=environment.imperfect_oracle)
+    return TaskSet(
+        NAME,
+        splits,
+        oracle=environment.oracle,
+        imperfect_oracle=environment.imperfect_oracle,
+        generate=lambda task, seed: _like(task, seed, environment),
+    )
+
+
+def _like(task: Task, seed: int, environment: Any) -> Task:
+    """A new row of as many doors, of the same kind, with keys that training may show."""
+    horizon, first = task.parameters["horizon"], int(task.parameters["counts"] == "first")
+    new_task: Task = environment.generate(seed, horizon=horizon, first=first, reserved=0)
+    return new_task
 
 
 def _task(rng: random.Random, slot: TaskSlot, environment: Any, horizons: Sequence[int]) -> Task:

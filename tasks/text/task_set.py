@@ -37,6 +37,7 @@ def _build(
         "oracle": environment.oracle,
         "imperfect_oracle": getattr(environment, "imperfect_oracle", None),
         "answer": getattr(environment, "gold", None),
+        "generate": lambda task, seed: environment.generate(seed, int(task.difficulty)),
     }
     return TaskSet(name, splits, **players)
 

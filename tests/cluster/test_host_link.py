@@ -36,7 +36,7 @@ class Actor:
 
 def watched(actor: Actor, beats: int, watch: HostWatch) -> HostLink:
     """A link after so many heartbeats, or once it is lost."""
-    link = HostLink(HostNode("0", "node", 1), RayHost(actor))
+    link = HostLink(HostNode("0", "node", 1), RayHost(actor, "127.0.0.1"))
     watch.watch(link)
     while actor.heartbeats < beats and not link.lost:
         time.sleep(0.01)
@@ -54,7 +54,9 @@ def test_a_driver_that_was_stopped_for_a_while_loses_no_host():
     """Nobody has heartbeats the hosts meanwhile, so their silence says nothing."""
     watch = HostWatch(silence_s=1.0, beat_s=0.2)
     first, second = Actor(answers=True, pause_s=1.5), Actor(answers=True)
-    links = [HostLink(HostNode(str(n), "node", 1), RayHost(actor)) for n, actor in enumerate((first, second))]
+    links = [
+        HostLink(HostNode(str(n), "node", 1), RayHost(actor, "127.0.0.1")) for n, actor in enumerate((first, second))
+    ]
     for link in links:
         watch.watch(link)
     while first.heartbeats < 6:
@@ -74,7 +76,7 @@ async def test_who_gives_a_host_up_waits_for_no_cluster(monkeypatch):
 
     monkeypatch.setattr(ray, "is_initialized", lambda: True)
     monkeypatch.setattr(ray, "kill", kill)
-    link = HostLink(HostNode("0", "node", 1), RayHost(Actor(answers=False)))
+    link = HostLink(HostNode("0", "node", 1), RayHost(Actor(answers=False), "127.0.0.1"))
     link.lose("it is slow")
     link.lose("and again")
     assert link.lost == "The node node is lost (it is slow)."

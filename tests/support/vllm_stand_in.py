@@ -2,7 +2,8 @@
 
     python -m vllm_stand_in '{"log": "/tmp/log", "ends_after": 5, "signal": 9}'
 
-It samples random tokens from no model at all, and notes each request in its log. It prints its address.
+It samples random tokens from no model at all, and notes each request in its log. It prints its address. The setting
+"prompt_logprobs" holds what it says of the tokens of a prompt but the first; without it each has -5.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-PATHS = ("/pause", "/collective_rpc", "/reset_prefix_cache", "/resume")
+WEIGHTS = ("/pause", "/collective_rpc", "/reset_prefix_cache", "/resume")
+ADAPTERS = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
 VOCABULARY = 300
 
 
@@ -55,19 +57,26 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/version":
             return {"version": "0.32.0"}
         if path == "/openapi.json":
-            return {"paths": {path: {} for path in PATHS}}
+            return {"paths": {path: {} for path in (*WEIGHTS, *ADAPTERS)}}
         if path == "/v1/models":
             return {"data": [{"id": "m", "max_model_len": 4096}]}
         if path == "/collective_rpc":
             assert Path(body["kwargs"]["weights_path"], "model.safetensors").is_file()
         if path != "/v1/completions":
             return {}
+        if "prompt_logprobs" in body:
+            return {"choices": [{"prompt_logprobs": self._scores(body["prompt"])}]}
         if "seed" not in body:  # asked before a run
             return {"choices": [{"logprobs": {"top_logprobs": [{"a": -1 / body["temperature"]}]}}]}
         chance = random.Random(body["seed"])
         ids = [chance.randrange(VOCABULARY) for _ in range(min(3, body["max_tokens"]))]
         logprobs = {"token_logprobs": [-5.0] * len(ids)}
         return {"choices": [{"token_ids": ids, "logprobs": logprobs, "finish_reason": "stop"}]}
+
+    def _scores(self, ids: list[int]) -> list[dict[str, Any] | None]:
+        """As vLLM gives them: nothing of the first token, then a row for each."""
+        logprobs = self.settings.get("prompt_logprobs") or [-5.0] * (len(ids) - 1)
+        return [None, *({str(token): {"logprob": value}} for token, value in zip(ids[1:], logprobs, strict=True))]
 
     def log_message(self, *_: Any) -> None:
         pass

@@ -137,7 +137,8 @@ def press_set() -> TaskSet:
         split: [Task(f"{split}-{i}", PRESS, f"{split} {i}", truth="right", split=split) for i in range(size)]
         for split, size in sizes
     }
-    return TaskSet(PRESS, splits, oracle=_presser("right"), imperfect_oracle=_presser("left"))
+    players = {"oracle": _presser("right"), "imperfect_oracle": _presser("left")}
+    return TaskSet(PRESS, splits, **players, generate=lambda task, seed: Task("", PRESS, f"new {seed}", truth="right"))
 
 
 register(PRESS, Press)

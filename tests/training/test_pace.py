@@ -23,11 +23,13 @@ def test_shares_of_waiting_are_of_the_valid_episodes_together():
 
 def test_rates_are_between_two_batches_and_the_first_has_none():
     times = iter([10.0, 14.0])
-    pace = Pace(lambda: next(times))
+    cpu_times = iter([1.0, 3.5])
+    pace = Pace(lambda: next(times), lambda: next(cpu_times))
     batch = [episode(1, 1, 2, tokens=6), episode(1, 1, 2, tokens=2), episode(1, 1, 2, failed=True)]
     assert "pace/tokens_per_s" not in pace.metrics(batch)
     later = pace.metrics(batch)
     assert (later["pace/episodes_per_s"], later["pace/tokens_per_s"]) == (0.5, 2.0)
+    assert later["pace/cpu_s"] == 2.5
 
 
 def test_an_engine_in_this_process_reports_nothing_and_a_cluster_its_nodes():

@@ -41,6 +41,8 @@ STAGES = [
     {"kind": "rank", "options": BRIEF | {"episodes": BOTH, "batch_size": 4}},
     {"kind": "step_tasks", "name": "steps", "options": {"max_tasks": 8}},
     {"kind": "reinforce", "name": "practice", "options": BRIEF | {"tasks_of": "steps", "estimator": "grpo"}},
+    {"kind": "generate", "name": "new", "options": {"episodes": ["played"], "below": 1.0, "tasks": 6}},
+    {"kind": "reinforce", "name": "harder", "options": BRIEF | {"steps": 1, "tasks_of": "new"}},
     {
         "kind": "repeat",
         "options": {
@@ -54,7 +56,7 @@ STAGES = [
     {"kind": "evaluate", "name": "measured", "options": MEASURED},
     {"kind": "control", "options": MEASURED | {"control": {"told": 1}}},
 ]
-ORDER = ["start", "copy", "prefer", "rank", "steps", "practice", "learn_1", "learn_2"]
+ORDER = ["start", "copy", "prefer", "rank", "steps", "practice", "new", "harder", "learn_1", "learn_2"]
 """The stages with a folder."""
 
 
@@ -125,6 +127,7 @@ def killed_run(chosen: Recipe, folder: Path, is_within: Callable[[], bool]) -> N
         ("prefer", "prefer", "none", "compared_steps"),
         ("rank", "rank", "none", "compared_steps"),
         ("step_tasks", "steps", "none", None),
+        ("generate", "new", "none", None),
         ("reinforce", "practice", "practice", ""),
         ("repeat", "learn_2", "again_2", None),
     ],
@@ -136,7 +139,7 @@ def test_a_run_killed_within_a_stage_ends_as_an_unbroken_one(unbroken, tmp_path,
     left = folder / "stages" / first
 
     def is_within() -> bool:
-        if kind == "step_tasks":
+        if kind in ("step_tasks", "generate"):
             return (left / "tasks.jsonl").is_file()
         if steps is None:
             return finished(folder, label) > 0

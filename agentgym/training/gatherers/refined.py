@@ -22,7 +22,7 @@ from agentgym.training.gatherers.contract import (
 from agentgym.trajectory import Assistance, Trajectory
 
 MOST_CHARS = 4000
-"""Of an earlier answer and of its critique each, as a refinement is shown them."""
+"""Of what an agent wrote in an episode, and of a critique of it, as another prompt shows them."""
 
 
 class Refined:
@@ -55,6 +55,7 @@ class Refined:
             for row, group in enumerate(groups)
             for episode in group.trained
             if episode.valid and success_of(episode) < 1 and episode.id not in group.replayed
+            if not episode.task.is_of_one_step
         ]
         if not failed:
             return groups
@@ -113,14 +114,19 @@ class Refined:
 
 def prompt_of(episode: Trajectory, critique: str) -> str:
     """What a refinement is shown: what the agent wrote and called before, and the critique."""
+    return (
+        f"An earlier attempt of yours:\n{attempt_of(episode)}\n\nWhat is to be said of it:\n{critique[:MOST_CHARS]}\n\n"
+        "Do it better."
+    )
+
+
+def attempt_of(episode: Trajectory) -> str:
+    """What the agent wrote and called in an episode, the last MOST_CHARS of it."""
     lines = []
     for turn in episode.turns:
         lines += [turn.message.text] if turn.message.text else []
         lines += [f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})" for call in turn.calls]
-    answer = "\n".join(lines)[-MOST_CHARS:]
-    return (
-        f"An earlier attempt of yours:\n{answer}\n\nWhat is to be said of it:\n{critique[:MOST_CHARS]}\n\nDo it better."
-    )
+    return "\n".join(lines)[-MOST_CHARS:]
 
 
 def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward]) -> Reward:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,20 +35,34 @@ def engine_metrics(engine: Any) -> dict[str, float]:
     return {f"cluster/{name}": float(value) for name, value in engine.report().items()}
 
 
-class Pace:
-    """Episodes and tokens for each second, from one batch to the next. The first batch has no rate."""
+def process_cpu_s() -> float:
+    """Processor seconds of this process and of its children that have ended, in all threads."""
+    return sum(os.times()[:4])
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._last: float | None = None
+
+class Pace:
+    """Rates and processor time from one batch to the next. The first batch has neither."""
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, processor: Callable[[], float] = process_cpu_s
+    ) -> None:
+        self._clock, self._processor = clock, processor
+        self._last: tuple[float, float] | None = None
 
     def metrics(self, trajectories: Sequence[Trajectory]) -> dict[str, float]:
-        """`pace/episodes_per_s` and `pace/tokens_per_s`, of valid episodes and the policy's own tokens, and waits."""
-        now, last = self._clock(), self._last
-        self._last = now
+        """What passed since the batch before.
+
+        Returns: `pace/episodes_per_s` and `pace/tokens_per_s`, of valid episodes and the policy's own tokens;
+            `pace/cpu_s`, the processor seconds of this process, which other programs on the machine hardly change;
+            and waits.
+        """
+        last = self._last
+        now, cpu = self._last = self._clock(), self._processor()
         metrics = wait_metrics(trajectories)
-        if last is not None and now > last:
+        if last is not None and now > last[0]:
             valid = [trajectory for trajectory in trajectories if trajectory.valid]
             tokens = sum(len(turn.token_ids) for trajectory in valid for turn in trajectory.turns)
-            metrics |= {"pace/episodes_per_s": len(valid) / (now - last), "pace/tokens_per_s": tokens / (now - last)}
+            elapsed_s = now - last[0]
+            metrics |= {"pace/episodes_per_s": len(valid) / elapsed_s, "pace/tokens_per_s": tokens / elapsed_s}
+            metrics["pace/cpu_s"] = cpu - last[1]
         return metrics

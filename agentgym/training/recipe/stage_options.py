@@ -78,8 +78,8 @@ class PreferSection(LearningSection):
     that `ranking` gives them; `segment` plays failed episodes again from their worst turn and compares a few turns;
     `nodes` compares turns after the same history in the trees of a `collect` with `search`, by the nodes' values.
     `beta`: how strongly the policy is held to the reference. `gamma`: of dmpo, the decay per turn.
-    `imitation_weight`: of dpo and dmpo, of the imitation of the better one beside the comparison. Without it, both may
-    become less likely: raise it from 0 where calls become malformed.
+    `imitation_weight`: of the imitation of the better one, or of a good one, beside the comparison. Without it, both
+    may become less likely: raise it from 0 where calls become malformed.
     `reference`: `last_round`, the policy that the stage begins with; or the name of an earlier stage that trained.
     `margin`: by how much the better one must exceed the other. `max_pairs`: of a task.
     `max_length_ratio`: pairs whose lengths in tokens differ by more than this factor are left out.
@@ -87,7 +87,9 @@ class PreferSection(LearningSection):
     `ranking`: the estimator that says which turn is better. `critic_epochs`: passes over the episodes in which the
     critic that this estimator requires is fitted first; needed where it requires one, and nowhere else.
     `branches`: of `segment`, how often a failed episode is continued. `segment_turns`: how many turns are compared.
-    `desirable_from`: of kto, the score from which an episode is good. `desirable_weight`, `undesirable_weight`: of kto.
+    `desirable_from`: of kto, the score from which an episode is good. `desirable_weight`, `undesirable_weight`: of kto,
+    how much a good and a bad episode count. By default all bad ones together count as much as all good ones, as the
+    paper advises: where nine of ten are bad, equal weights only make everything less likely.
     """
 
     loss: Literal["dpo", "dmpo", "kto"] = "dpo"
@@ -106,7 +108,7 @@ class PreferSection(LearningSection):
     segment_turns: Count = 3
     desirable_from: float = 1.0
     desirable_weight: Rate = 1.0
-    undesirable_weight: Rate = 1.0
+    undesirable_weight: Rate | None = None
 
     @property
     def reads_nodes(self) -> bool:
@@ -139,6 +141,23 @@ class StepTasksSection(ReadsEpisodes):
     """
 
     max_tasks: Count | None = None
+
+
+class GenerateSection(ReadsEpisodes):
+    """Options of `generate`: new training tasks like those that the policy fails at.
+
+    Weak tasks are looked for in `episodes`, by default those of the last stage that plays. `below`: a task is weak
+    whose mean success stays under it in every visit, and does not rise. `tasks`: how many new ones, with the weak ones
+    as their parents in turn. `tries`: rounds in which what was refused is generated anew. `with_set`: whether the tasks
+    of the set are trained on too.
+    """
+
+    reads_last_player: ClassVar[bool] = True
+
+    below: Annotated[float, Field(gt=0, le=1)] = 0.5
+    tasks: Count = 100
+    tries: Count = 4
+    with_set: bool = True
 
 
 class StoredEpisodesSection(ReadsEpisodes):
@@ -261,6 +280,7 @@ STAGE_OPTIONS: dict[str, type[Section]] = {
     "prefer": PreferSection,
     "rank": RankSection,
     "step_tasks": StepTasksSection,
+    "generate": GenerateSection,
     "direct_advantage": DirectAdvantageSection,
     "implicit_q": ImplicitQSection,
     "conservative_q": ConservativeQSection,

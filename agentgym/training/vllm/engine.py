@@ -20,6 +20,7 @@ from agentgym.policy.vllm import VllmPolicy, save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 from agentgym.training.model.models import save_model
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.vllm.base_model import BaseModelCheck
 from agentgym.training.vllm.check import served_model
 
 _LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # of which vLLM reserves room for one
@@ -32,7 +33,7 @@ class TrainedVllmPolicy(VllmPolicy):
 
     def __init__(self, engine: VllmEngine, model: Any, processing_class: Any, renderer: TemplateRenderer) -> None:
         [(address, name)] = engine.served.items()
-        super().__init__(address, name, renderer=renderer, server=engine.server, **engine.hook)
+        super().__init__(address, name, renderer=renderer, server=engine.server, **engine.options(address, model))
         self.trained, self.processing_class, self._engine = model, processing_class, engine
 
     async def refresh(self) -> None:
@@ -47,7 +48,7 @@ class TrainedVllmPool(PolicyPool):
         # A server that is gone is left to the pool: whoever tries it for long keeps an episode from the others.
         retry_policy = RetryPolicy(attempt_s=engine.deadline_s, total_s=engine.deadline_s, attempts=2)
         self._members = [
-            VllmPolicy(address, name, renderer=renderer, retry_policy=retry_policy, **engine.hook)
+            VllmPolicy(address, name, renderer=renderer, retry_policy=retry_policy, **engine.options(address, model))
             for address, name in engine.served.items()
         ]
         super().__init__(self._members, deadline_s=engine.deadline_s)
@@ -73,7 +74,6 @@ class VllmEngine:
         served: by the address of each server, the name by which it serves the model.
         server: the process, where this run starts one.
         deadline_s: how long one of several servers may take to answer.
-        hook: options of VllmPolicy that name the logit hook.
     Raises: RecipeError if a server of `vllm.url` does not answer.
     """
 
@@ -84,7 +84,7 @@ class VllmEngine:
         # Removed at the end, so it is a folder of this run alone.
         self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
-        self.hook: dict[str, Any] = recipe.policy.model_dump(include={"logit_hook", "logit_hook_options"})
+        self._hook: dict[str, Any] = recipe.policy.model_dump(include={"logit_hook", "logit_hook_options"})
         self.server: VllmServer | None = None
         self.deadline_s = section.deadline_s
         self._loaded: tuple[TrainedVllmPolicy | TrainedVllmPool, list[int]] | None = None
@@ -93,6 +93,15 @@ class VllmEngine:
             self.server = VllmServer(log=folder / "vllm.log", python=section.python, gpus=section.gpus)
             self.served = {self.server.address: SERVED_NAME}
             self._shares_gpus = section.gpus is None
+
+    def options(self, address: str, model: Any) -> dict[str, Any]:
+        """Options of the VllmPolicy that samples from a model: its logit hook, and a check of a server's base model."""
+        if self.server is not None or not has_adapter(model):
+            return self._hook
+        recipe = self._recipe
+        autocast = getattr(torch, precision) if (precision := recipe.train.autocast(self._device)) else None
+        check = BaseModelCheck(model, address, str(recipe.policy.path), recipe.guard.drift, autocast)
+        return self._hook | {"check_base": check}
 
     def policy(
         self, model: Any, processing_class: Any, renderer: TemplateRenderer
@@ -144,7 +153,7 @@ class VllmEngine:
         if lora is not None:
             rank = next((rank for rank in _LORA_RANKS if rank >= lora.rank), lora.rank)
             options += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", "2"]
-        applies_masks = self.hook["logit_hook"] is not None
+        applies_masks = self._hook["logit_hook"] is not None
         server.start(self._weights, [*options, *self._options], applies_masks=applies_masks)
         await server.wait_until_ready(self._start_s)
 

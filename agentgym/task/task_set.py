@@ -1,77 +1,24 @@
-"""Tasks and task sets: plain frozen data, named splits, a fingerprint, and a guard on the held-out split."""
+"""TaskSet: named splits that share no problem, a fingerprint, and a guard on the held-out split."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
-from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart, images_of
-
-Split = Literal["train", "validation", "held_out"]
-SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
-
-BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "split", "source_index"})
-"""Names of parameters that number a task and say nothing of what it asks."""
+from agentgym.messages import Message
+from agentgym.task.definition import BOOKKEEPING, SPLITS, Task, canonical_json
+from agentgym.task.json_rows import task_from_json, task_to_json
 
 _training: ContextVar[bool] = ContextVar("agentgym_training", default=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One problem.
-
-    Attributes:
-        id: unique in its task set.
-        environment: the registered id of the environment it is played in.
-        prompt: what the agent is asked.
-        messages: the opening messages instead, when one string is not enough.
-        parameters: what the environment is built from. The environment may read it.
-        truth: what judges it. Only rewards see it: never the policy, the environment or its tools.
-        hints: steps of a solution, as hidden as the truth: only gatherers of a training may put some into a prompt.
-        split: train, validation or held_out. `tags`: names of strata that it belongs to.
-        difficulty: on the set's own scale, higher is harder.
-    """
-
-    id: str
-    environment: str
-    prompt: str = ""
-    messages: tuple[Message, ...] = ()
-    parameters: Mapping[str, Any] = field(default_factory=dict)
-    truth: Any = None
-    split: Split = "train"
-    tags: tuple[str, ...] = ()
-    difficulty: float = 0.0
-    hints: tuple[str, ...] = ()
-
-    def public(self) -> Task:
-        """The task as the environment gets it: without its truth and hints."""
-        return replace(self, truth=None, hints=())
-
-    def opening(self) -> list[Message]:
-        """The task's own opening messages: `messages` if given, else the prompt as one user message."""
-        return list(self.messages) or [Message("user", self.prompt)]
-
-    def content_key(self, *, numbered: bool = True) -> str:
-        """Hash of what is asked, blind to case and white space: equal keys are the same problem.
-
-        Without `numbered`, blind to BOOKKEEPING parameters too: equal keys may be the same problem.
-        """
-        words = [" ".join(m.text.casefold().split()) for m in self.opening()]
-        parameters = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
-        images = [image.digest for image in images_of(self.opening())]
-        text = _canonical([self.environment, words, _folded(parameters), *([images] if images else [])])
-        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @contextmanager
@@ -101,7 +48,10 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             players still has something to learn from reward.
         answer: the message that answers a task rightly, made from its truth. Only trainers see it: they ask how
             likely it is after each turn (information gain).
-    Raises: SplitLeakError naming both tasks; TaskError for a duplicate id or an unknown split.
+        generate: makes a new training task of the same kind as a given one: `generate(task, seed)`. Equal arguments
+            give an equal task. The stage `generate` makes its id and tags.
+    Raises: SplitLeakError naming both tasks, or a task that a training has made and that stands in another split than
+        `train`; TaskError for a duplicate id or an unknown split.
     """
 
     novice = renamed_member("imperfect_oracle")
@@ -114,11 +64,12 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         oracle: Callable[[Task], Any] | None = None,
         imperfect_oracle: Callable[[Task], Any] | None = None,
         answer: Callable[[Task], Message] | None = None,
+        generate: Callable[[Task, int], Task] | None = None,
     ) -> None:
         if unknown := set(splits) - set(SPLITS):
             raise TaskError(f"{name}: unknown split {sorted(unknown)}. Splits are {', '.join(SPLITS)}.")
         self.name = name
-        self.oracle, self.imperfect_oracle, self.answer = oracle, imperfect_oracle, answer
+        self.oracle, self.imperfect_oracle, self.answer, self.generate = oracle, imperfect_oracle, answer, generate
         self._splits: dict[str, Sequence[Task]] = {split: splits.get(split, ()) for split in SPLITS}
         self._check_disjoint()
 
@@ -151,8 +102,17 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         if not splits["train"]:
             known = sorted({tag for task in self._splits["train"] for tag in task.tags})
             raise TaskError(f"{self.name}: no training task is tagged {', '.join(tags)}. Tags are {', '.join(known)}.")
+        return self.with_splits(splits)
+
+    def with_splits(self, splits: Mapping[str, Sequence[Task]]) -> TaskSet:
+        """A set of the same name and players with other tasks. Raises: as TaskSet."""
         return TaskSet(
-            self.name, splits, oracle=self.oracle, imperfect_oracle=self.imperfect_oracle, answer=self.answer
+            self.name,
+            splits,
+            oracle=self.oracle,
+            imperfect_oracle=self.imperfect_oracle,
+            answer=self.answer,
+            generate=self.generate,
         )
 
     def fingerprint(self) -> str:
@@ -160,7 +120,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         digest = hashlib.sha256()
         for tasks in self._splits.values():
             for task in tasks:
-                digest.update(_canonical(task_to_json(task)).encode())
+                digest.update(canonical_json(task_to_json(task)).encode())
         return digest.hexdigest()[:16]
 
     def _check_disjoint(self) -> None:
@@ -169,6 +129,11 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         by_content: dict[str, tuple[str, str]] = {}
         for split, tasks in self._splits.items():
             for task in tasks:
+                if task.origin is not None and (split != "train" or task.split != "train"):
+                    raise SplitLeakError(
+                        f"{self.name}: {task.id!r} was made by {task.origin.generator!r} from {task.origin.parent!r} "
+                        f"in a training, and stands in {split!r}. What a training makes is only trained on."
+                    )
                 if (other := by_id.setdefault(task.id, split)) != split:
                     raise SplitLeakError(
                         f"{self.name}: task {task.id!r} is in both {other!r} and {split!r}. "
@@ -194,7 +159,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
             if len(tasks) > 9 and all(BOOKKEEPING & task.parameters.keys() for task in tasks):
                 words = {tuple(message.text for message in task.opening()) for task in tasks}
                 if len(words) * 10 > len(tasks) * 9:
-                    keys[split] = {task.content_key(numbered=False) + _canonical(task.truth): task.id for task in tasks}
+                    keys[split] = {
+                        task.content_key(numbered=False) + canonical_json(task.truth): task.id for task in tasks
+                    }
         for first, second in combinations(keys, 2):
             twins = keys[first].keys() & keys[second].keys()
             if len(twins) * 2 > min(len(keys[first]), len(keys[second])):
@@ -246,129 +213,10 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         partial.replace(path)
 
 
-def task_to_json(task: Task) -> dict[str, Any]:
-    """A task as JSON-able data; `task_from_json` reads it back equal."""
-    row = {f.name: getattr(task, f.name) for f in fields(task) if f.name != "hints"}
-    row["messages"] = [_message_to_json(message) for message in task.messages]
-    row["parameters"] = dict(task.parameters)
-    row["tags"] = list(task.tags)
-    return row | ({"hints": list(task.hints)} if task.hints else {})  # without any, as it always was: fingerprints
-
-
-_FIELD_TYPES: Mapping[str, type | tuple[type, ...]] = {
-    "id": str,
-    "environment": str,
-    "prompt": str,
-    "messages": list,
-    "parameters": dict,
-    "split": str,
-    "tags": list,
-    "hints": list,
-    "difficulty": (int, float),
-}
-
-
-def task_from_json(row: Any, where: str = "task") -> Task:
-    """Build a task from JSON data. Raises: TaskError that begins with `where` and names the field."""
-    if not isinstance(row, dict):
-        raise TaskError(f"{where}: expected a JSON object, found {type(row).__name__}.")
-    known = {f.name: f for f in fields(Task)}
-    if unknown := set(row) - set(known):
-        raise TaskError(f"{where}: unknown field {sorted(unknown)}. A task has {', '.join(known)}.")
-    for name, kind in _FIELD_TYPES.items():
-        if name in ("id", "environment") and not row.get(name):
-            raise TaskError(f"{where}: the field {name!r} is missing or empty.")
-        if name in row and (not isinstance(row[name], kind) or isinstance(row[name], bool)):
-            raise TaskError(f"{where}: the field {name!r} is {row[name]!r}, of the wrong type.")
-    if not math.isfinite(row.get("difficulty", 0)):
-        raise TaskError(f"{where}: the field 'difficulty' is {row['difficulty']}: expected a finite number.")
-    for name in ("tags", "hints"):
-        if not all(isinstance(item, str) for item in row.get(name, ())):
-            raise TaskError(f"{where}: the field {name!r} is {row[name]!r}: a {name[:-1]} is text.")
-    if row.get("split", "train") not in SPLITS:
-        raise TaskError(f"{where}: split {row['split']!r} is none of {', '.join(SPLITS)}.")
-    if not (row.get("prompt") or row.get("messages")):
-        raise TaskError(f"{where}: a task needs a prompt or messages.")
-    messages = [
-        _message_from_json(message, f"{where}: messages[{index}]")
-        for index, message in enumerate(row.get("messages", []))
-    ]
-    lists = {name: tuple(row.get(name, ())) for name in ("tags", "hints")}
-    return Task(**{**row, **lists, "messages": tuple(messages)})
-
-
 def canary_of(task_set: str) -> str:
     """A line that stands in a task set's files and nowhere else: training text that holds it holds held-out tasks."""
     mark = hashlib.sha256(f"agentgym canary {task_set}".encode()).hexdigest()[:32]
     return f"Held-out tasks must not appear in training text. agentgym canary {mark}"
-
-
-def seed_of(*parts: object) -> int:
-    """A 63-bit seed from a hash of the parts, for example `seed_of("sql/store-v1", "train", 0, index)`.
-
-    Neighbouring indices and splits never share a stream, as `seed + index` makes them do.
-    """
-    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
-
-
-def _message_to_json(message: Message) -> dict[str, Any]:
-    """Role and content; the calls of an agent, and which call a tool answers, where there are any."""
-    row: dict[str, Any] = {"role": message.role, "content": _content(message)}
-    if message.calls:
-        row["calls"] = [{"name": c.name, "arguments": c.arguments, "id": c.id} for c in message.calls]
-    if message.role == "tool":
-        row |= {"call_id": message.call_id, "name": message.name}
-    return row
-
-
-def _message_from_json(row: Any, where: str) -> Message:
-    """Raises: TaskError that begins with `where`."""
-    if not isinstance(row, dict) or row.get("role") not in ("system", "user", "assistant", "tool"):
-        raise TaskError(f"{where} needs a role of system, user, assistant or tool.")
-    content, calls = _as_content(row.get("content", ""), where), []
-    if row["role"] == "tool" and not isinstance(row.get("name"), str):
-        raise TaskError(f"{where} has the role tool, and no name of the tool that it comes from.")
-    for call in row.get("calls", ()):
-        if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-            raise TaskError(f"{where} holds the call {str(call)[:60]!r}. A call is {{name: ..., arguments: {{...}}}}.")
-        if not isinstance(call.get("arguments", {}), dict):
-            raise TaskError(
-                f"{where}: the arguments of {call['name']!r} are {call['arguments']!r}, which is no object."
-            )
-        calls.append(Call(call["name"], dict(call.get("arguments", {})), str(call.get("id", "call_0"))))
-    return Message(row["role"], content, tuple(calls), row.get("call_id"), row.get("name"))
-
-
-def _content(message: Message) -> Any:
-    """Text; where the message shows images, its parts in the shape that model hubs use."""
-    if not message.images:
-        return message.text
-    return [
-        {"type": "text", "text": part.text}
-        if isinstance(part, TextPart)
-        else {"type": "image", "data": part.data, "media_type": part.media_type}
-        for part in message.content
-        if not isinstance(part, str)
-    ]
-
-
-def _as_content(data: Any, where: str) -> Content:
-    if not isinstance(data, list):
-        return str(data)
-    parts: list[Part] = []
-    for part in data:
-        kind = part.get("type") if isinstance(part, dict) else None
-        if kind == "text" and isinstance(part.get("text"), str):
-            parts.append(TextPart(part["text"]))
-        elif kind == "image" and isinstance(part.get("data"), str):
-            parts.append(ImagePart(part["data"], str(part.get("media_type", "image/png"))))
-        else:
-            raise TaskError(
-                f"{where} holds the part {str(part)[:60]!r}. A part is {{type: text, text: ...}} or "
-                "{type: image, data: base64, media_type: ...}."
-            )
-    return tuple(parts)
 
 
 def _lines(path: Path) -> Iterable[str]:
@@ -383,17 +231,3 @@ def _lines(path: Path) -> Iterable[str]:
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON number")
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
-
-
-def _folded(value: Any) -> Any:
-    if isinstance(value, str):
-        return " ".join(value.casefold().split())
-    if isinstance(value, Mapping):
-        return {key: _folded(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_folded(item) for item in value]
-    return value

@@ -1,0 +1,149 @@
+"""Which kinds of training tasks a run fails at, from the successes that its ledger holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from agentgym.errors import EvaluationError
+from agentgym.evaluation.statistics import Estimate, success_rate
+from agentgym.storage.reader import LedgerReader
+from agentgym.task import Task
+from agentgym.trajectory import Trajectory
+
+MOST_DIFFICULTIES = 32
+"""Where tasks have more different ones, a difficulty is no kind: it may be a measured quantity."""
+
+
+@dataclass(slots=True)
+class TaskHistory:
+    """How one task came out, visit by visit. A visit is what one batch of the run played of it.
+
+    Attributes:
+        visits: by the label of the batch, in order, the success of each episode, 0 to 1.
+    """
+
+    task: Task
+    visits: dict[str, list[float]] = field(default_factory=dict)
+
+    @property
+    def successes(self) -> list[float]:
+        """The success of every episode."""
+        return [success for visit in self.visits.values() for success in visit]
+
+    def is_weak(self, below: float = 0.5) -> bool:
+        """Whether the mean success of every visit is under `below`, and does not rise from visit to visit.
+
+        Source: SwS, Liang et al. 2025, arXiv:2506.08989: failure-prone problems. From descriptions, not its code.
+        """
+        means = [float(np.mean(visit)) for visit in self.visits.values()]
+        return max(means) < below and _slope(means) <= 0
+
+
+@dataclass(frozen=True, slots=True)
+class WeakKind:
+    """Tasks with something in common: a tag, a difficulty, an environment.
+
+    Attributes:
+        name: of the kind; "all" for all tasks together.
+        tasks: how many were played. weak: how many of them are weak, see TaskHistory.
+        success: with its interval; the tasks are clusters of their episodes.
+        change: of the success from the first batch that played the kind to the last, by a straight line through the
+            means of the batches; 0 with one batch.
+    """
+
+    name: str
+    tasks: int
+    weak: int
+    episodes: int
+    success: Estimate
+    change: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data for JSON."""
+        return {
+            "kind": self.name,
+            "tasks": self.tasks,
+            "weak": self.weak,
+            "episodes": self.episodes,
+            "success": self.success.value,
+            "low": self.success.low,
+            "high": self.success.high,
+            "change": self.change,
+        }
+
+
+def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistory]:
+    """The history of every training task that a run has played.
+
+    Episodes of other splits do not count, nor those with help, nor those that failed or were not judged.
+
+    Args:
+        label: only episodes whose id begins with it.
+    Raises: EvaluationError if none is left.
+    """
+    recorded = histories(reader.load(name) for name in reader.finished(label))
+    if not recorded:
+        which = f" whose id begins with {label!r}" if label else ""
+        raise EvaluationError(
+            f"{reader.path} holds no judged episode of a training task{which}. Weak kinds are looked for among the "
+            "episodes that a training, or `agentgym rollout --split train`, has played."
+        )
+    return recorded
+
+
+def histories(episodes: Iterable[Trajectory]) -> list[TaskHistory]:
+    """As `training_histories`, of given episodes; a batch is what stands before the task in their ids."""
+    by_task: dict[str, TaskHistory] = {}
+    for episode in sorted(episodes, key=lambda episode: episode.id):
+        task = episode.task
+        if task.split != "train" or task.is_of_one_step or not episode.valid or episode.success is None:
+            continue
+        if episode.provenance.assistance is None:
+            batch = episode.id.removesuffix(f"/{task.id}#{episode.sample}")
+            by_task.setdefault(task.id, TaskHistory(task)).visits.setdefault(batch, []).append(episode.success)
+    return list(by_task.values())
+
+
+def weak_kinds(tasks: Sequence[TaskHistory], *, below: float = 0.5, at_least: int = 5) -> list[WeakKind]:
+    """All tasks, then each kind of them, the least successful first.
+
+    Args:
+        below: see TaskHistory.is_weak.
+        at_least: kinds of fewer tasks are left out; so is what all tasks have in common.
+    """
+    members: dict[str, list[TaskHistory]] = {}
+    for history in tasks:
+        for name in _kinds_of(history.task, len({h.task.difficulty for h in tasks})):
+            members.setdefault(name, []).append(history)
+    own = [_kind(name, m, below) for name, m in members.items() if at_least <= len(m) < len(tasks)]
+    return [_kind("all", tasks, below), *sorted(own, key=lambda kind: (kind.success.value, -kind.tasks, kind.name))]
+
+
+def _kinds_of(task: Task, difficulties: int) -> set[str]:
+    names = {*task.tags, task.environment}
+    return names | ({f"difficulty {task.difficulty:g}"} if difficulties <= MOST_DIFFICULTIES else set())
+
+
+def _kind(name: str, members: Sequence[TaskHistory], below: float) -> WeakKind:
+    batches: dict[str, list[float]] = {}
+    for history in members:
+        for batch, successes in history.visits.items():
+            batches.setdefault(batch, []).extend(successes)
+    means = [float(np.mean(batches[batch])) for batch in sorted(batches)]
+    return WeakKind(
+        name,
+        len(members),
+        sum(history.is_weak(below) for history in members),
+        sum(map(len, batches.values())),
+        success_rate([history.successes for history in members]),
+        _slope(means) * (len(means) - 1),
+    )
+
+
+def _slope(values: Sequence[float]) -> float:
+    """Of the straight line through equally spaced values, by least squares; 0 for a single one."""
+    return float(np.polyfit(range(len(values)), values, 1)[0]) if len(values) > 1 else 0.0

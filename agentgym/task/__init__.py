@@ -1,0 +1,25 @@
+"""Tasks and task sets: plain frozen data, named splits, a fingerprint, and a guard on the held-out split.
+
+definition.py  Task, Origin, and seeds that no two tasks share
+json_rows.py   tasks as JSON data
+task_set.py    TaskSet, and the guard
+"""
+
+from agentgym.task.definition import BOOKKEEPING, SPLITS, VARIANTS, Origin, Split, Task, seed_of
+from agentgym.task.json_rows import task_from_json, task_to_json
+from agentgym.task.task_set import TaskSet, canary_of, training_only
+
+__all__ = [
+    "BOOKKEEPING",
+    "SPLITS",
+    "VARIANTS",
+    "Origin",
+    "Split",
+    "Task",
+    "TaskSet",
+    "canary_of",
+    "seed_of",
+    "task_from_json",
+    "task_to_json",
+    "training_only",
+]

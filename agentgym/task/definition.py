@@ -1,0 +1,113 @@
+"""Task: one problem; and Origin: where a task comes from that a training has made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from agentgym.messages import Message, images_of
+
+Split = Literal["train", "validation", "held_out"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "held_out")
+
+BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "split", "source_index"})
+"""Names of parameters that number a task and say nothing of what it asks."""
+
+
+VARIANTS = "variants"
+"""The generator of tasks that a policy has written in one step of a training, and of the writing itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a task comes from that a training has made. Such a task is only for training: see TaskSet.
+
+    Attributes:
+        generator: what made it, for example "generate" or "variants".
+        parent: the id of the task that it was made from.
+        episode: the id of the episode that it was made from, where there was one.
+    """
+
+    generator: str
+    parent: str = ""
+    episode: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One problem.
+
+    Attributes:
+        id: unique in its task set.
+        environment: the registered id of the environment it is played in.
+        prompt: what the agent is asked.
+        messages: the opening messages instead, when one string is not enough.
+        parameters: what the environment is built from. The environment may read it.
+        truth: what judges it. Only rewards see it: never the policy, the environment or its tools.
+        hints: steps of a solution, as hidden as the truth: only gatherers of a training may put some into a prompt.
+        split: train, validation or held_out. `tags`: names of strata that it belongs to.
+        difficulty: on the set's own scale, higher is harder.
+        origin: where a generated task comes from; None for a task that the set began with.
+    """
+
+    id: str
+    environment: str
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    truth: Any = None
+    split: Split = "train"
+    tags: tuple[str, ...] = ()
+    difficulty: float = 0.0
+    hints: tuple[str, ...] = ()
+    origin: Origin | None = None
+
+    @property
+    def is_of_one_step(self) -> bool:
+        """Whether the policy has written it in a step, or was to write such a task: it tells nothing of the set's."""
+        return self.origin is not None and self.origin.generator == VARIANTS
+
+    def public(self) -> Task:
+        """The task as the environment gets it: without its truth, hints and origin."""
+        return replace(self, truth=None, hints=(), origin=None)
+
+    def opening(self) -> list[Message]:
+        """The task's own opening messages: `messages` if given, else the prompt as one user message."""
+        return list(self.messages) or [Message("user", self.prompt)]
+
+    def content_key(self, *, numbered: bool = True) -> str:
+        """Hash of what is asked, blind to case and white space: equal keys are the same problem.
+
+        Without `numbered`, blind to BOOKKEEPING parameters too: equal keys may be the same problem.
+        """
+        words = [" ".join(m.text.casefold().split()) for m in self.opening()]
+        parameters = {key: value for key, value in self.parameters.items() if numbered or key not in BOOKKEEPING}
+        images = [image.digest for image in images_of(self.opening())]
+        text = canonical_json([self.environment, words, _folded(parameters), *([images] if images else [])])
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def seed_of(*parts: object) -> int:
+    """A 63-bit seed from a hash of the parts, for example `seed_of("sql/store-v1", "train", 0, index)`.
+
+    Neighbouring indices and splits never share a stream, as `seed + index` makes them do.
+    """
+    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def canonical_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
+
+
+def _folded(value: Any) -> Any:
+    if isinstance(value, str):
+        return " ".join(value.casefold().split())
+    if isinstance(value, Mapping):
+        return {key: _folded(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_folded(item) for item in value]
+    return value

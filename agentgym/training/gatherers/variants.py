@@ -1,0 +1,219 @@
+"""Lets the policy write other tasks with the answer of one that it solved; it learns to write and to solve them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+
+from agentgym.credit.options import Count, Share
+from agentgym.errors import CreditError, EpisodesFailed, TaskError
+from agentgym.messages import Message, StopReason, images_of
+from agentgym.reward import Reward
+from agentgym.rollout import EpisodeManager
+from agentgym.task import VARIANTS, Origin, Task, TaskSet
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, in_groups, success_of
+from agentgym.training.gatherers.refined import MOST_CHARS, attempt_of
+from agentgym.training.new_tasks import NewTasks
+from agentgym.trajectory import Trajectory
+
+WRITING = "agentgym/step-v1"
+"""The environment in which tasks are written: the agent answers, and nothing is run."""
+INSTRUCTION = (
+    "A task:\n{task}\n\nHow it was solved:\n{solution}\n\nWrite another task that has the same answer. Ask for it in "
+    "another way, and do not tell it. Write the words of the new task alone."
+)
+REWARD = "variant"
+"""The component of a writer's reward."""
+
+
+class Variants:
+    """Lets the policy write variants of a task that it solved sometimes, with the answer unchanged, and solves them.
+
+    A group is a parent if its mean success is in [low, high]. The policy is shown its task and a success, and writes as
+    many tasks as a group has episodes. They have the parent's environment, parameters and truth. Each is then solved by
+    a group of its own. A written task earns 1 if the mean success of that group is in [low, high] too, and 0 if it is
+    not: it is too easy, too hard, or has another answer by now. What is empty, cut by a budget, asks the same as a task
+    of the set or has the words of a validation or held-out task earns 0 and is not played.
+
+    The groups of writers and of solvers take the place of groups whose returns do not differ, so a step trains on as
+    many groups as before. Where all differ, nothing is written. They count in no success that is logged and not for the
+    sampler, and are forgotten after their step; `Task.origin` names their parent. Within a group the bias class of an
+    estimator holds, for the written task; the mean over groups is one over other tasks than the set's.
+
+    A parent costs `group_size` episodes of writing and up to the square of it of solving.
+
+    Args:
+        low, high: bounds of the mean success, of parents and of what they are written into.
+        parents: in a step, at most.
+    Source: SvS, Liang et al. 2025, arXiv:2508.14029; the bounds are those of its paper for groups of 8. From
+        descriptions, not checked against its code.
+    """
+
+    writes_tasks: ClassVar[bool] = True
+
+    def __init__(self, inner: Gatherer, *, low: Share = 1 / 8, high: Share = 5 / 8, parents: Count = 1) -> None:
+        if low > high:
+            raise CreditError(f"variants(low={low}, high={high}): `low` is above `high`, so no task would be written.")
+        self._inner, self._low, self._high, self._parents = inner, low, high, parents
+        self._new_tasks: NewTasks | None = None
+
+    def read_tasks(self, task_set: TaskSet) -> None:
+        """As ReadsTasks: some training task has words of its own and a truth."""
+        if not any(map(_may_be_parent, task_set["train"])):
+            raise TaskError(
+                f"variants: no training task of {task_set.name} has words (`prompt` or `messages`, without images) "
+                "and also a `truth`, which a task in other words keeps. Take `variants` out of train.gather."
+            )
+        self._new_tasks = NewTasks(task_set)
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step. Raises: CreditError if an environment does not show the words of a task."""
+        groups = self._inner(step)
+        places = [row for row, group in enumerate(groups) if group.trained and not group.differs]
+        parents = self._parents_of(groups)
+        if not places or not parents:
+            return groups
+        unaided = replace(step, assist=None)
+        writers = self._write(unaided, list(parents.values()))
+        solvers = self._solve(unaided, writers, parents)
+        new = [*writers, *solvers]
+        useful = [group for group in new if group.differs][: len(places)]
+        left_out = [group for group in new if not any(group is trained for trained in useful)]
+        for row, group in zip(places, useful, strict=False):
+            left_out.append(groups[row])
+            groups[row] = group
+        return [*groups, *(GatheredGroup([], group.episodes) for group in left_out)]
+
+    def _parents_of(self, groups: Sequence[GatheredGroup]) -> dict[str, Trajectory]:
+        """By task, a success at one that was solved sometimes."""
+        parents: dict[str, Trajectory] = {}
+        for group in groups:
+            episodes = [t for t in group.trained if t.valid and t.id not in group.replayed]
+            successes = [t for t in episodes if success_of(t) >= 1 and t.provenance.assistance is None]
+            if successes and _may_be_parent(successes[0].task) and self._low <= _mean_success(episodes) <= self._high:
+                parents.setdefault(successes[0].task.id, successes[0])
+        return dict(list(parents.items())[: self._parents])
+
+    def _write(self, step: StepRequest, parents: Sequence[Trajectory]) -> list[GatheredGroup]:
+        """Let the policy write. Returns: a group for each parent, without verdicts; none if all episodes failed."""
+        rollouts, label = step.rollouts, f"{step.label}-writing"
+        config = replace(
+            rollouts.config, environment=WRITING, environment_options={}, reward=Reward(), attempts=None, stop_if=()
+        )
+        manager = EpisodeManager(step.policy, config, ledger=rollouts.ledger)
+        tasks = [_writing_task(parent) for parent in parents]
+        writers = rollouts.loop.run(manager.collect(tasks, step.group_size, label=label))
+        try:
+            rollouts.report_failures(label, writers, recorded_as=[label])
+        except EpisodesFailed:  # the step itself has others
+            return []
+        return in_groups(writers, step.group_size)
+
+    def _solve(
+        self, step: StepRequest, groups: Sequence[GatheredGroup], parents: Mapping[str, Trajectory]
+    ) -> list[GatheredGroup]:
+        """Let the policy solve what was written, each task once, and judge the writers. Returns: who solved."""
+        writers = [writer for group in groups for writer in group.trained if writer.valid]
+        written = [self._variant_of(writer, parents) for writer in writers]
+        tasks: dict[str, Task] = {}
+        for task in written:
+            if task is not None:
+                tasks.setdefault(task.content_key(), task)
+        solvers = dict(zip(tasks, self._play(step, list(tasks.values())), strict=False))
+        for writer, task in zip(writers, written, strict=True):
+            self._judge(writer, task, None if task is None else solvers.get(task.content_key()))
+        if (ledger := step.rollouts.ledger) is not None:
+            step.rollouts.loop.call(partial(ledger.amend, writers))
+        return list(solvers.values())
+
+    def _variant_of(self, writer: Trajectory, parents: Mapping[str, Trajectory]) -> Task | None:
+        """The task that was written; None for what is none."""
+        assert self._new_tasks is not None and writer.task.origin is not None
+        if not (text := _words_of(writer)):
+            return None
+        parent = parents[writer.task.origin.parent].task
+        task = replace(
+            _in_other_words(parent, text),
+            id=f"{parent.id}~{writer.sample}",
+            tags=(*parent.tags, "variant"),
+            hints=(),
+            origin=Origin(VARIANTS, parent.id, writer.id),
+        )
+        return None if self._new_tasks.reason_against(task) else task
+
+    def _play(self, step: StepRequest, tasks: Sequence[Task]) -> list[GatheredGroup]:
+        """Play what was written. Raises: CreditError if the environment does not show it."""
+        if not tasks:
+            return []
+        try:
+            groups = in_groups(step.play(tasks, f"{step.label}-variants", step.group_size), step.group_size)
+        except EpisodesFailed:  # all of them; nobody is judged then
+            return []
+        for episode in (episode for group in groups for episode in group.trained if episode.valid):
+            words = episode.task.opening()[-1].text
+            if not any(words in message.text for message in episode.opening):
+                raise CreditError(
+                    f"variants: {episode.task.environment} does not show the agent the words of its task, so another "
+                    "wording is no other task. Take `variants` out of train.gather."
+                )
+        return groups
+
+    def _judge(self, writer: Trajectory, task: Task | None, solvers: GatheredGroup | None) -> None:
+        """Give a writer its reward; one whose task could not be played has failed."""
+        if task is None:
+            writer.outcome = {REWARD: 0.0}
+        elif solvers is None or not (episodes := [t for t in solvers.trained if t.valid]):
+            writer.stop_reason, writer.outcome = StopReason.INFRA_ERROR, {}
+            writer.error = "every episode of the task that it has written failed"
+        else:
+            success = _mean_success(episodes)
+            writer.outcome = {REWARD: float(self._low <= success <= self._high), "variant_success": success}
+            writer.weights = {"variant_success": 0.0}
+
+
+def _may_be_parent(task: Task) -> bool:
+    """Whether a task has words that can be others, and a truth that stays."""
+    opening = task.opening()
+    return (
+        task.truth is not None
+        and not task.is_of_one_step
+        and opening[-1].role == "user"
+        and bool(opening[-1].text.strip())
+        and not images_of(opening)
+    )
+
+
+def _mean_success(episodes: Sequence[Trajectory]) -> float:
+    return float(np.mean([success_of(episode) for episode in episodes]))
+
+
+def _writing_task(parent: Trajectory) -> Task:
+    """The task of writing another one."""
+    task = parent.task
+    question = "\n".join(message.text for message in task.opening())[:MOST_CHARS]
+    return Task(
+        f"{task.id}~",
+        WRITING,
+        INSTRUCTION.format(task=question, solution=attempt_of(parent)),
+        tags=(*task.tags, "writing"),
+        origin=Origin(VARIANTS, task.id, parent.id),
+    )
+
+
+def _words_of(writer: Trajectory) -> str:
+    """What was written; empty if a budget cut it, or if it is longer than a task may be."""
+    turn = writer.turns[-1]
+    text = turn.calls[-1].arguments.get("text") if turn.calls else turn.message.text
+    cut = turn.finish_reason == "length" or writer.stop_reason is None or writer.stop_reason.truncated
+    return "" if cut or not isinstance(text, str) or len(text) > MOST_CHARS else text.strip()
+
+
+def _in_other_words(task: Task, text: str) -> Task:
+    """The task with another prompt, or another last message."""
+    if not task.messages:
+        return replace(task, prompt=text)
+    return replace(task, messages=(*task.messages[:-1], Message("user", text)))

@@ -1,0 +1,187 @@
+"""New training tasks like those that the policy fails at, checked before they are trained on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import EpisodesFailed, HeldOutError, RecipeError, TaskError
+from agentgym.evaluation.record import hash_of
+from agentgym.evaluation.weakness import TaskHistory, histories
+from agentgym.messages import Message
+from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.task import Origin, Task, TaskSet, seed_of, task_to_json, training_only
+from agentgym.training.gatherers.contract import success_of
+from agentgym.training.new_tasks import NewTasks
+from agentgym.training.recipe.stage_options import GenerateSection
+from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.demonstrate import script_of
+from agentgym.training.stages.episode_manifest import check_usable, finished_of
+from agentgym.training.stages.episode_sources import LEDGER
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.step_task_file import STEP_TASKS
+
+GENERATED = "generated"
+"""The tag of a task that the stage has generated, and the name of the file that says what came of it."""
+Generate = Callable[[Task, int], Task]
+
+
+def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+    """Raises: RecipeError if the set generates no tasks; TaskError if it has no oracle to check them."""
+    task_set = stage.recipe.tasks.load()
+    _generator_of(task_set, stage.name)
+    script_of(task_set, "oracle")
+
+
+@define_stage(options=GenerateSection, has_folder=True, makes_tasks=True, result=STEP_TASKS, check=_check)
+def generate_stage(context: RunContext, learner: Learner, options: GenerateSection) -> Learner:
+    """Generates training tasks like those that earlier stages failed at, for a later `reinforce` with `tasks_of`."""
+    context.processes.share(lambda: _generate(context, options))
+    return learner
+
+
+def _generate(context: RunContext, options: GenerateSection) -> None:
+    path = context.folder.path / STEP_TASKS
+    if path.is_file():
+        return
+    known = {task.id: task for task in context.task_set["train"]}
+    weak = [history for history in _histories(context, known) if history.is_weak(options.below)]
+    search = _Search(context, NewTasks(context.task_set), known, options)
+    tasks = search.run([history.task for history in weak])
+    refused = {reason: search.admission.refused[reason] for reason in sorted(search.admission.refused)}
+    line = f"{context.stage}: {len(weak)} weak tasks, {len(tasks)} new ones like them"
+    line += "".join(f", {count} refused ({reason})" for reason, count in refused.items())
+    short = bool(weak) and len(tasks) < options.tasks
+    line += f". The generator raised {search.error}" if search.error else ""
+    context.console.print(line, style="yellow" if short else None, markup=False, highlight=False, soft_wrap=True)
+    if not (tasks or options.with_set):
+        raise RecipeError(
+            f"{line}. There is nothing to train on: raise `below` or `tries`, or train on the tasks of the set as well "
+            "by with_set = true."
+        )
+    context.folder.create()
+    parents = {"below": options.below, "weak": [history.task.id for history in weak]}
+    context.folder.write_json(f"{GENERATED}.json", {**parents, "tasks": len(tasks), "refused": refused})
+    context.folder.log(
+        0, context.stage, weak_tasks=len(weak), new_tasks=len(tasks), refused_tasks=sum(refused.values())
+    )
+    TaskSet(context.stage, {"train": [*(known.values() if options.with_set else ()), *tasks]}).to_jsonl(path)
+
+
+def _histories(context: RunContext, known: dict[str, Task]) -> list[TaskHistory]:
+    """Of the set's own tasks in the sources. Raises: RecipeError where these are of another set."""
+    episodes = []
+    for source in context.sources:
+        ledger = Path(source.run) / LEDGER if source.run else context.folder.ledger
+        episodes += finished_of(ledger, source.label)
+    check_usable(context.stage, context.sources, episodes)
+    own = [e for e in episodes if e.task.id in known and hash_of(e.task) == hash_of(known[e.task.id])]
+    if not own:
+        raise RecipeError(
+            f"The stage {context.stage!r} would look for weak tasks among episodes of {episodes[0].task.id!r} and the "
+            f"like, none of which is a task of {context.task_set.name}. Name episodes of this task set."
+        )
+    return histories(own)
+
+
+def _generator_of(task_set: TaskSet, stage: str) -> Generate:
+    if task_set.generate is None:
+        raise RecipeError(
+            f"[[stage]] {stage!r}: {task_set.name} cannot generate tasks. Give the TaskSet `generate`, a function of a "
+            "task and a seed, or choose a set that has it, such as text/doors-v1."
+        )
+    return task_set.generate
+
+
+@dataclass
+class _Search:
+    """Generates tasks until enough are good.
+
+    Attributes:
+        admission: counts what was refused: see NewTasks, and also "error", where the generator raised; "unsolved",
+            where the oracle does not solve the task; "trivial", where an agent does that says nothing.
+        known: the tasks of the set by id.
+        error: what the generator raised first.
+    """
+
+    context: RunContext
+    admission: NewTasks
+    known: dict[str, Task]
+    options: GenerateSection
+    error: str = ""
+
+    def run(self, weak: Sequence[Task]) -> list[Task]:
+        """At most `tasks` new ones, with weak tasks as their parents in turn; fewer where `tries` do not suffice."""
+        if not weak:
+            return []
+        context, options = self.context, self.options
+        parents = sorted(weak, key=lambda task: seed_of(context.recipe.seed, context.stage, task.id))
+        numbers = count()
+        accepted: list[Task] = []
+        with training_only(), context.progress_bar(context.stage, options.tasks) as advance:
+            for _ in range(options.tries):
+                drawn = islice(numbers, options.tasks - len(accepted))
+                candidates = [
+                    task for n in drawn if (task := self._candidate(parents[n % len(parents)], n)) is not None
+                ]
+                for task in self._verified(candidates):
+                    accepted.append(task)
+                    advance()
+                if len(accepted) == options.tasks:
+                    break
+        return accepted
+
+    def _candidate(self, parent: Task, number: int) -> Task | None:
+        """A new task like its parent; None, and a reason that is counted, where there is none."""
+        context = self.context
+        generate = _generator_of(context.task_set, context.stage)
+        try:
+            task = generate(parent, seed_of(context.recipe.seed, context.stage, number))
+            if not isinstance(task, Task):
+                raise TaskError(f"`generate` returned {task!r:.60}, which is no Task.")
+            task = replace(
+                task,
+                id=f"{context.stage}/{number:05d}",
+                split="train",
+                tags=(*parent.tags, GENERATED),
+                difficulty=parent.difficulty,
+                origin=Origin("generate", parent.id),
+            )
+            json.dumps(task_to_json(task))
+        except HeldOutError:
+            raise
+        except Exception as error:  # noqa: BLE001  a generator is anybody's code: its errors are counted, and the run goes on
+            self.admission.refused["error"] += 1
+            self.error = self.error or f"{type(error).__name__}: {error}"
+            return None
+        return task if self.admission.take(task) else None
+
+    def _verified(self, candidates: Sequence[Task]) -> list[Task]:
+        """Those that the oracle solves, and silence does not."""
+        script = script_of(self.context.task_set, "oracle")
+        solved = self._successes(candidates, lambda task: ScriptedPolicy(script(task), name="oracle"), "oracle")
+        self.admission.refused["unsolved"] += len(candidates) - len(solved)
+        silent = self._successes(
+            solved, lambda task: ScriptedPolicy(lambda messages: Message("assistant", "")), "silent"
+        )
+        trivial = {task.id for task in silent}
+        self.admission.refused["trivial"] += len(trivial)
+        self.admission.refused = +self.admission.refused
+        return [task for task in solved if task.id not in trivial]
+
+    def _successes(self, tasks: Sequence[Task], player: Any, name: str) -> list[Task]:
+        """Those that a player solves."""
+        if not tasks:
+            return []
+        label = f"{self.context.stage}-{name}"
+        try:
+            episodes = self.context.rollouts.play(player, tasks, label=label, group_size=1, record=False)
+        except EpisodesFailed as error:
+            self.error = self.error or str(error)
+            return []
+        return [episode.task for episode in episodes if episode.valid and success_of(episode) >= 1]
