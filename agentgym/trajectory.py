@@ -149,10 +149,15 @@ class ForkPoint:
 
 @dataclass(frozen=True, slots=True)
 class EndState:
-    """What an environment says of its state after the last turn; None for what it does not offer. As in `Turn`."""
+    """What is known of the state after the last turn; None for what is not. As in `Turn`.
+
+    Attributes:
+        state_key, potential: the environment's. value: of the node of a search that the episode is.
+    """
 
     state_key: str | None = None
     potential: float | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
