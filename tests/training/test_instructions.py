@@ -59,6 +59,24 @@ class Obedient(Policy):
         return Reply(message, ids, [-0.5] * len(ids))
 
 
+class Knowing(Policy):
+    """Is right."""
+
+    name, renderer = "knowing", ByteRenderer()
+
+    async def generate(self, request):
+        message = Message("assistant", "", (Call("say", {"answer": "42"}),))
+        ids = self.renderer.encode(message)
+        return Reply(message, ids, [-0.5] * len(ids))
+
+
+class Judge(Right):
+    """Says what it thinks, too."""
+
+    def feedback(self, episode):
+        return "No."
+
+
 class Writer(Obedient):
     """Writes, as a registered policy."""
 
@@ -68,7 +86,7 @@ register("test_writer", Writer, kind="policies")
 
 @pytest.fixture
 def rollouts(tmp_path):
-    config = RolloutConfig(environment=Quiz, reward=Right(), instruction="Be anything.")
+    config = RolloutConfig(environment=Quiz, reward=Judge(), instruction="Be anything.")
     with Rollouts(config, ledger=Ledger(tmp_path / "l.sqlite")) as playing:
         yield playing
 
@@ -80,8 +98,8 @@ def gathering(**options) -> Instructions:
     return wrapper
 
 
-def step(rollouts, number: int, policy: Policy | None = None, **options) -> StepRequest:
-    return StepRequest(rollouts, policy or Obedient(), TASKS, f"train-{number:06d}", 4, **options)
+def step(rollouts, number: int, policy: Policy | None = None, label: str = "", **options) -> StepRequest:
+    return StepRequest(rollouts, policy or Obedient(), TASKS, label or f"train-{number:06d}", 4, **options)
 
 
 def drawn(groups) -> Counter:
@@ -170,6 +188,25 @@ def test_wrappers_within_draw_other_tasks_for_each_instruction(rollouts):
     gatherer(step(rollouts, 0, more_tasks=more_tasks))
     assert len(draws) >= 2
     assert len(set(draws)) == len(draws)
+
+
+def test_an_instruction_is_judged_only_by_what_was_played_with_it(rollouts):
+    """Some groups begin within records of before, which have the prompt of their record."""
+    before = play_groups(step(rollouts, 0, Knowing(), label="shown"))
+    assert {episode.provenance.instruction for group in before for episode in group.trained} == {"Be anything."}
+    gatherer = make_gatherer(
+        play_groups, ["starts(label='shown', share=1.0)", f"instructions(population={POPULATION!r})"]
+    )
+    groups = gatherer(step(rollouts, 9))
+    assert all(group.untrained_turns for group in groups)
+    assert [own.groups for own in gatherer.wrappers[1].population] == [0, 0]
+
+
+def test_refinements_have_the_instruction_of_their_group(rollouts):
+    gatherer = make_gatherer(play_groups, ["refined", f"instructions(population={POPULATION!r})"])
+    groups = gatherer(step(rollouts, 0))
+    refined = [t for group in groups for t in group.episodes if t.provenance.assistance is not None]
+    assert {t.provenance.instruction for t in refined} == set(POPULATION)
 
 
 @pytest.mark.parametrize("population", [[], ["Be right."], ["a", "a "], ["a", " "]])

@@ -53,14 +53,29 @@ class StepRequest:
     assist: Callable[[Task, int, int], Assistance | None] | None = None
     instruction: str | None = None
 
-    def play(self, tasks: Sequence[Task], label: str, group_size: int) -> list[Trajectory]:
-        """Play further episodes for this step, groups consecutive, under a label of their own."""
+    def play(
+        self,
+        tasks: Sequence[Task],
+        label: str,
+        group_size: int,
+        *,
+        policy: Policy | Callable[[Task], Policy] | None = None,
+        assistance: Sequence[Assistance] = (),
+    ) -> list[Trajectory]:
+        """Play further episodes for this step, groups consecutive, under a label of their own.
+
+        Args:
+            policy: who acts, by default that of the step.
+            assistance: what helps in each episode, by default as `assist` says.
+        """
         options: dict[str, Any] = {"label": label, "group_size": group_size, "progress": self.progress}
-        if self.assist is not None:
+        if assistance:
+            options["assistance"] = assistance
+        elif self.assist is not None:
             options["assistance"] = [self.assist(task, row, group_size) for task in tasks for row in range(group_size)]
         if self.instruction is not None:
             options["config"] = replace(self.rollouts.config, instruction=self.instruction)
-        return self.rollouts.play(self.policy, tasks, **options)
+        return self.rollouts.play(policy or self.policy, tasks, **options)
 
 
 @dataclass(frozen=True, slots=True)

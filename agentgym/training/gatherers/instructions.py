@@ -134,7 +134,8 @@ class Instructions:
     def _note(self, instruction: Instruction, groups: Sequence[GatheredGroup]) -> None:
         """Take in how groups with an instruction came out."""
         for group in groups:
-            episodes = [episode for episode in group.unaided if episode.valid]
+            unaided = [episode for episode in group.unaided if episode.valid]
+            episodes = [episode for episode in unaided if episode.provenance.instruction == instruction.text]
             if not episodes:
                 continue
             success = float(np.mean([success_of(episode) for episode in episodes]))

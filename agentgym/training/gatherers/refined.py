@@ -85,11 +85,8 @@ class Refined:
         if not tasks:
             return []
         assistance = [Assistance("critique", text) for text in prompts]
-        label = f"{step.label}-refined"
         try:
-            return step.rollouts.play(
-                step.policy, tasks, label=label, group_size=1, progress=step.progress, assistance=assistance
-            )
+            return step.play(tasks, f"{step.label}-refined", 1, assistance=assistance)
         except EpisodesFailed:  # all of them; the step itself has others
             return []
 
