@@ -80,6 +80,7 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     The learner's weights are trained in place and saved, from the last complete checkpoint if there is one.
     Returns: the trained model, as it was saved.
     """
+    context.recipe.train.check_tasks(context.task_set)  # those of `tasks_of` are known now
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
     last_step = step_of(checkpoint) if checkpoint is not None else -1
