@@ -45,7 +45,7 @@ def data(**sections):
         ({"reward": {"options": {"nope": {"x": 1}}}}, r"reward.options.nope: no such reward judges here"),
         (
             {"train": {"tasks_per_step": 65}},
-            r"tasks_per_step = 65: test/lookup-v1 has 64 task\(s\) .* no step could be",
+            r"tasks_per_step = 65: test/lookup-v1 has 64 training task\(s\), so no step could",
         ),
         ({"machine": {"nodes": 3}}, r"nodes 3 is of a cluster, .*: set engine = ray"),
     ],

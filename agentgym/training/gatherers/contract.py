@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -102,6 +102,9 @@ class GatheredGroup:
         return self.spread > SAME_RETURN
 
 
+Trait = Literal["mixes_groups", "repeats_turns", "writes_tasks", "replays"]
+
+
 class Gatherer(Protocol):
     """Plays a step. A wrapper is a function of another gatherer, with options, that returns one.
 
@@ -157,25 +160,9 @@ class WrappedGatherer:
         """As Gatherer."""
         return self.outermost(step)
 
-    @property
-    def mixes_groups(self) -> bool:
-        """Whether there may be episodes in a group that were not judged together."""
-        return any(getattr(wrapper, "mixes_groups", False) for wrapper in self.wrappers)
-
-    @property
-    def repeats_turns(self) -> bool:
-        """Whether episodes may begin with turns of recorded ones."""
-        return any(getattr(wrapper, "repeats_turns", False) for wrapper in self.wrappers)
-
-    @property
-    def replays(self) -> bool:
-        """Whether episodes of earlier steps may be put into groups."""
-        return any(getattr(wrapper, "replays", False) for wrapper in self.wrappers)
-
-    @property
-    def writes_tasks(self) -> bool:
-        """Whether a step may hold groups of tasks that it has written itself, and of the writing."""
-        return any(getattr(wrapper, "writes_tasks", False) for wrapper in self.wrappers)
+    def has(self, trait: Trait) -> bool:
+        """Whether some wrapper says this of itself: see Gatherer."""
+        return any(getattr(wrapper, trait, False) for wrapper in self.wrappers)
 
     @property
     def playing(self) -> list[int]:

@@ -13,6 +13,7 @@ from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
+from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
 
 if TYPE_CHECKING:
@@ -185,6 +186,7 @@ class TrainSection(Section):
     default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
     ["max_variance(factor=2)"], see `agentgym list gatherers`.
     `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do.
+    `adapt`: train on tasks without truth instead, by the votes of each group, and mark what is measured.
     `staleness`: how many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by
     the weights that it trains; otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named,
     and `gather` takes only wrappers that choose among finished groups.
@@ -227,6 +229,7 @@ class TrainSection(Section):
     sampler: str | None = None
     gather: list[str] = []
     tasks_of: str | None = None
+    adapt: AdaptSection | None = None
     staleness: Annotated[int, Field(ge=0)] = 0
     group_quorum: Annotated[int, Field(ge=2)] | None = None
     audit_every: Annotated[int, Field(ge=0)] = 0
@@ -269,6 +272,14 @@ class TrainSection(Section):
             raise ValueError(f"group_quorum = {self.group_quorum} is more than the group_size = {self.group_size}")
         return self
 
+    @model_validator(mode="after")
+    def _tasks_of_one_kind(self) -> TrainSection:
+        if self.adapt is not None and self.tasks_of is not None:
+            raise ValueError(
+                f"tasks_of = {self.tasks_of!r} and adapt both say which tasks are trained on: leave one of them out"
+            )
+        return self
+
     @property
     def is_streamed(self) -> bool:
         """Episodes are played in the background, and groups are trained on as they finish."""
@@ -292,8 +303,8 @@ class TrainSection(Section):
         """Raises: RecipeError if a task set has too few tasks for one step, of which training would take none."""
         if self.steps and len(task_set["train"]) < self.tasks_per_step:
             raise RecipeError(
-                f"train.tasks_per_step = {self.tasks_per_step}: {task_set.name} has {len(task_set['train'])} task(s) "
-                "in its split 'train', so no step could be filled. Lower it, or give the set more tasks."
+                f"train.tasks_per_step = {self.tasks_per_step}: {task_set.name} has {len(task_set['train'])} "
+                "training task(s), so no step could be filled. Lower it, or give the set more tasks."
             )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
