@@ -103,6 +103,7 @@ def _note_adaptation(context: RunContext, learner: Learner) -> None:
 
 
 def _reinforce(context: RunContext, learner: Learner) -> Learner:
+    context.recipe.train.check_tasks(context.task_set)  # those of `tasks_of` are known now
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
     last_step = step_of(checkpoint) if checkpoint is not None else -1
