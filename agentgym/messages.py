@@ -152,6 +152,11 @@ class StopReason(StrEnum):
         return self in (StopReason.ANSWERED, StopReason.ENVIRONMENT)
 
     @property
+    def ends_attempt(self) -> bool:
+        """Another attempt may follow, where the episode has one left: no budget was used up."""
+        return self.terminated or self is StopReason.HOPELESS
+
+    @property
     def failed(self) -> bool:
         """The infrastructure broke or the run was stopped: not scored and not trained on."""
         return self in (StopReason.INFRA_ERROR, StopReason.CANCELLED)

@@ -13,7 +13,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import StopReason
 from agentgym.reward import Reward, validate_components, validate_spans
-from agentgym.rollout.attempts import Attempts, AttemptsJudge
+from agentgym.rollout.attempts import Attempts, AttemptsJudge, ends_attempt
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -140,7 +140,7 @@ async def _judge_attempts(trajectory: Trajectory, copy: Trajectory, reward: Rewa
     for turn in trajectory.turns:
         copy.turns.append(replace(turn, rewards={}, spans=()))
         await judge.judge_turn(copy.turns[-1], copy)
-        if attempts.weights.keys() & turn.rewards.keys():
+        if ends_attempt(attempts, turn):
             await judge.end_attempt(copy, StopReason.ANSWERED)
     copy.stop_reason = trajectory.stop_reason
     await judge.judge_end(copy)

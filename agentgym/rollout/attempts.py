@@ -17,6 +17,8 @@ from agentgym.validated import validated_dataclass
 
 ATTEMPT_RATES = ("first", "last", "fixed", "broke")
 """Outcome components of an episode of several attempts that are shares of 1."""
+ENDED_EARLY = "This attempt was ended early."
+"""What the agent reads where a stop rule ended an attempt; why, only the record says of the last one."""
 Weight = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -24,13 +26,13 @@ Weight = Annotated[float, Field(allow_inf_nan=False)]
 class Attempts:
     """How often an episode tries its task.
 
-    An attempt ends when the agent answers, or the environment ends. The reward judges its turns as it would judge an
-    episode; the environment's tools have no part in that, as they do not know the truth. The conversation then goes on
-    with the feedback, in a fresh environment that was reset with the same seed. Budgets bound the whole episode, and
-    judging an attempt counts in its `time_s`. The outcome is that of the last attempt, with these components beside it:
+    An attempt ends when the agent answers, the environment ends, or a stop rule calls it hopeless. The reward judges
+    its turns as it would judge an episode; the environment's tools have no part in that, as they do not know the truth.
+    The conversation then goes on with the feedback, in a fresh environment that was reset with the same seed. Budgets
+    bound the whole episode, and judging an attempt counts in its `time_s`. The outcome is that of the last attempt,
+    with these components beside it:
     `first` and `last`, success of the first and the last attempt; `fixed` = last (1 - first); `broke` =
-    first (1 - last); `improvement` = last - first. An episode that a budget or a stop rule ends in its first attempt
-    has that one.
+    first (1 - last); `improvement` = last - first. An episode that a budget ends in its first attempt has that one.
 
     Attributes:
         n: attempts.
@@ -54,6 +56,11 @@ class Attempts:
         """Of the components that attempts add."""
         earlier = {f"attempt_{number}": self.earlier for number in range(1, self.n)}
         return {**dict.fromkeys(ATTEMPT_RATES, 0.0), "improvement": self.improvement, **earlier}
+
+
+def ends_attempt(attempts: Attempts | None, turn: Turn) -> bool:
+    """Whether an attempt that was not the last ended with this turn, as its record says."""
+    return attempts is not None and any(f"attempt_{number}" in turn.rewards for number in range(1, attempts.n))
 
 
 def weights_of(attempts: Attempts | None, reward: Reward, trajectory: Trajectory) -> dict[str, float]:
@@ -103,7 +110,9 @@ class AttemptsJudge(Judge):
             return None
         last = view.turns[-1]
         last.rewards = merge_components(last.rewards, {f"attempt_{number}": success}, self.reward)
-        return await self._feedback(view, f"Attempt {number + 1} of {self._attempts.n}: everything is as at the start.")
+        early = f"{ENDED_EARLY} " if reason is StopReason.HOPELESS else ""
+        announcement = f"{early}Attempt {number + 1} of {self._attempts.n}: everything is as at the start."
+        return await self._feedback(view, announcement)
 
     async def judge_end(self, trajectory: Trajectory) -> bool:
         """As Judge; the outcome is that of the last attempt that took a turn."""

@@ -21,7 +21,7 @@ from agentgym.rollout.conversation import CUT, EMPTY, Conversation, open_turn, o
 from agentgym.rollout.environments import ToolSchemas
 from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.rollout.judging import Judge
-from agentgym.rollout.live_environment import LiveEnvironment
+from agentgym.rollout.live_environment import NO_STATE, LiveEnvironment
 from agentgym.rollout.retries import Retries
 from agentgym.task import seed_of
 from agentgym.trajectory import EndState, Trajectory, Turn
@@ -151,6 +151,7 @@ class PlayLoop:
         self._conversation = Conversation((), (), None)
         self._usage = BudgetUsage(self._budgets)
         self._ready = False
+        self._state = NO_STATE  # before the next turn
         self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
 
     async def play(self) -> StopReason:
@@ -158,6 +159,7 @@ class PlayLoop:
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
                 await self._reset()
+                await self._read_state()
                 while True:
                     await self.play_turn()
         except EpisodeOver as over:
@@ -180,16 +182,11 @@ class PlayLoop:
             return StopReason.TIME
 
     async def play_turn(self) -> None:
-        """One turn: read the state, let the policy reply, run its calls, judge, and add what came back.
+        """One turn: let the policy reply, run its calls, judge, read the state, and add what came back.
 
         Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
         """
-        trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
-        state = await self._environment.read_state(trajectory.turns, self._retries.note)
-        self._config.keep_checkpoint(trajectory, state.checkpoint)
-        attempt_start = 0 if self._judge is None else self._judge.attempt_start
-        if await self._config.is_hopeless(trajectory, state, self._environment, attempt_start):
-            raise EpisodeOver(StopReason.HOPELESS)
+        trajectory, usage, now, state = self._trajectory, self._usage, asyncio.get_running_loop().time, self._state
         limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
         if limit.tokens <= 0:
             raise EpisodeOver(limit.reason)
@@ -207,19 +204,28 @@ class PlayLoop:
         turn.tools_s = now() - replied
         turn.usage.update(await self._environment.usage_since_last(turn.results))
         self._open_turn = None
-
         usage.count(turn, reply, exact=self._conversation.prefix_ids is not None)
         trajectory.turns.append(turn)
         if self._judge is not None:
             self._retries.activity = f"judging turn {turn.index}"
             await self._judge.judge_turn(turn, trajectory)
-        reason = self._reason_to_stop(turn, limit, is_answer)
-        if reason is not None and not await self._begin_attempt(turn, reason):
-            raise EpisodeOver(reason)
+        if (reason := self._reason_to_stop(turn, limit, is_answer) or await self._read_state()) is not None:
+            if not await self._begin_attempt(turn, reason):
+                raise EpisodeOver(reason)
+            await self._read_state()
         self._announce_tools(turn)
         self._observe(turn)
         if self._config.ledger is not None:  # the last turn is written with the end
             await self._config.ledger.write_turn(trajectory, turn)
+
+    async def _read_state(self) -> StopReason | None:
+        """Read the state before the next turn. Returns: HOPELESS if a stop rule ends the attempt before it."""
+        trajectory = self._trajectory
+        self._state = await self._environment.read_state(trajectory.turns, self._retries.note)
+        self._config.keep_checkpoint(trajectory, self._state.checkpoint)
+        start = 0 if self._judge is None else self._judge.attempt_start
+        hopeless = self._config.is_hopeless(trajectory, self._state, self._environment, start)
+        return StopReason.HOPELESS if await hopeless else None
 
     def _reason_to_stop(self, turn: Turn, limit: TokenLimit, is_answer: bool) -> StopReason | None:
         if is_answer:
@@ -232,15 +238,15 @@ class PlayLoop:
 
     async def _begin_attempt(self, turn: Turn, reason: StopReason) -> bool:
         """Begin another attempt in a fresh environment, if the episode has one left. Returns: whether it had."""
-        trajectory, environment = self._trajectory, self._environment
-        if self._judge is None or not reason.terminated or self._usage.used_up() is not None:
+        trajectory = self._trajectory
+        if self._judge is None or not reason.ends_attempt or self._usage.used_up():
             return False
         self._retries.activity = f"judging the attempt that turn {turn.index} ended"
         if (feedback := await self._judge.end_attempt(trajectory, reason)) is None:
             return False
-        close_error = await environment.renew(lambda: self._config.environments.make(trajectory.task))
+        close_error = await self._environment.renew(lambda: self._config.environments.make(trajectory.task))
         trajectory.provenance.close_error = close_error or trajectory.provenance.close_error
-        opening = await self._open()
+        opening, trajectory.provenance.hopeless = await self._open(), None
         changed = () if opening == list(trajectory.opening) else opening
         turn.replies = (*turn.replies, Message("user", feedback), *changed)
         return True
@@ -249,8 +255,7 @@ class PlayLoop:
         """Reset the environment. Returns: its opening messages."""
         trajectory = self._trajectory
         self._retries.activity = "resetting the environment"
-        added = trajectory.provenance.assistance, trajectory.provenance.instruction or ""
-        return await self._environment.reset(self._task, trajectory.seed, *added)
+        return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance)
 
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.reward import Reward
-from agentgym.rollout.attempts import Attempts
+from agentgym.rollout.attempts import Attempts, ends_attempt
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.early_stop import Situation, StopRule
 from agentgym.rollout.environments import EnvironmentFactory
@@ -84,14 +84,18 @@ class EpisodeConfig:
     async def is_hopeless(
         self, trajectory: Trajectory, state: EnvironmentState, environment: LiveEnvironment, attempt_start: int
     ) -> bool:
-        """Whether a stop rule ends an episode before its next turn; the reason is put into its provenance.
+        """Whether a stop rule ends an attempt before its next turn; the reason is put into its provenance.
+
+        In the turns that a branch repeats an attempt ends where it did in the record.
 
         Args:
             attempt_start: the rules look at the turns from here on: each attempt begins in a fresh environment.
         """
         turns = trajectory.turns
-        if not self.stop_if or len(turns) <= max(attempt_start, 0 if self.fork is None else self.fork.turn):
+        if len(turns) <= attempt_start:
             return False
+        if self.fork is not None and len(turns) <= self.fork.turn:
+            return ends_attempt(self.attempts, self.fork.trajectory.turns[len(turns) - 1])
         situation = Situation(turns[attempt_start:], state, self.budgets.max_turns - len(turns))
         for rule in self.stop_if:
             if (reason := await rule.reason(situation, environment)) is not None:

@@ -16,7 +16,7 @@ from agentgym.messages import Message, Result
 from agentgym.rollout.answers import awaited, check_messages
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
-from agentgym.trajectory import Assistance, Turn
+from agentgym.trajectory import Assistance, Provenance, Turn
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is given up."""
@@ -139,14 +139,15 @@ class LiveEnvironment:
         await self.current.restore(task, checkpoint, seed=seed)
         return close_error
 
-    async def reset(
-        self, task: Task, seed: int, assistance: Assistance | None = None, instruction: str = ""
-    ) -> list[Message]:
-        """Reset the environment. Returns: its opening messages, with what is added. Raises: TypeError for others."""
+    async def reset(self, task: Task, seed: int, provenance: Provenance) -> list[Message]:
+        """Reset the environment. Raises: TypeError for other things than messages.
+
+        Returns: its opening messages, with the instruction and the assistance of the provenance.
+        """
         method = self.current.unwrapped.reset
         opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)
         check_messages(opening, method, "return task.opening()")
-        return with_assistance(with_instruction(opening, instruction), assistance)
+        return with_assistance(with_instruction(opening, provenance.instruction or ""), provenance.assistance)
 
     async def renew(self, make: Callable[[], Environment]) -> str | None:
         """Go on in a fresh environment, which is not reset yet; failures are tried again in others like it.

@@ -212,7 +212,7 @@ class EpisodeManager:
         Returns: the first divergence, None if everything came out as recorded.
         """
         fork = Fork(record, len(record.turns))
-        config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False, stop_if=())
+        config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False, fork=fork)
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         _as_prompted(trajectory, record)
         await Episode(config, ReplayPolicy(fork, ExhaustedPolicy()), trajectory).play()

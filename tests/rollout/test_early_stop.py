@@ -9,6 +9,7 @@ from scripted_episodes import counting, make_manager, play, say
 from agentgym.credit import Group, estimator
 from agentgym.errors import ToolError
 from agentgym.evaluation.report.episode_data import episode_data
+from agentgym.evaluation.rescore import rescore
 from agentgym.messages import StopReason
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_task_set
@@ -100,6 +101,44 @@ async def test_each_attempt_is_looked_at_by_itself(rule):
     assert (solved.stop_reason, solved.outcome["first"], solved.outcome["last"]) == (StopReason.ANSWERED, 0.0, 1.0)
     stopped = await play([ADD, SUBMIT, ADD, BACK, ADD, BACK], **options)
     assert (stopped.stop_reason, stopped.outcome["last"]) == (StopReason.HOPELESS, 0.0)
+
+
+async def test_a_hopeless_attempt_ends_and_the_next_one_begins(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    script = [*[ADD] * 4, *counting(3)]
+    attempts = Attempts(feedback="none", earlier=0.5)
+    options = {"environment": Guided, "target": 3, "attempts": attempts, "stop_if": (Hopeless(),)}
+    episode = await play(script, ledger=ledger, **options)
+    recorded = ledger.load(episode.id)
+    ledger.close()
+    assert recorded == episode
+    assert (episode.stop_reason, episode.provenance.hopeless) == (StopReason.ANSWERED, None)
+    assert (episode.outcome["first"], episode.outcome["last"]) == (0.0, 1.0)
+    assert [turn.rewards.get("attempt_1") for turn in episode.turns] == [None] * 3 + [0.0] + [None] * 4
+    assert [turn.potential for turn in episode.turns] == [0, 1, 2, 3, 0, 1, 2, 3]
+    ended, observed = episode.turns[3], ByteRenderer().observation
+    assert [reply.text for reply in ended.replies] == [
+        "This attempt was ended early. Attempt 2 of 2: everything is as at the start."
+    ]
+    assert ended.observation_ids == observed([*(r.message() for r in ended.results), *ended.replies])
+    both = await play([ADD] * 8, **options)
+    assert (both.stop_reason, both.provenance.hopeless, len(both.turns)) == (StopReason.HOPELESS, "4 is past 3", 8)
+    no_room = await play(script, budgets=Budgets(max_turns=4), **options)
+    assert (no_room.stop_reason, no_room.outcome["last"]) == (StopReason.MAX_TURNS, 0.0)
+
+
+async def test_an_attempt_that_was_ended_early_is_replayed_branched_and_judged_again():
+    options = {"environment": Guided, "attempts": Attempts(feedback="none"), "stop_if": (Hopeless(),)}
+    record = await play([*[ADD] * 4, *counting(3)], target=3, **options)
+    policy = ScriptedPolicy([turn.message for turn in record.turns], ByteRenderer())
+    manager = make_manager(policy, reward=TargetReached(), **options)
+    assert await manager.replay(record) is None
+    for turn in (4, 6):
+        [branch] = [episode async for episode in manager.branch([Fork(record, turn)], 1)]
+        assert (branch.stop_reason, branch.success) == (StopReason.ANSWERED, 1), branch.error
+        assert branch.turns[3].replies == record.turns[3].replies
+    [rescored] = await rescore([record], TargetReached())
+    assert rescored.outcome == record.outcome
 
 
 async def test_state_keys_are_read_for_the_rule_that_compares_them():

@@ -25,6 +25,7 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.rollout.engine import ReportingEngine
+from agentgym.storage.adaptations import AdaptationMark, joined
 from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
@@ -87,8 +88,9 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
         return _reinforce(context, learner)
     if adapt.split == "held_out":
         context.processes.share(lambda: _note_adaptation(context, learner))
+    words = joined(context.adapted, adapt.describe(context.task_set))
     with context.rollouts.judged_by(adapt.make_reward()):
-        return _reinforce(replace(context, task_set=adapt.tasks(context.task_set)), learner)
+        return _reinforce(replace(context, task_set=adapt.tasks(context.task_set), adapted=words), learner)
 
 
 def _note_adaptation(context: RunContext, learner: Learner) -> None:
@@ -109,13 +111,14 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
     processes.share(lambda: context.folder.forget(("train", "validation"), last_step))
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
-    sampler, gatherer = _sampler(context, checkpoint), _gatherer(context, checkpoint)
+    sampler = _sampler(context, checkpoint)
     before = context.rollouts.config
     context.rollouts.change(
         stop_if=parse_stop_rules(context.recipe.episode.stop_if), budgets=context.recipe.episode.budgets_at(0)
     )
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
+        gatherer = _gatherer(context, checkpoint, stream)
         trainer = _make_trainer(context, learner, sampler, gatherer, guard, checkpoint, stream)
         try:
             train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
@@ -147,6 +150,7 @@ def _make_trainer(
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
+    mark = AdaptationMark(context.adapted)
     reference = ReferenceCallback(section.reference)
     entropies, signal_to_noise = EntropyHistoryCallback(), SignalToNoiseCallback()
     title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
@@ -168,7 +172,7 @@ def _make_trainer(
         estimator=estimator,
         signal_providers=signal_providers,
         failures=section.failures,
-        gather=gatherer if stream is None else stream.gather,
+        gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
         budgets_at=recipe.episode.budgets_at,
@@ -201,7 +205,7 @@ def _make_trainer(
             reference,
             entropies,
             *([signal_to_noise] if section.snr_learning_rate else []),
-            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer])),
+            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer, mark])),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
@@ -286,10 +290,13 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
-def _gatherer(context: RunContext, checkpoint: Path | None) -> WrappedGatherer:
-    """What plays the groups, as it was at a checkpoint: trees where the estimator compares branches, and wrappers."""
+def _gatherer(context: RunContext, checkpoint: Path | None, stream: Streaming | None) -> WrappedGatherer:
+    """What gathers the groups, as it was at a checkpoint, within its wrappers.
+
+    They are played in the background where there is a stream, and grown as trees where the estimator compares branches.
+    """
     section = context.recipe.train
-    base: Gatherer = play_groups
+    base: Gatherer = play_groups if stream is None else stream.gather
     if "branches" in section.make_estimator().requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, context.recipe.seed).grow
     gatherer = make_gatherer(base, section.gather)
