@@ -277,8 +277,8 @@ def test_a_gatherer_keeps_the_rows_of_a_step_and_loses_no_episode(name):
 def test_a_gatherer_says_whether_it_only_chooses_among_the_groups_of_another(name):
     """Those that do can wrap a GroupStream; preflight refuses the others there."""
     chooses = name in ("success_replay", "spread_threshold", "top_spread")
-    needed = {"instructions": "(population=['a', 'b'])"}
-    assert make_gatherer(given_groups(), ["top_spread", name + needed.get(name, "")]).playing == ([] if chooses else [1])
+    written = {"instructions": "instructions(population=['a', 'b'])"}.get(name, name)
+    assert make_gatherer(given_groups(), ["top_spread", written]).playing == ([] if chooses else [1])
 
 
 @pytest.mark.parametrize("name", STATEFUL)
