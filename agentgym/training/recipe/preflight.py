@@ -140,6 +140,11 @@ def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None
             "begins within recorded episodes, whose turns count, so a low cap would end them there. Take one of them "
             "out."
         )
+    if gatherer.has("reads_entropies") and section.generation != "transformers":
+        raise RecipeError(
+            f"train.gather = {section.gather} measures entropies, which train.generation = {section.generation!r} does "
+            "not offer. Set it to 'transformers', or leave the gatherer out."
+        )
     needs = {*ENVIRONMENT_METHODS, "gold_logprobs"} & set(section.make_estimator().requires)
     if gatherer.has("writes_tasks") and (needs or section.experts is not None):
         raise RecipeError(
