@@ -25,7 +25,7 @@ class MajorityVote(Reward):
     """Outcome components `vote`, 1.0 for the majority's answer, else 0.0; and `agreement`, the majority's share.
 
     An episode without an answer has no vote and earns 0. Of answers with equally many votes the first one counts. With
-    fewer than two answers the components are missing. `agreement` has weight 0.
+    fewer than two answers nobody earns anything, and `agreement` is missing. `agreement` has weight 0.
     Source: TTRL, Zuo et al. 2025, arXiv:2504.16084, section 2.
 
     Args:
@@ -44,7 +44,7 @@ class MajorityVote(Reward):
         answers = [final_answer(episode, self.argument) for episode in episodes]
         label, share = self.winner(answers)
         if label is None:
-            return [{} for _ in episodes]
+            return [{"vote": 0.0} for _ in episodes]
         return [
             {"vote": float(answer is not None and self.same(answer, label)), "agreement": share} for answer in answers
         ]
@@ -95,7 +95,7 @@ class CoReward(MajorityVote):
         own, share = self.winner(answers)
         label = await self._others_label(str(task.truth["pair"]), task.id, own)
         if label is None:
-            return [{} for _ in episodes]
+            return [{"vote": 0.0} for _ in episodes]
         return [
             {"vote": float(answer is not None and self.same(answer, label)), "agreement": share} for answer in answers
         ]

@@ -23,8 +23,8 @@ class RegionVotes(Reward):
 
     Every answer is a region (for a point, the square around it) and gives one vote to each position inside it. The
     reward of a region is its mean number of votes, divided by the largest number of votes at any position. An episode
-    without an answer gets 0; with fewer than two answers in the group, the component is missing. Votes are counted
-    exactly: the edges of all regions cut the plane into cells of equal votes.
+    without an answer gets 0; with fewer than two answers in the group, all get 0. Votes are counted exactly: the edges
+    of all regions cut the plane into cells of equal votes.
     Source: GUI-RCPO, Du et al. 2025, arXiv:2508.05615, section 3.
 
     Args:
@@ -40,7 +40,7 @@ class RegionVotes(Reward):
         regions = [self.region(episode) for episode in episodes]
         answered = [region for region in regions if region is not None]
         if len(answered) < 2:
-            return [{} for _ in episodes]
+            return [{"region_votes": 0.0} for _ in episodes]
         shares = iter(densities(answered))
         return [{"region_votes": 0.0 if region is None else next(shares)} for region in regions]
 

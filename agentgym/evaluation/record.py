@@ -36,6 +36,8 @@ class Evaluation(OutcomeStatistics):
         version: of agentgym. `sampling`: temperature, top_p and max_tokens of a turn.
         held_out_uses: how often these held-out tasks had been played on this machine before, by any agent; None where
             this is not counted (another split, or a record of an old version).
+        adapted: to which tasks the agent was adapted without labels before, in words; empty if to none. If these are
+            held-out tasks, this is no measure of others.
         search: the options of the search over turns that came to the episodes, and whether its value was an oracle's;
             empty without a search.
     """
@@ -57,6 +59,7 @@ class Evaluation(OutcomeStatistics):
     version: str = ""
     sampling: dict[str, float] = field(default_factory=dict)
     held_out_uses: int | None = None
+    adapted: str = ""
     search: dict[str, Any] = field(default_factory=dict)
 
     samples = renamed_member("group_size")
@@ -80,6 +83,7 @@ class Evaluation(OutcomeStatistics):
             "usage": self.usage(),
             "duration_s": self.duration_s,
             "held_out_uses": self.held_out_uses,
+            **({"adapted": self.adapted} if self.adapted else {}),
         }
 
     def summary(self) -> str:

@@ -19,6 +19,8 @@ def format_evaluation(evaluation: Evaluation) -> str:
     line += f" ({evaluation.policy}{format_search(evaluation)})"
     if evaluation.held_out_uses:
         line += f", held-out tasks used {format_count(evaluation.held_out_uses)} before"
+    if evaluation.adapted:
+        line += f", {evaluation.adapted}"
     if attempts := format_attempts(evaluation):
         line += f", attempts: {attempts}"
     return line + (f", {evaluation.failed} episodes failed and are left out" if evaluation.failed else "")
@@ -46,6 +48,7 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
     common = [tag for tag in after.tags if 1 < len(after.select(tag)) < len(after.rows) and tag != first][:MOST_TAGS]
     tags = [first, None, *common] if first in after.tags else [None, *common]
     lines = [f"Success on {len(after.rows)} {after.split} tasks of {after.task_set}"]
+    lines += [f"  {e.label} was {e.adapted}" for e in (before, after) if e.adapted]
     width = max(len(tag or "all tasks") for tag in tags)
     for tag in tags:
         gain = compare(before, after, tag=tag)

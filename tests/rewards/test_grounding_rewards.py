@@ -176,7 +176,7 @@ def test_a_group_votes_and_who_says_nothing_gets_nothing():
     group = [answered({"x": 50, "y": 50}), answered({"x": 50, "y": 50}), answered({"x": 500, "y": 50}), answered({})]
     shares = [components["region_votes"] for components in reward.group(group)]
     assert shares == [1.0, 1.0, 0.5, 0.0]
-    assert reward.group(group[2:]) == [{}, {}]  # one answer decides nothing
+    assert reward.group(group[2:]) == [{"region_votes": 0.0}] * 2  # one answer decides nothing
     assert reward.has_stage("group")
     with pytest.raises(ValueError, match="above 0"):
         load_reward("region_votes", side=0)

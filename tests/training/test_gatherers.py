@@ -40,6 +40,10 @@ class GivenRollouts:
 
     def __init__(self, success: Callable[[Task, str], float] = lambda task, label: 0.0) -> None:
         self.success, self.labels, self.ledger = success, [], Successes()
+        self.loop = self  # all is done in one thread
+
+    def call(self, function):
+        return function()
 
     def play(self, policy, tasks, *, label, group_size, progress=None):
         self.labels.append(label)
@@ -266,6 +270,13 @@ def test_a_gatherer_keeps_the_rows_of_a_step_and_loses_no_episode(name):
         assert rows == [3] * 4
         for group in groups:
             assert len({t.id for t in (*group.trained, *group.left_out)}) == len(group.trained) + len(group.left_out)
+
+
+@pytest.mark.parametrize("name", sorted(names("gatherers")))
+def test_a_gatherer_says_whether_it_only_chooses_among_the_groups_of_another(name):
+    """Those that do can wrap a GroupStream; preflight refuses the others there."""
+    chooses = name in ("success_replay", "spread_threshold", "top_spread")
+    assert make_gatherer(given_groups(), ["top_spread", name]).playing == ([] if chooses else [1])
 
 
 @pytest.mark.parametrize("name", STATEFUL)

@@ -106,10 +106,43 @@ def test_a_quorum_is_trained_on_and_late_episodes_are_counted(tmp_path):
     assert 3 * 2 * 2 <= len(ids) == len(set(ids)) <= 3 * 8
 
 
+def test_wrappers_that_only_choose_are_trained_with_and_keep_their_state(tmp_path):
+    chosen = streamed(
+        train__staleness=1,
+        train__steps=4,
+        train__gather=["success_replay", "spread_threshold", "top_spread(share=0.5)"],
+        train__estimator_wrappers=["off_policy"],
+    )
+    check_before_start(chosen, load_task_set(chosen.tasks.set))
+    execute(chosen, tmp_path)
+    rows = RunFolder(tmp_path).metrics("train")
+    assert [(row["gather/groups"], row["gather/episodes"], row["gather/trained"]) for row in rows] == [(2, 8, 4)] * 4
+    assert max(row["async/age_max"] for row in rows) == 1.0
+    states = json.loads((latest_checkpoint(tmp_path / "checkpoints") / "gatherers.json").read_text())
+    assert states[0] == {}  # nothing was solved
+    assert states[1]["mean"] > 0
+    assert states[2] is None
+
+
+OWN_OFF_POLICY = r"earlier steps.* estimator = \"rloo \| off_policy\(mode='tis'\)\""
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"staleness": 2, "gather": ["max_variance(factor=2)"]}, r"staleness = 2 .*train.gather .* Leave it out"),
+        *(
+            ({"staleness": 2, "gather": ["top_spread", wrapper]}, rf"= 2 .*{wrapper.partition('(')[0]}.* Leave it out")
+            for wrapper in (
+                "dynamic",
+                "max_variance(factor=2)",
+                "starts(label='x')",
+                "refill",
+                "guide",
+                "refined",
+            )
+        ),
+        ({"staleness": 2, "gather": ["success_replay"], "estimator": "rloo"}, OWN_OFF_POLICY),
+        ({"staleness": 1, "gather": ["success_replay"], "objective": "decoupled_ppo"}, r"off_policy\(mode='none'\)"),
         ({"staleness": 2, "generation": "trl"}, r"needs train.generation = 'transformers'"),
         ({"group_quorum": 3, "estimator": "sibling"}, r"group_quorum = 3 .*sibling compares branches"),
     ],

@@ -95,9 +95,11 @@ def _without_script(name: str, run: Mapping[str, Any]) -> Html:
         caption = el("caption", "Success with 95 % intervals; gains are paired by task")
         head = el("thead", el("tr", [el("th", name, scope="col") for name in heads]))
         result = el("table", caption, head, el("tbody", rows))
+    adapted = el("p", f"Label-free adaptation: the agent that was measured last was {run['adapted']}.")
     return el(
         "div",
         el("h1", name),
+        *([adapted] if run["adapted"] else []),
         result,
         el("p", f"Written {timestamp()}. Curves and episodes need JavaScript; nothing is loaded from elsewhere."),
         cls="view",

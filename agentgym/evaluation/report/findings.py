@@ -31,6 +31,7 @@ def findings(contents: Contents) -> dict[str, Any]:
         "timings": timings(contents),
         "usage": usage(contents),
         "attempts": format_attempts(after) if (after := contents.pair()[1]) is not None else "",
+        "adapted": visible(after.adapted) if after is not None else "",
         "control": success_of(contents, "control"),
         "zero_shot": success_of(contents, "zero_shot"),
     }

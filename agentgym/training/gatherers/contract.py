@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -102,6 +102,9 @@ class GatheredGroup:
         return self.spread > SAME_RETURN
 
 
+Trait = Literal["mixes_groups", "repeats_turns", "writes_tasks", "replays"]
+
+
 class Gatherer(Protocol):
     """Plays a step. A wrapper is a function of another gatherer, with options, that returns one.
 
@@ -110,6 +113,10 @@ class Gatherer(Protocol):
     refused before the run. One whose episodes begin with turns of recorded ones has `repeats_turns = True`; a schedule
     of turns, which would cut them there, is then refused. One that also trains on writing tasks has
     `writes_tasks = True`; what only the set's environments and players give is then refused.
+
+    One that asks another gatherer for the step as it is, and only changes which of the groups and episodes that come
+    back are trained on, has `plays_nothing = True`. It also wraps a GroupStream, whose episodes were begun before the
+    step; all others are refused there. One that puts episodes of earlier steps into groups has `replays = True`.
     """
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -153,26 +160,22 @@ class WrappedGatherer:
         """As Gatherer."""
         return self.outermost(step)
 
+    def has(self, trait: Trait) -> bool:
+        """Whether some wrapper says this of itself: see Gatherer."""
+        return any(getattr(wrapper, trait, False) for wrapper in self.wrappers)
+
     @property
-    def mixes_groups(self) -> bool:
-        """Whether there may be episodes in a group that were not judged together."""
-        return any(getattr(wrapper, "mixes_groups", False) for wrapper in self.wrappers)
+    def playing(self) -> list[int]:
+        """Positions of the wrappers that play episodes themselves, instead of only choosing."""
+        return [
+            position for position, wrapper in enumerate(self.wrappers) if not getattr(wrapper, "plays_nothing", False)
+        ]
 
     def read_tasks(self, task_set: TaskSet) -> None:
         """As ReadsTasks, to all wrappers."""
         for wrapper in self.wrappers:
             if isinstance(wrapper, ReadsTasks):
                 wrapper.read_tasks(task_set)
-
-    @property
-    def writes_tasks(self) -> bool:
-        """Whether a step may hold groups of tasks that it has written itself, and of the writing."""
-        return any(getattr(wrapper, "writes_tasks", False) for wrapper in self.wrappers)
-
-    @property
-    def repeats_turns(self) -> bool:
-        """Whether episodes may begin with turns of recorded ones."""
-        return any(getattr(wrapper, "repeats_turns", False) for wrapper in self.wrappers)
 
     def save(self, folder: Path) -> None:
         """Write the states of the wrappers into the folder of a checkpoint."""
@@ -187,6 +190,19 @@ class WrappedGatherer:
         for wrapper, state in zip(self.wrappers, states, strict=True):
             if isinstance(wrapper, Stateful):
                 wrapper.load(state)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A wrapper that plays nothing: `choose` returns the groups of `inner`, those that are not chosen `untrained`."""
+
+    inner: Gatherer
+    choose: Callable[[list[GatheredGroup]], list[GatheredGroup]]
+    plays_nothing: ClassVar[bool] = True
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """As Gatherer."""
+        return self.choose(self.inner(step))
 
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:

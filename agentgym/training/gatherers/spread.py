@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import ceil
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from agentgym.credit.options import Decay, Share
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, untrained
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, Selection, StepRequest, untrained
 
 
 def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
@@ -19,14 +19,13 @@ def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
     group is whole: within it the bias class of an estimator holds.
     """
 
-    def gather(step: StepRequest) -> list[GatheredGroup]:
-        groups = inner(step)
+    def choose(groups: list[GatheredGroup]) -> list[GatheredGroup]:
         rows = [row for row, group in enumerate(groups) if group.trained]
         by_spread = sorted(rows, key=lambda row: -groups[row].spread)  # stable: the earlier of equal ones
         chosen = set(by_spread[: max(1, ceil(share * len(rows)))])
         return [group if row in chosen or not group.trained else untrained(group) for row, group in enumerate(groups)]
 
-    return gather
+    return Selection(inner, choose)
 
 
 class SpreadThreshold:
@@ -40,6 +39,8 @@ class SpreadThreshold:
         factor: of the mean, 0 to 1.
     Source: RLPR, Yu et al. 2025, arXiv:2506.18254. 0.99 and 1 are our choices.
     """
+
+    plays_nothing: ClassVar[bool] = True
 
     def __init__(self, inner: Gatherer, *, memory: Decay = 0.99, factor: Share = 1.0) -> None:
         self._inner, self._memory, self._factor = inner, memory, factor

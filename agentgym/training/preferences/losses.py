@@ -72,6 +72,9 @@ class PairLoss:
 class KtoLoss:
     """weight - weight sigmoid(+-(beta (s - ref) - beta z)) of row 0, which is good where `values[0]` is above 0.
 
+    A good row's `values[0]` is how many tokens it has: imitation_weight times the mean of their log-probabilities is
+    added, as to PairLoss, which is not of the paper.
+
     z, the baseline, estimates how far the policy is from the reference: row 1 is the continuation of another episode
     behind the prompt of this one. Source: Ethayarajh et al. 2024, arXiv:2402.01306, section 4.1.
     """
@@ -79,6 +82,7 @@ class KtoLoss:
     beta: float = 0.1
     desirable_weight: float = 1.0
     undesirable_weight: float = 1.0
+    imitation_weight: float = 0.0
     baseline_row: int | None = 1
 
     def __call__(
@@ -88,6 +92,8 @@ class KtoLoss:
         is_good = bool(values[0] > 0)
         weight = self.desirable_weight if is_good else self.undesirable_weight
         loss = weight * (1 - torch.sigmoid(gain if is_good else -gain))
+        if is_good and self.imitation_weight:
+            loss = loss - self.imitation_weight * scores[0] / values[0]
         return loss, {"baseline": baseline, "gain_good" if is_good else "gain_bad": float(gain.detach())}
 
 

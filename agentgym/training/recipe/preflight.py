@@ -98,19 +98,21 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
         script_of(task_set, "oracle")
     if recipe.warm_start and recipe.warm_start.imperfect_oracle:
         script_of(task_set, "imperfect_oracle")
+    reward = recipe.make_reward(task_set)
+    if (adapt := recipe.train.adapt) is not None:
+        task_set, reward = adapt.tasks(task_set), adapt.make_reward()
     if recipe.train.steps:
         check_signals_available(recipe.train.make_estimator(), task_set)
         check_critic_options(recipe.train.make_estimator(), recipe.train.signals)
-    recipe.make_reward(task_set)
     check_losses(recipe, task_set, processes)
-    _check_supply(recipe, task_set)
-    _check_streaming(recipe, task_set)
+    _check_supply(recipe, task_set, reward)
+    _check_streaming(recipe, reward)
     with silence_libraries():
         _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device), processes))
     _check_processes(recipe, processes)
 
 
-def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
+def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None) -> None:
     """The options of the sampler and of the gatherers, and whether they suit the tasks and the estimator."""
     section = recipe.train
     try:
@@ -124,40 +126,46 @@ def _check_supply(recipe: Recipe, task_set: TaskSet) -> None:
             f"train.gather = {section.gather}: {section.estimator} compares the branches of whole trees, of which a "
             "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
         )
-    if gatherer.repeats_turns and recipe.episode.schedule.max_turns:
+    if gatherer.has("repeats_turns") and recipe.episode.schedule.max_turns:
         raise RecipeError(
             f"episode.schedule.max_turns = {list(recipe.episode.schedule.max_turns)}: train.gather = {section.gather} "
             "begins within recorded episodes, whose turns count, so a low cap would end them there. Take one of them "
             "out."
         )
     needs = {*ENVIRONMENT_METHODS, "gold_logprobs"} & set(section.make_estimator().requires)
-    if gatherer.writes_tasks and (needs or section.experts is not None):
+    if gatherer.has("writes_tasks") and (needs or section.experts is not None):
         raise RecipeError(
             f"train.gather = {section.gather} also trains on writing tasks, of which there are no "
             f"{', '.join(sorted(needs)) or 'episodes of experts'}. Choose another "
             f"{'estimator' if needs else 'objective, without train.experts'}, or leave it out."
         )
-    reward = recipe.make_reward(task_set)
-    if gatherer.mixes_groups and isinstance(reward, Reward) and reward.has_stage("group"):
+    if gatherer.has("mixes_groups") and isinstance(reward, Reward) and reward.has_stage("group"):
         raise RecipeError(
             f"train.gather = {section.gather}: episodes of a group may not have been judged together, and "
             f"{type(reward).__name__} judges whole groups. Take that out of [reward], or the gatherer out."
         )
 
 
-def _check_streaming(recipe: Recipe, task_set: TaskSet) -> None:
+def _check_streaming(recipe: Recipe, reward: Reward | str | None) -> None:
     """What playing in the background cannot do, or not yet."""
     section = recipe.train
     if not section.is_streamed:
         return
+    gatherer = make_gatherer(play_groups, section.gather)
+    playing = [section.gather[position] for position in gatherer.playing]
     key = f"train.staleness = {section.staleness}" if section.staleness else f"group_quorum = {section.group_quorum}"
-    reward = recipe.make_reward(task_set)
     reasons = {
         "a vLLM server's weights are replaced only while it plays nothing. Leave [vllm] out.": recipe.vllm is not None,
         "it needs train.generation = 'transformers'.": section.generation != "transformers",
-        f"train.gather = {section.gather} chooses among the episodes of a step at once. Leave it out.": section.gather,
+        f"train.gather: {', '.join(playing)} plays episodes of a step when it is trained, and here they were begun "
+        "before. Leave it out. top_spread, spread_threshold and success_replay choose among finished groups, and may "
+        "stay.": playing,
+        f"train.gather = {section.gather} puts in episodes of earlier steps, and turns older than the staleness get no "
+        f'credit. Name a wrapper without that bound: estimator = "{section.estimator} | '
+        f'off_policy(mode={section.correction!r})".': gatherer.has("replays") and section.masks_stale_turns,
         f"{section.estimator} compares branches, which are grown a step at once. Choose another estimator.": "branches"
         in section.make_estimator().requires,
+        "train.adapt lets another reward judge than validations do. Leave it out.": section.adapt is not None,
         "the reward judges whole groups, and a group_quorum does not wait for them. Leave one of them out.": (
             section.group_quorum is not None and isinstance(reward, Reward) and reward.has_stage("group")
         ),

@@ -77,8 +77,8 @@ class PreferSection(LearningSection):
     `pairs`: `outcome` compares whole episodes of a task; `turn` compares turns after the same history, by the credit
     that `ranking` gives them; `segment` plays failed episodes again from their worst turn and compares a few turns.
     `beta`: how strongly the policy is held to the reference. `gamma`: of dmpo, the decay per turn.
-    `imitation_weight`: of dpo and dmpo, of the imitation of the better one beside the comparison. Without it, both may
-    become less likely: raise it from 0 where calls become malformed.
+    `imitation_weight`: of the imitation of the better one, or of a good one, beside the comparison. Without it, both
+    may become less likely: raise it from 0 where calls become malformed.
     `reference`: `last_round`, the policy that the stage begins with; or the name of an earlier stage that trained.
     `margin`: by how much the better one must exceed the other. `max_pairs`: of a task.
     `max_length_ratio`: pairs whose lengths in tokens differ by more than this factor are left out.
@@ -86,7 +86,9 @@ class PreferSection(LearningSection):
     `ranking`: the estimator that says which turn is better. `critic_epochs`: passes over the episodes in which the
     critic that this estimator requires is fitted first; needed where it requires one, and nowhere else.
     `branches`: of `segment`, how often a failed episode is continued. `segment_turns`: how many turns are compared.
-    `desirable_from`: of kto, the score from which an episode is good. `desirable_weight`, `undesirable_weight`: of kto.
+    `desirable_from`: of kto, the score from which an episode is good. `desirable_weight`, `undesirable_weight`: of kto,
+    how much a good and a bad episode count. By default all bad ones together count as much as all good ones, as the
+    paper advises: where nine of ten are bad, equal weights only make everything less likely.
     """
 
     loss: Literal["dpo", "dmpo", "kto"] = "dpo"
@@ -105,7 +107,7 @@ class PreferSection(LearningSection):
     segment_turns: Count = 3
     desirable_from: float = 1.0
     desirable_weight: Rate = 1.0
-    undesirable_weight: Rate = 1.0
+    undesirable_weight: Rate | None = None
 
     @model_validator(mode="after")
     def _whole_episodes(self) -> PreferSection:

@@ -12,6 +12,7 @@ from agentgym.credit.named_parts import parse_part
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
+from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
 
 if TYPE_CHECKING:
@@ -183,8 +184,10 @@ class TrainSection(Section):
     default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
     ["max_variance(factor=2)"], see `agentgym list gatherers`.
     `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do.
+    `adapt`: train on tasks without truth instead, by the votes of each group, and mark what is measured.
     `staleness`: how many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by
-    the weights that it trains; otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named.
+    the weights that it trains; otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named,
+    and `gather` takes only wrappers that choose among finished groups.
     `group_quorum`: a group is trained once so many of its episodes have ended, and later ones join nothing; by default
     all of them.
     `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never).
@@ -224,6 +227,7 @@ class TrainSection(Section):
     sampler: str | None = None
     gather: list[str] = []
     tasks_of: str | None = None
+    adapt: AdaptSection | None = None
     staleness: Annotated[int, Field(ge=0)] = 0
     group_quorum: Annotated[int, Field(ge=2)] | None = None
     audit_every: Annotated[int, Field(ge=0)] = 0
@@ -266,10 +270,32 @@ class TrainSection(Section):
             raise ValueError(f"group_quorum = {self.group_quorum} is more than the group_size = {self.group_size}")
         return self
 
+    @model_validator(mode="after")
+    def _tasks_of_one_kind(self) -> TrainSection:
+        if self.adapt is not None and self.tasks_of is not None:
+            raise ValueError(
+                f"tasks_of = {self.tasks_of!r} and adapt both say which tasks are trained on: leave one of them out"
+            )
+        return self
+
     @property
     def is_streamed(self) -> bool:
         """Episodes are played in the background, and groups are trained on as they finish."""
         return self.staleness > 0 or self.group_quorum is not None
+
+    @property
+    def masks_stale_turns(self) -> bool:
+        """The estimator gets an `off_policy` that masks turns older than the staleness, as it names none itself."""
+        return self.staleness > 0 and "off_policy" not in [part.name for part in parse_composition(self._composition)]
+
+    @property
+    def correction(self) -> Literal["none", "tis"]:
+        """The mode of that `off_policy`: none where the objective corrects by itself."""
+        return "none" if parse_part(self.objective).name == "decoupled_ppo" else "tis"
+
+    @property
+    def _composition(self) -> str:
+        return " | ".join([self.estimator, *self.estimator_wrappers])
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
         """The dtype that training computes in, and so sampling and measuring too; None for that of the weights."""
@@ -300,8 +326,7 @@ class TrainSection(Section):
 
     def make_estimator(self) -> Estimator:
         """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
-        composed = " | ".join([self.estimator, *self.estimator_wrappers])
-        if self.staleness and "off_policy" not in [part.name for part in parse_composition(composed)]:
-            mode = "none" if parse_part(self.objective).name == "decoupled_ppo" else "tis"
-            composed += f" | off_policy(mode={mode!r}, max_lag={self.staleness * self.iterations})"
+        composed = self._composition
+        if self.masks_stale_turns:
+            composed += f" | off_policy(mode={self.correction!r}, max_lag={self.staleness * self.iterations})"
         return estimator(composed, **self.estimator_options)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -67,6 +68,21 @@ class Rollouts:
         self.config = replace(self.config, **changes)
         if self._manager is not None:
             self._manager.config = self.config
+
+    @contextmanager
+    def judged_by(self, reward: Reward | None) -> Iterator[None]:
+        """Let another reward judge all episodes inside; None for that of each environment."""
+        before = self.config.reward
+        self._judge_by(reward)
+        try:
+            yield
+        finally:
+            self._judge_by(before)
+
+    def _judge_by(self, reward: Reward | str | None) -> None:
+        if reward is not self.config.reward:
+            self.config = replace(self.config, reward=reward)
+            self._manager = None  # it knows the former rewards
 
     @property
     def reward(self) -> Reward | None:

@@ -21,6 +21,7 @@ from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.local import policy_of, renderer_of
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
+from agentgym.reward import Reward
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
@@ -83,6 +84,8 @@ class RunContext:
         folder: where every stage leaves its result.
         device: torch's name of the device that is trained on.
         task_set, rollouts: the recipe's tasks, and what plays episodes of them.
+        reward: who judges them, where the recipe says so; stages may let another reward judge what they train on.
+        adapted: what earlier stages were adapted to without labels, in words; empty if nothing.
         console, progress: the terminal, and the progress bars on it.
         processes: which of the processes this is. The first alone plays, writes and prints.
         engine: samples instead of this process, where the recipe has a section [vllm].
@@ -101,6 +104,8 @@ class RunContext:
     progress: PhaseProgress
     processes: Processes = ALONE
     engine: VllmEngine | None = None
+    reward: Reward | None = None
+    adapted: str = ""
     stage: str = ""
     sources: Sequence[EpisodeSource] = ()
     earlier_checkpoints: Mapping[str, Path] = field(default_factory=dict)
@@ -126,7 +131,8 @@ class RunContext:
             ledger=Ledger(folder.ledger) if processes.is_first else None,
             on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),
         )
-        return cls(folder, recipe, device, task_set, rollouts, console, progress, processes, engine)
+        run = folder, recipe, device, task_set, rollouts, console, progress, processes, engine
+        return cls(*run, reward=rollouts.reward)
 
     def close(self) -> None:
         """End the server, if there is one, the sandboxes and the ledger."""

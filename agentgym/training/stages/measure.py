@@ -40,14 +40,15 @@ def _validate(
     context: RunContext, learner: Learner, step: int, count: int, phase: str, stratum: str | None
 ) -> dict[str, float]:
     training = learner.model.training
-    trajectories = context.rollouts.play(
-        learner.policy,
-        choose(context.task_set, "validation", count, stratum=stratum),
-        label=f"{phase}-{step:06d}",
-        record=False,
-        temperature=context.recipe.evaluate.temperature,
-        config=context.recipe.evaluation_config(context.rollouts.config),
-    )
+    with context.rollouts.judged_by(context.reward):
+        trajectories = context.rollouts.play(
+            learner.policy,
+            choose(context.task_set, "validation", count, stratum=stratum),
+            label=f"{phase}-{step:06d}",
+            record=False,
+            temperature=context.recipe.evaluate.temperature,
+            config=context.recipe.evaluation_config(context.rollouts.config),
+        )
     learner.model.train(training)
     metrics = summarise(trajectories)
     context.folder.log(step, phase, **metrics)
@@ -129,7 +130,7 @@ def _measure(
     )
     if search is not None:
         add_search(evaluation, search, costs)
-    evaluation.held_out_uses = held_out_uses
+    evaluation.held_out_uses, evaluation.adapted = held_out_uses, context.adapted
     evaluation.duration_s = max(evaluation.duration_s, round(time.monotonic() - started, 3))
     context.folder.write_json(EVALUATION.format(name=when), evaluation.to_json())
 

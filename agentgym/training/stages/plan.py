@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from agentgym.credit.options import check_options
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.section import Section
 from agentgym.storage.run_folder import RunFolder, StageFolder
+from agentgym.task import TaskSet
 from agentgym.training.recipe.recipe import Recipe, explain
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -62,6 +63,7 @@ class PlannedStage:
             stage=self.name,
             sources=self.sources,
             earlier_checkpoints=checkpoints,
+            adapted="; ".join(dict.fromkeys(_adaptations(self.earlier, context.task_set))),
         )
 
     def folder(self, run: RunFolder) -> RunFolder:
@@ -88,6 +90,12 @@ class PlannedStage:
     def result(self, context: RunContext) -> Path | None:
         """The file or folder that it leaves, if it leaves any."""
         return self.stage.result_in(self.context(context))
+
+
+def _adaptations(stages: Sequence[PlannedStage], task_set: TaskSet) -> Iterator[str]:
+    for stage in stages:
+        if stage.stage.section == "train" and (adapt := stage.recipe.train.adapt) is not None:
+            yield adapt.describe(task_set)
 
 
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:

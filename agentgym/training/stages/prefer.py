@@ -58,7 +58,8 @@ def prefer_stage(context: RunContext, learner: Learner, options: PreferSection) 
     check_learner(context, learner)
     chosen = context.processes.share(lambda: _chosen(context, learner, options))
     if options.loss == "kto":
-        loss: Any = KtoLoss(options.beta, options.desirable_weight, options.undesirable_weight)
+        weights = options.desirable_weight, undesirable_weight(chosen, options)
+        loss: Any = KtoLoss(options.beta, *weights, options.imitation_weight)
         groups = _labelled_groups(chosen)
     else:
         loss, groups = PairLoss(options.beta, options.imitation_weight), _pair_groups(chosen, options)
@@ -135,6 +136,14 @@ def _labelled(
     return rows, valid
 
 
+def undesirable_weight(chosen: EpisodeSet, options: PreferSection) -> float:
+    """With which good and bad episodes count the same, unless the recipe gives another. Source: KTO, section 4.2."""
+    if options.undesirable_weight is not None:
+        return options.undesirable_weight
+    goods = sum(row["good"] for row in chosen.rows)
+    return float(options.desirable_weight * goods / (len(chosen.rows) - goods))
+
+
 def _labelled_groups(chosen: EpisodeSet) -> list[tuple[list[ScoredRow], list[float]]]:
     """Each episode beside the next one behind its own prompt, which estimates how far the policy has moved."""
     episodes = [chosen.episodes[row["episode"]] for row in chosen.rows]
@@ -144,7 +153,7 @@ def _labelled_groups(chosen: EpisodeSet) -> list[tuple[list[ScoredRow], list[flo
             ScoredRow.of(episode, [1.0] * len(episode.turns)),
             ScoredRow.mismatched(other, episode.prompt_ids),
         ]
-        groups.append((rows, [float(row["good"]), 0.0]))
+        groups.append((rows, [float(rows[0].weights.sum()) if row["good"] else 0.0, 0.0]))
     return groups
 
 

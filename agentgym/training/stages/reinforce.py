@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from trl import GRPOConfig
 
 from agentgym.credit import Estimator
 from agentgym.errors import RecipeError
+from agentgym.evaluation.runner import note_held_out_use
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
@@ -46,6 +48,7 @@ from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.monitoring.credit_audit import CreditAudit
 from agentgym.training.objectives import TrlLoss
 from agentgym.training.processes import Processes
+from agentgym.training.recipe.adapt_section import ADAPT
 from agentgym.training.recipe.episode_section import parse_stop_rules
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.train_section import TrainSection
@@ -80,6 +83,26 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     The learner's weights are trained in place and saved, from the last complete checkpoint if there is one.
     Returns: the trained model, as it was saved.
     """
+    if (adapt := context.recipe.train.adapt) is None:
+        return _reinforce(context, learner)
+    if adapt.split == "held_out":
+        context.processes.share(lambda: _note_adaptation(context, learner))
+    with context.rollouts.judged_by(adapt.make_reward()):
+        return _reinforce(replace(context, task_set=adapt.tasks(context.task_set)), learner)
+
+
+def _note_adaptation(context: RunContext, learner: Learner) -> None:
+    note_held_out_use(
+        context.task_set,
+        "held_out",
+        context.task_set["held_out"],
+        policy=learner.policy.name,
+        label=f"{context.folder.path.resolve()}/{ADAPT}",
+        seed=context.recipe.seed,
+    )
+
+
+def _reinforce(context: RunContext, learner: Learner) -> Learner:
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
     last_step = step_of(checkpoint) if checkpoint is not None else -1
@@ -119,7 +142,7 @@ def _make_trainer(
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
-    gatherer = _gatherer(section, estimator, recipe.seed, checkpoint)
+    gatherer = _gatherer(section, estimator, recipe.seed, checkpoint, stream)
     gatherer.read_tasks(context.task_set)
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
@@ -145,7 +168,7 @@ def _make_trainer(
         estimator=estimator,
         signal_providers=signal_providers,
         failures=section.failures,
-        gather=gatherer if stream is None else stream.gather,
+        gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
         budgets_at=recipe.episode.budgets_at,
@@ -262,9 +285,14 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
-def _gatherer(section: TrainSection, estimator: Estimator, seed: int, checkpoint: Path | None) -> WrappedGatherer:
-    """What plays the groups, as it was at a checkpoint: trees where the estimator compares branches, and wrappers."""
-    base: Gatherer = play_groups
+def _gatherer(
+    section: TrainSection, estimator: Estimator, seed: int, checkpoint: Path | None, stream: Streaming | None
+) -> WrappedGatherer:
+    """What gathers the groups, as it was at a checkpoint, within its wrappers.
+
+    They are played in the background where there is a stream, and grown as trees where the estimator compares branches.
+    """
+    base: Gatherer = play_groups if stream is None else stream.gather
     if "branches" in estimator.requires:
         base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
     gatherer = make_gatherer(base, section.gather)

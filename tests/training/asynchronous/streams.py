@@ -19,7 +19,7 @@ from agentgym.task import Task
 from agentgym.testing import ByteRenderer, Counter, TargetReached
 from agentgym.training.asynchronous.capacity import Capacity
 from agentgym.training.asynchronous.stream import GroupStream
-from agentgym.training.gatherers import StepRequest
+from agentgym.training.gatherers import Gatherer, StepRequest
 from agentgym.training.rollouts.rollouts import Rollouts
 
 TASKS = [task(f"t{i}") for i in range(12)]
@@ -111,10 +111,20 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def gathered(stream: GroupStream, rollouts: Rollouts, player: Player, *, ready: int, count: int = 2, size: int = 2):
-    """The next groups, as a trainer asks for them, once so many are ready."""
+def gathered(
+    stream: GroupStream,
+    rollouts: Rollouts,
+    player: Player,
+    *,
+    ready: int,
+    count: int = 2,
+    size: int = 2,
+    gather: Gatherer | None = None,
+):
+    """The next groups, as a trainer asks for them, once so many are ready. `gather`: of the stream, with wrappers."""
     wait_until(lambda: sum(len(step.ready) for step in stream._steps) >= ready)
-    groups = stream.gather(StepRequest(rollouts, player, TASKS[:count], f"train-{player.version:06d}", size))
+    gather = gather or stream.gather
+    groups = gather(StepRequest(rollouts, player, TASKS[:count], f"train-{player.version:06d}", size))
     assert all(len(group.trained) == size for group in groups)
     return groups
 

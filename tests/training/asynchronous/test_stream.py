@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_episodes import task
+from scripted_episodes import counting, task
 
 from agentgym.credit import batch_credit_of, estimator
 from agentgym.errors import AgentGymError, EpisodesFailed, LedgerError, RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
+from agentgym.training.gatherers import make_gatherer
 
 sys.path.insert(0, str(Path(__file__).parent))
 from streams import TASKS, Held, gathered, stream_of, task_ids, trained, wait_until
@@ -53,6 +54,22 @@ def test_one_slow_group_does_not_hold_up_the_trainer(tmp_path):
         rollouts.loop.call(held.held["t0"].set)
         groups = gathered(stream, rollouts, player, ready=4)
         assert (task_ids(groups), versions_of(groups[:1])) == (["t0", "t5"], {2})
+
+
+def test_wrappers_choose_among_groups_that_were_played_in_the_background(tmp_path):
+    """Tasks are solved in the first step and not in the second: their groups then get the stored successes."""
+    with stream_of(tmp_path, staleness=0, draw=lambda count, step: TASKS[:count]) as (stream, rollouts, player):
+        gather = make_gatherer(stream.gather, ["success_replay", "top_spread(share=0.5)"])
+        stream.publish(0)
+        first = gathered(stream, rollouts, player, ready=2, gather=gather)
+        assert [[t.success for t in group.trained if t.valid] for group in first] == [[1.0, 1.0], []]
+        player.script = counting(1)
+        trained(stream, player)
+        groups = gathered(stream, rollouts, player, ready=2, gather=gather)
+        assert [sorted(t.success for t in group.trained if t.valid) for group in groups] == [[0.0, 1.0], []]
+        [replayed] = groups[0].replayed
+        assert replayed.startswith("train-000000/t0#")
+        assert [len(group.episodes) for group in groups] == [2, 2]
 
 
 def test_an_exhausted_source_closes_the_gate_instead_of_hanging(tmp_path):

@@ -17,6 +17,8 @@ from agentgym.training.preferences.losses import KtoLoss, PairLoss, RankLoss, dm
 from agentgym.training.preferences.pairs import outcome_pairs, segment_pairs, turn_pairs, worst_turns
 from agentgym.training.preferences.scored_rows import ScoredRow, fixed_scores, scores_of
 from agentgym.training.recipe.stage_options import PreferSection
+from agentgym.training.stages.episode_manifest import EpisodeSet
+from agentgym.training.stages.prefer import undesirable_weight
 from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
 
@@ -143,6 +145,16 @@ def test_kto_pulls_a_good_episode_up_and_a_bad_one_down():
     assert float(bad) == pytest.approx(1 - 1 / (1 + exp(0.2)), abs=1e-6)
 
 
+def test_kto_imitates_good_episodes_alone():
+    """-0.5 times the mean log-probability, -9 / 6, beside what it is without."""
+    scores = torch.tensor([-9.0, -9.0])
+    for tokens, added in ((6.0, 0.5 * 9 / 6), (0.0, 0.0)):
+        plain, imitating = (
+            KtoLoss(imitation_weight=weight)(scores, scores, torch.tensor([tokens, 0.0]), 0.0)[0] for weight in (0, 0.5)
+        )
+        assert float(imitating - plain) == pytest.approx(added)
+
+
 def test_ranking_pays_for_each_pair_in_the_wrong_order_and_imitates_the_best():
     """Mean log-probabilities -1, -0.5, -2 of episodes worth 1, 0, 0: 0.5 too much for the second; the best has -1."""
     scores = torch.tensor([-1.0, -0.5, -2.0])
@@ -162,6 +174,13 @@ def test_observation_tokens_have_no_gradient_and_the_agents_own_have():
     assert (per_context[[0, 1, 4]] > 0).all()
     assert (per_context[[2, 3, 5]] == 0).all()
     assert [float(w) for w in rows[1].weights] == pytest.approx([0, 1, 0, 0, 0.4117647, 0.4117647])
+
+
+def test_by_default_all_bad_episodes_count_as_much_as_all_good_ones():
+    chosen = EpisodeSet({}, [{"episode": str(n), "good": n < 2} for n in range(10)])
+    assert undesirable_weight(chosen, PreferSection(loss="kto")) == pytest.approx(2 / 8)
+    assert undesirable_weight(chosen, PreferSection(loss="kto", desirable_weight=2.0)) == pytest.approx(4 / 8)
+    assert undesirable_weight(chosen, PreferSection(loss="kto", undesirable_weight=1.0)) == 1.0
 
 
 @pytest.mark.parametrize("loss", [KtoLoss(), RankLoss()], ids=["kto", "rrhf"])

@@ -1,0 +1,67 @@
+"""The recipe's [train.adapt]: tasks that are trained on without their truth, judged by the votes of each group."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal, get_args
+
+from agentgym import registry
+from agentgym.credit.named_parts import parse_part
+from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.evaluation.record import manifest_of
+from agentgym.reward import Reward, RewardStage
+from agentgym.section import Section
+from agentgym.task import Origin, Task, TaskSet
+
+ADAPT = "adapt"
+"""The generator of tasks without truth, and what begins their ids."""
+
+
+class AdaptSection(Section):
+    """Label-free adaptation: reinforcement on tasks without truth and hints, judged by the votes of their group.
+
+    `split`: whose tasks: `train`, or `held_out`, which are then measured too. Every later evaluation of the run says
+    so, and with `held_out` it tells nothing of other tasks. `reward`: a registered reward that judges whole groups and
+    nothing else, for example "majority_vote(compare='maths')" or "region_votes".
+    """
+
+    split: Literal["train", "held_out"] = "train"
+    reward: str = "majority_vote"
+
+    def tasks(self, task_set: TaskSet) -> TaskSet:
+        """The set with the tasks of the split, unlabelled, as the training tasks, and without players, which know more.
+
+        Validation stays as it is. Raises: RecipeError if the split is empty.
+        """
+        unlabelled = [_unlabelled(task) for task in task_set[self.split]]
+        if not unlabelled:
+            raise RecipeError(f"train.adapt.split = {self.split!r}: {task_set.name} has no task there.")
+        return TaskSet(task_set.name, {"train": unlabelled, "validation": task_set["validation"]})
+
+    def make_reward(self) -> Reward:
+        """Make the reward. Raises: RecipeError for one that judges an episode by itself, or cannot be made."""
+        where = f"train.adapt.reward = {self.reward!r}"
+        try:
+            part = parse_part(self.reward)
+            reward = registry.load_reward(part.name, **part.options)
+        except (UnknownNameError, CreditError, TypeError, ValueError) as error:
+            raise RecipeError(f"{where}: {error}") from error
+        others = [stage for stage in get_args(RewardStage) if stage not in ("group", "feedback")]
+        if not reward.has_stage("group") or any(map(reward.has_stage, others)):
+            raise RecipeError(
+                f"{where} judges an episode by itself, and there is no truth to judge it by. Choose a reward that only "
+                "compares the episodes of a group, such as majority_vote or region_votes."
+            )
+        return reward
+
+    def describe(self, task_set: TaskSet) -> str:
+        """What every later evaluation and the report say."""
+        tasks = task_set[self.split]
+        return (
+            f"adapted to {len(tasks)} {self.split} tasks (manifest {manifest_of(tasks)}) without their truth, by "
+            f"{self.reward}"
+        )
+
+
+def _unlabelled(task: Task) -> Task:
+    return replace(task, id=f"{ADAPT}/{task.id}", truth=None, hints=(), split="train", origin=Origin(ADAPT, task.id))
