@@ -7,6 +7,7 @@ from .base import Axis, Puzzle, TextEnvironment
 from .countdown import Countdown
 from .doors import Doors
 from .frozen_lake import FrozenLake
+from .locks import Locks
 from .number_guess import NumberGuess
 from .sokoban import Sokoban
 from .sudoku import Sudoku
@@ -19,6 +20,7 @@ __all__ = [
     "Countdown",
     "Doors",
     "FrozenLake",
+    "Locks",
     "NumberGuess",
     "Puzzle",
     "Sokoban",

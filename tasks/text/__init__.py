@@ -1,6 +1,7 @@
-"""The task sets of the text games, `text/<game>-v1`: eight games, each in many sizes. See CARD.md."""
+"""The task sets of the text games, `text/<game>-v1`: ten games, each in many sizes. See CARD.md."""
 
 from .doors import doors
+from .locks import locks
 from .task_set import adventure, countdown, frozen_lake, number_guess, sokoban, sudoku, twenty_questions, wordle
 
 __all__ = [
@@ -8,6 +9,7 @@ __all__ = [
     "countdown",
     "doors",
     "frozen_lake",
+    "locks",
     "number_guess",
     "sokoban",
     "sudoku",

@@ -13,8 +13,8 @@ from agentgym.registry import load, names
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.episode_checks import _random_agent
 
-HORIZON_SETS = ["text/doors-v1"]  # their sizes and strata are in tests/tasks/test_horizon_sets.py
-SETS = [name for name in names("task_sets") if name.startswith("text/") and name not in HORIZON_SETS]
+OTHERS = ["text/doors-v1", "text/locks-v1"]  # of other sizes and strata: test_horizon_sets.py, test_text_locks.py
+SETS = [name for name in names("task_sets") if name.startswith("text/") and name not in OTHERS]
 every_set = pytest.mark.parametrize("name", SETS)
 
 
@@ -29,7 +29,7 @@ async def play(tasks, script_for):
 
 def test_every_text_game_has_a_set():
     expected_sets = [name.replace("agentgym/text-", "text/") for name in names("environments") if "/text-" in name]
-    assert sorted(expected_sets) == sorted([*SETS, *HORIZON_SETS])
+    assert sorted(expected_sets) == sorted([*SETS, *OTHERS])
 
 
 @every_set

@@ -37,6 +37,7 @@ def data(**sections):
         ({"train": {"trl": {"epsilom": 0.1}}}, r"\[train.trl\] epsilom = 0.1: .* Did you mean 'epsilon'\?"),
         ({"train": {"trl": {"lr": 3.0}}}, r"GRPOConfig has no option 'lr'"),
         ({"evaluate": {"stratum": "nope"}}, r"evaluate.stratum = 'nope' is no tag of a held-out task"),
+        ({"warm_start": {"tags": ["nope"]}}, r"warm_start.tags = 'nope' is no tag of a train task"),
         ({"train": {"validate_stratum": "nope"}}, r"train.validate_stratum = 'nope' is no tag of a validation task"),
         ({"evaluate": {"control": {"boxs": {}}}}, r"evaluate.control.boxs: no environment .* Did you mean 'boxes'\?"),
         ({"train": {"trl": {"max_grad_norm": "x"}}}, r"max_grad_norm = 'x' is text, where TRL expects .* such as 1.0"),
@@ -49,7 +50,7 @@ def data(**sections):
         ),
         ({"machine": {"nodes": 3}}, r"nodes 3 is of a cluster, .*: set engine = ray"),
     ],
-    ids=["trl", "lr", "stratum", "validate", "control", "text", "report", "vllm", "reward", "tasks", "nodes"],
+    ids=["trl", "lr", "stratum", "tags", "validate", "control", "text", "report", "vllm", "reward", "tasks", "nodes"],
 )
 def test_a_wrong_value_is_named_and_no_folder_is_written(tmp_path, sections, message):
     recipe = Recipe.parse(data(**sections))

@@ -270,6 +270,7 @@ def _check_strata(recipe: Recipe, task_set: TaskSet) -> None:
     for key, stratum, split in (
         ("evaluate.stratum", recipe.evaluate.stratum, "held_out"),
         ("train.validate_stratum", recipe.train.validate_stratum, "validation"),
+        *(("warm_start.tags", tag, "train") for tag in (recipe.warm_start.tags if recipe.warm_start else ())),
     ):
         tags = sorted({tag for task in task_set[split] for tag in task.tags})
         if stratum is not None and stratum not in tags:

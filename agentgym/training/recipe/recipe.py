@@ -43,7 +43,8 @@ STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "count
 class WarmStartSection(ReadsEpisodes):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
-    `demonstrations`: how many training tasks the scripted players play. `steps`: optimiser steps at most.
+    `demonstrations`: how many training tasks the scripted players play. `tags`: only tasks that carry one of these, so
+    that other tasks teach nothing before reinforcement; by default all. `steps`: optimiser steps at most.
     `batch_size`: demonstrations of a step. `microbatch_tokens`: a step is computed in parts of at most so many tokens,
     padding included; fewer take less memory and change nothing else.
     `learning_rate`: at its highest; it decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
@@ -61,6 +62,7 @@ class WarmStartSection(ReadsEpisodes):
     """
 
     demonstrations: Count = 1000
+    tags: tuple[str, ...] = ()
     imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
     steps: Annotated[int, Field(ge=0)] = 500
     batch_size: Count = 32

@@ -110,7 +110,7 @@ class RunContext:
     stage: str = ""
     sources: Sequence[EpisodeSource] = ()
     earlier_checkpoints: Mapping[str, Path] = field(default_factory=dict)
-    demonstrations: dict[tuple[int, float], list[Trajectory]] = field(default_factory=dict)
+    demonstrations: dict[tuple[object, ...], list[Trajectory]] = field(default_factory=dict)
 
     @classmethod
     def open(

@@ -24,13 +24,14 @@ def demonstrate(context: RunContext) -> list[Trajectory]:
     What a run has played once is not played again.
     """
     section = context.recipe.warm_start or WarmStartSection(demonstrations=200)
-    count = min(section.demonstrations, len(context.task_set["train"]))
-    if (key := (count, section.imperfect_oracle)) in context.demonstrations:
+    task_set = context.task_set.tagged(*section.tags) if section.tags else context.task_set
+    count = min(section.demonstrations, len(task_set["train"]))
+    if (key := (count, section.imperfect_oracle, section.tags)) in context.demonstrations:
         return context.demonstrations[key]
     with context.progress_bar("demonstrations", count) as advance:
         context.demonstrations[key] = demonstrations(
             context.rollouts,
-            context.task_set,
+            task_set,
             count,
             imperfect_oracle=section.imperfect_oracle,
             seed=context.recipe.seed,

@@ -1,0 +1,50 @@
+"""`text/locks-v1`: locks that nobody opens by chance, and locks whose prompts say how; for help in training."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from agentgym import Task, TaskSet, load
+
+from ..generator import TaskGenerator, TaskSlot
+
+NAME = "text/locks-v1"
+TRAINED, RESERVED = (4, 5, 6), (7, 8)
+KINDS = ("house", "own")
+TRAIN_KINDS = ("house", *["own"] * 4)
+"""Four times as many: to copy notes, instead of keeping them in mind, takes many different ones to learn."""
+PER_SIZE = {"train": 400, "validation": 40, "unseen_instances": 60, "unseen_sizes": 60}
+
+
+@cache
+def locks(seed: int = 0) -> TaskSet:
+    """So many tasks of every size and of each of its kinds; see CARD.md."""
+    sizes = {stratum: RESERVED if stratum == "unseen_sizes" else TRAINED for stratum in PER_SIZE}
+    kinds = {stratum: TRAIN_KINDS if stratum == "train" else KINDS for stratum in PER_SIZE}
+    counts = {stratum: count * len(kinds[stratum]) * len(sizes[stratum]) for stratum, count in PER_SIZE.items()}
+    environment: Any = load("environments", "agentgym/text-locks-v1")
+    generator = TaskGenerator(NAME, counts, seed)
+    drawn = {stratum: generator.draw(stratum, _task, environment, sizes[stratum], kinds[stratum]) for stratum in counts}
+    splits = {
+        "train": drawn["train"],
+        "validation": drawn["validation"],
+        "held_out": drawn["unseen_instances"] + drawn["unseen_sizes"],
+    }
+    return TaskSet(NAME, splits, oracle=environment.oracle, imperfect_oracle=environment.imperfect_oracle)
+
+
+def _task(rng: random.Random, slot: TaskSlot, environment: Any, sizes: Sequence[int], kinds: Sequence[str]) -> Task:
+    """Sizes follow one another, and the kinds after each round of them."""
+    rounds, index = divmod(slot.index, len(sizes))
+    kind, wheels = kinds[rounds % len(kinds)], sizes[index]
+    own = kind == "own"
+    noted = rng.choice((wheels, rng.randint(0, wheels))) if own else 0
+    task: Task = environment.generate(rng.getrandbits(62), wheels=wheels, own=int(own), noted=noted)
+    hints = () if own else tuple(environment.notes(task))
+    unseen = (f"unseen_{kind}_{wheels}", *slot.tags) if slot.split == "held_out" else ()
+    tags = (kind, f"{kind}_{wheels}", *unseen)
+    return replace(task, id=slot.id, split=slot.split, tags=tags, difficulty=float(wheels), hints=hints)
