@@ -66,7 +66,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
         section = stage.recipe.train
         if stage.kind == "reinforce" and stage.tasks_of is None:
             section.check_tasks(section.adapt.tasks(task_set) if section.adapt else task_set)
-    check_stored_sources(stages)
+    check_stored_sources(stages, task_set)
     check_environments(recipe, task_set)
     check_reward(recipe, task_set)
     if isinstance(engine := recipe.rollout_config(task_set).engine, ConnectingEngine):

@@ -15,6 +15,7 @@ from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
+from agentgym.training.recipe.stage_section import ReadsEpisodes
 
 if TYPE_CHECKING:
     from agentgym.task import TaskSet
@@ -118,13 +119,27 @@ class TeacherSection(Section):
     path: str
 
 
-class ExpertsSection(Section):
+class ExpertsSection(ReadsEpisodes):
     """Episodes of an expert on the tasks of each step, for what imitates it, such as `expert_sft` and `grao`.
 
-    `player`: the scripted player of the task set. Its episodes that succeed are used, one for each task of a step.
+    `player`: the scripted player of the task set, by default `oracle`. Its episodes that succeed are used, one for each
+    task of a step.
+    `episodes`: stored successes instead, such as ["runs/other:collect"]: of each task the one with the highest return.
+    A task without a success has no expert. `earlier_rounds`: of names of stages inside `repeat`.
     """
 
-    player: Literal["oracle", "imperfect_oracle"] = "oracle"
+    player: Literal["oracle", "imperfect_oracle"] | None = None
+
+    @model_validator(mode="after")
+    def _plays_or_reads(self) -> ExpertsSection:
+        if self.player is not None and self.episodes:
+            raise ValueError(f"player = {self.player!r} plays, and `episodes` are read: leave out one of the two")
+        return self
+
+    @property
+    def scripted_player(self) -> Literal["oracle", "imperfect_oracle"]:
+        """Who plays, where no episodes are named."""
+        return self.player or "oracle"
 
 
 class CorrectionsSection(Section):
@@ -245,6 +260,14 @@ class TrainSection(Section):
         if isinstance(table, dict) and str(table.get("objective", "")).partition("(")[0].strip() == "ppo":
             return {"estimator": "turn_gae", **table}
         return table
+
+    @model_validator(mode="after")
+    def _experts_solved_the_same_tasks(self) -> TrainSection:
+        if self.tasks_of is not None and self.experts is not None and self.experts.episodes:
+            raise ValueError(
+                f"experts.episodes solved whole tasks, and tasks_of = {self.tasks_of!r} makes others: leave out one"
+            )
+        return self
 
     @model_validator(mode="after")
     def _reference_is_used(self) -> TrainSection:
