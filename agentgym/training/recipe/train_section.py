@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from agentgym.credit import Estimator, estimator
 from agentgym.credit.composition import parse_composition
 from agentgym.credit.named_parts import parse_part
+from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
@@ -17,6 +18,7 @@ from agentgym.training.recipe.reward_section import ScheduleSection
 from agentgym.training.recipe.stage_section import ReadsEpisodes
 
 if TYPE_CHECKING:
+    from agentgym.task import TaskSet
     from agentgym.training.objectives import RowLosses, TrlLoss, WeightedTerm
 
 
@@ -319,6 +321,14 @@ class TrainSection(Section):
     @property
     def _composition(self) -> str:
         return " | ".join([self.estimator, *self.estimator_wrappers])
+
+    def check_tasks(self, task_set: TaskSet) -> None:
+        """Raises: RecipeError if a task set has too few tasks for one step, of which training would take none."""
+        if self.steps and len(task_set["train"]) < self.tasks_per_step:
+            raise RecipeError(
+                f"train.tasks_per_step = {self.tasks_per_step}: {task_set.name} has {len(task_set['train'])} "
+                "training task(s), so no step could be filled. Lower it, or give the set more tasks."
+            )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
         """The dtype that training computes in, and so sampling and measuring too; None for that of the weights."""

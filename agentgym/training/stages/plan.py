@@ -22,6 +22,7 @@ from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
+from agentgym.training.stages.instruction_file import best_instruction
 from agentgym.training.stages.step_task_file import with_tasks_of
 
 
@@ -73,6 +74,9 @@ class PlannedStage:
 
     def run(self, context: RunContext, learner: Learner) -> Learner:
         """Run it. Returns: the learner for the next stage."""
+        trained = [stage.folder(context.folder) for stage in self.earlier if stage.stage.section == "train"]
+        if instructions := [best for folder in trained if (best := best_instruction(folder)) is not None]:
+            context.rollouts.change(instruction=instructions[-1])
         if self.tasks_of is not None:
             context = replace(context, task_set=with_tasks_of(self.tasks_of.folder(context.folder), context.task_set))
         if isinstance(self.options, Section):
