@@ -22,7 +22,8 @@ from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
-NEED_MORE = {"starts", "guide", "refined", "variants"}  # a ledger, an event loop: test_starts.py, test_assistance.py
+# A ledger, an event loop: each has a test file of its own, or test_assistance.py.
+NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "variants"}
 STATEFUL = ["dynamic(max_rate=4)", "spread_threshold", "success_replay"]
 
 
