@@ -191,6 +191,7 @@ class Provenance:
         agentgym: version that played it.
         seed, temperature, top_p, max_turn_tokens: of the rollout config.
         assistance: what helped the agent; None for nearly every episode.
+        instruction: what preceded the task, where the rollout config has one.
         attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
         policy: its name. `environment`: its class with its module.
         image_digests: of the images that its sandboxes ran on.
@@ -218,6 +219,7 @@ class Provenance:
     branch: ForkPoint | None = None
     replay: ReplayedTurns | None = None
     assistance: Assistance | None = None
+    instruction: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 
@@ -270,6 +272,13 @@ class Trajectory:
     def outcome_reward(self) -> float:
         """Weighted sum of the outcome components."""
         return sum(self.weights.get(name, 1.0) * value for name, value in self.outcome.items())
+
+    @property
+    def help_removed(self) -> bool:
+        """Whether the agent read help that the opening, as it stands here, does not show."""
+        helped = self.provenance.assistance
+        text = "" if helped is None else helped.text
+        return bool(text) and not any(text in message.text for message in self.opening)
 
     def turn_rewards(self) -> NDArray[np.float64]:
         """[T] weighted sum of each turn's components; NaN where a turn has none."""

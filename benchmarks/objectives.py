@@ -78,6 +78,7 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     **{name: {"objective": name, "estimator": "return_to_go"} for name in READ_OUTCOMES},
     "ppo": {"objective": "ppo", "estimator": "turn_gae(lam=0.95)"},
     "decoupled_ppo": {"objective": "decoupled_ppo"},
+    "critique_grpo": {"objective": "critique_grpo"},  # nothing is refined here: PPO without a clip
     "apo": {"objective": "apo", "estimator": "return_to_go", **FIXED},
     "grao": {"objective": "grao", "estimator": "return_to_go", "experts": {}},
     "entropy_bonus": _term("entropy_bonus", 0.01),

@@ -63,6 +63,13 @@ def ends_attempt(attempts: Attempts | None, turn: Turn) -> bool:
     return attempts is not None and any(f"attempt_{number}" in turn.rewards for number in range(1, attempts.n))
 
 
+def first_attempt_turns(trajectory: Trajectory) -> int:
+    """How many turns the first attempt of an episode had; all of them where it was the only one."""
+    several = bool(trajectory.provenance.attempts)
+    ends = (turn.index + 1 for turn in trajectory.turns if several and "attempt_1" in turn.rewards)
+    return next(ends, len(trajectory.turns))
+
+
 def weights_of(attempts: Attempts | None, reward: Reward, trajectory: Trajectory) -> dict[str, float]:
     """The weights that count for a judged episode; what the reward says of a component goes before `attempts`."""
     return {**(attempts.weights if attempts is not None else {}), **reward.weights_for(trajectory)}

@@ -42,6 +42,7 @@ _PROVENANCE_KEYS = {
     "top_p": "top_p",
     "max_turn_tokens": "max_tokens",
     "attempts": "attempts",
+    "instruction": "instruction",
     "policy": "policy",
     "environment": "environment",
     "image_digests": "images",

@@ -165,7 +165,9 @@ def test_the_hint_can_be_taken_out_of_the_prompt_that_is_trained_on(rollouts):
         for episode in group.trained:
             assert episode.opening[0].text == episode.task.prompt
             assert list(episode.prompt_ids) == ByteRenderer().prompt(episode.task.opening(), [])
+            assert episode.help_removed == group.differs
             recorded = rollouts.ledger.load(episode.id)
+            assert not recorded.help_removed
             assert ("Hint:" in recorded.opening[0].text) == group.differs
 
 

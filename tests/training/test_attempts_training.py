@@ -42,7 +42,7 @@ SCORE = {  # the two phases of SCoRe, as docs/curriculum.md has them
         "reference": {"kind": "fixed"},
         "terms": {
             "reference_kl": {
-                "options": {"decay": 0.0},
+                "options": {"first_attempt": True},
                 "schedule": {"start": 1.0, "end": 0.1, "finish": 0.5, "shape": "step"},
             }
         },

@@ -42,6 +42,7 @@ def everything(values: torch.Tensor, **changes: Any) -> TokenBatch:
         "optimal_values": torch.tensor([0.4, 0.4], dtype=values.dtype),
         "expert_returns": torch.tensor([0.5, 0.5], dtype=values.dtype),
         "mean_length": 3.0,
+        "help_removed": torch.tensor([True, False]),
     }
     return replace(tokens, **{**given, **changes})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,24 @@ def test_topr_of_successes_alone_is_imitation_however_old_they_are(logits):
     assert losses[0] == losses[1]
     gradients = [torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in losses]
     torch.testing.assert_close(*gradients, rtol=0, atol=0)
+
+
+def test_critique_grpo_shapes_the_ratio_of_refinements_alone(logits):
+    """f(p) = p / (p + 0.1) by hand in the first row, pi/mu in the second; without help it is REINFORCE on policy."""
+    tokens = replace(batch_of(logits), help_removed=torch.tensor([True, False]))
+    losses = make_objective("critique_grpo")(tokens)
+    p = tokens.logps.exp()
+    weights = torch.stack([p[0] / (p[0] + 0.1), (tokens.logps[1] - tokens.behaviour_logps[1]).exp()])
+    torch.testing.assert_close(losses, -(weights * tokens.advantages * tokens.own).sum(1) / 8)
+    (gradient,) = torch.autograd.grad(losses[0], tokens.logps, retain_graph=True)
+    expected = -(0.1 * p / (p + 0.1) ** 2 * tokens.advantages * tokens.own)[0] / 8
+    torch.testing.assert_close(gradient[0], expected)
+    wide = make_objective("critique_grpo(gamma=1.0)")(tokens)
+    assert wide[1] == losses[1]
+    torch.testing.assert_close(wide[0], -(p / (p + 1) * tokens.advantages * tokens.own)[0].sum() / 8)
+    losses = [make_objective(name)(batch_of(logits)).sum() for name in ("critique_grpo", "reinforce")]
+    gradients = [torch.autograd.grad(loss, logits, retain_graph=True)[0] for loss in losses]
+    torch.testing.assert_close(*gradients)
 
 
 def test_the_entropy_bonus_raises_the_entropy_of_own_tokens_alone(logits):

@@ -100,6 +100,25 @@ def test_reference_kl_weighs_turns_alike_and_later_ones_less(logits):  # noqa: F
     )
 
 
+def test_reference_kl_can_be_that_of_the_first_attempt_alone(logits):  # noqa: F811
+    """Of two turns, the second is another attempt in one batch, and belongs to the only attempt in the other."""
+    tokens = batch_of(logits)
+    gaps = torch.tensor([[0.1, 0.2, 0.3, 9.0], [0.5, 9.0, 0.7, 0.9]], dtype=torch.float64)
+    tokens = replace(tokens, reference_logps=tokens.logps.detach() + gaps)
+    first_of_two = replace(tokens, first_attempt_turns=torch.tensor([1, 1]))
+    losses = losses_of("reference_kl", first_of_two, first_attempt=True)
+    kl = gaps.exp() - 1 - gaps
+    torch.testing.assert_close(losses, torch.stack([kl[0, :3].mean(), kl[1, 0]]))
+    (gradient,) = torch.autograd.grad(losses.sum(), logits, retain_graph=True)
+    assert (gradient[1, 2:] == 0).all()
+    assert (gradient[1, 0] != 0).any()
+    only_one = replace(tokens, first_attempt_turns=torch.tensor([1, 2]))
+    both = losses_of("reference_kl", only_one, first_attempt=True)
+    assert torch.equal(both, losses_of("reference_kl", only_one))
+    with pytest.raises(CreditError, match="needs `first_attempt_turns`"):
+        losses_of("reference_kl", tokens, first_attempt=True)
+
+
 def test_the_weight_of_a_token_of_an_expert_falls_where_the_policy_is_sure(logits):  # noqa: F811
     tokens = replace(batch_of(logits), rows="experts", mean_length=3.0)
     p = tokens.logps.detach().exp()

@@ -11,6 +11,7 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.credit import BatchCredit, spread_over_tokens
+from agentgym.rollout.attempts import first_attempt_turns
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.objectives.contract import Rows
 from agentgym.trajectory import Trajectory
@@ -81,7 +82,7 @@ def episode_returns(trajectories: Sequence[Trajectory]) -> torch.Tensor:
 def row_columns(
     trajectories: Sequence[Trajectory], groups: torch.Tensor, of_all: Sequence[Trajectory], group_size: int
 ) -> dict[str, torch.Tensor]:
-    """What TRL's batch holds of each episode's group and outcome, for `token_batch`.
+    """What TRL's batch holds of each episode's group, attempts and outcome, for `token_batch`.
 
     Args:
         trajectories: of the batch's rows. groups: (B,) the group of each. of_all: the policy's in all processes.
@@ -93,6 +94,8 @@ def row_columns(
         "group_of_row": groups,
         "group_returns": returns[groups].float(),
         "group_successes": successes[groups].float(),
+        "help_removed": torch.tensor([trajectory.help_removed for trajectory in trajectories]),
+        "first_attempt_turns": torch.tensor([first_attempt_turns(trajectory) for trajectory in trajectories]),
         **{_OUTCOME + name: _component(trajectories, name).float() for name in names},
     }
 
@@ -175,6 +178,8 @@ def token_batch(
         teacher_logps=batch.get("teacher_logps"),
         optimal_values=batch.get("optimal_values"),
         usual_entropies=usual_entropies,
+        help_removed=batch["help_removed"],
+        first_attempt_turns=batch["first_attempt_turns"],
         rows=rows,
         proximal_logps=batch.get("proximal_logps"),
     )

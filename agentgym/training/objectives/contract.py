@@ -42,6 +42,9 @@ class TokenBatch:
         outcomes: (B,) each outcome component by name; NaN where an episode does not have it.
         teacher_logps: (B, T) under the teacher; None in a run without one.
         optimal_values: (B,) the value of each episode's task under the best policy near the reference; None without.
+        first_attempt_turns: (B,) turns of each episode's first attempt; all of its turns where it has one attempt.
+        help_removed: (B,) whether an episode was sampled with help in its prompt and is trained on without it; None for
+            a batch without help.
         usual_entropies: (K,) mean entropy of a turn by its index in earlier steps, in nats, NaN where unknown; None
             in the first step.
         rows: whose episodes these are.
@@ -67,6 +70,8 @@ class TokenBatch:
     teacher_logps: torch.Tensor | None = None
     optimal_values: torch.Tensor | None = None
     usual_entropies: torch.Tensor | None = None
+    first_attempt_turns: torch.Tensor | None = None
+    help_removed: torch.Tensor | None = None
     rows: Rows = "policy"
 
     def outcome(self, name: str) -> torch.Tensor:

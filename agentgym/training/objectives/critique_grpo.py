@@ -1,0 +1,31 @@
+"""Critique-GRPO: a ratio that is shaped where an episode had help that the prompt it is trained on does not show."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from agentgym.credit.options import PositiveWeight
+from agentgym.training.objectives.contract import TokenBatch
+
+
+def critique_grpo(tokens: TokenBatch, *, gamma: PositiveWeight = 0.1) -> torch.Tensor:
+    """-f(pi) A for each token of a refinement, with f(p) = p / (p + gamma); -pi/mu A for all other tokens, not clipped.
+
+    A refinement was sampled with a critique in its prompt and is trained on without it, as with the gatherer `refined`
+    and with `strip` of `guided` and `scaffolded`. Of what the policy would hardly write alone, the ratio to the prompt
+    with help is near 0, and so is its gradient. f falls more slowly than p: its gradient is gamma p / (p + gamma)^2
+    times that of log p, greatest at p = gamma. mu does not count there: let no `off_policy` weigh the advantages too.
+
+    Args:
+        gamma: the probability at which a token of a refinement has the greatest gradient.
+
+    Source: Critique-GRPO, Zhang et al. 2025, arXiv:2506.03106; formula, gamma 0.1 and no clip as in its released code
+    (p_div_p_0.1, token level). It takes advantages without a standard deviation, as `dr_grpo` does.
+    """
+    ratio = (tokens.logps - tokens.behaviour_logps).exp()
+    if tokens.help_removed is not None:
+        shaped = torch.sigmoid(tokens.logps - math.log(gamma))
+        ratio = torch.where(tokens.help_removed[:, None], shaped, ratio)
+    return tokens.per_row(-ratio * tokens.advantages)
