@@ -135,13 +135,15 @@ def test_a_policy_without_tokens_a_small_group_and_another_backend_are_refused(r
         check_before_start(Recipe.parse(data), load_task_set(RECIPE["tasks"]["set"]))
 
 
-def test_a_run_grows_its_groups_by_the_entropies_of_its_own_model(tmp_path):
+def test_a_run_grows_its_groups_by_the_entropies_of_its_own_model_and_goes_on_from_prefixes(tmp_path):
     data = json.loads(json.dumps(RECIPE))
     data["warm_start"] |= {"steps": 150, "validate_every": 150, "learning_rate": 3e-3}
-    data["train"] |= {"steps": 2, "gather": ["entropy_forks(threshold=1.0)"], "save_every": 2, "validate_every": 2}
+    data["train"] |= {"steps": 4, "gather": ["entropy_forks(threshold=1.0)", "prefix_buffer(share=0.8)"]}
     execute(Recipe.parse(data), tmp_path / "run")
     ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
     episodes = [t for t in ledger.trajectories("train-") if t.stop_reason is not StopReason.INFRA_ERROR]
     ledger.close()
-    assert len(episodes) == 2 * 2 * 4
-    assert any(t.provenance.branch is not None for t in episodes)
+    assert len(episodes) == 4 * 2 * 4
+    branches = Counter(t.id.partition("/")[0] for t in episodes if t.provenance.branch is not None)
+    assert any("-fork" in label for label in branches), branches
+    assert any("-prefix" in label for label in branches), branches
