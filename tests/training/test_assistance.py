@@ -17,6 +17,7 @@ from agentgym.evaluation.runner import row_of
 from agentgym.messages import Call, Message, StopReason
 from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.policy.guided import GuidedPolicy
+from agentgym.registry import load_reward
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import task_from_json, task_to_json
@@ -209,6 +210,12 @@ def test_hints_are_a_part_of_the_truth():
 def test_a_task_set_that_cannot_help_is_named(task, gather, message):
     with pytest.raises(TaskError, match=message):
         make_gatherer(play_groups, [gather]).read_tasks(TaskSet("test/locks-v1", {"train": [task]}))
+
+
+@pytest.mark.parametrize(("split", "text"), [("train", "0\n1"), ("validation", ""), ("held_out", "")])
+def test_the_worked_solution_of_a_task_that_is_measured_is_no_feedback(split, text):
+    task = replace(lock(0, split), hints=("0", "1"))
+    assert load_reward("worked_solution").feedback(Trajectory("t", task)) == text
 
 
 def test_of_a_single_hint_its_words_are_shown():
