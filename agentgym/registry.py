@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -223,14 +223,15 @@ def load_task_set(name: str) -> TaskSet:
 def task_set_for(environment: str) -> TaskSet | None:
     """A registered task set that is played in an environment; None if there is none.
 
-    Task sets are built until one fits. Those with a similar name come first: `sql/...` for `agentgym/sql-v1`. The
+    Task sets are built until one fits, which takes seconds for some. Those with the most similar names come first. The
     bundled ones are left out where the environment is not bundled: they know none of another package.
     """
     environment = environment.partition("://")[2].partition("/")[2] or environment  # of an address, the id
     bare = environment.rpartition("/")[2]
 
-    def dissimilarity(name: str) -> tuple[bool, bool]:
-        return name.replace("/", "-") != bare, not bare.startswith(name.partition("/")[0])
+    def dissimilarity(name: str) -> tuple[bool, float]:
+        resemblance = SequenceMatcher(None, name.replace("/", "-"), bare, autojunk=False).ratio()
+        return not bare.startswith(name.partition("/")[0]), -resemblance
 
     bundled = _is_bundled("environments", environment)
     candidates = [name for name in names("task_sets") if bundled or not _is_bundled("task_sets", name)]

@@ -149,10 +149,15 @@ class ForkPoint:
 
 @dataclass(frozen=True, slots=True)
 class EndState:
-    """What an environment says of its state after the last turn; None for what it does not offer. As in `Turn`."""
+    """What is known of the state after the last turn; None for what is not. As in `Turn`.
+
+    Attributes:
+        state_key, potential: the environment's. value: of the node of a search that the episode is.
+    """
 
     state_key: str | None = None
     potential: float | None = None
+    value: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +191,7 @@ class Provenance:
         agentgym: version that played it.
         seed, temperature, top_p, max_turn_tokens: of the rollout config.
         assistance: what helped the agent; None for nearly every episode.
+        instruction: what preceded the task, where the rollout config has one.
         attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
         policy: its name. `environment`: its class with its module.
         image_digests: of the images that its sandboxes ran on.
@@ -213,6 +219,7 @@ class Provenance:
     branch: ForkPoint | None = None
     replay: ReplayedTurns | None = None
     assistance: Assistance | None = None
+    instruction: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
 

@@ -164,7 +164,8 @@ def test_a_search_value_says_whether_it_reads_the_outcome(name):
 def test_a_gatherer_wraps_a_gatherer(name):
     from agentgym.training.gatherers import play_groups
 
-    assert callable(load("gatherers", name)(play_groups))
+    options = {"instructions": {"population": ["Look first.", "Think."]}}.get(name, {})
+    assert callable(load("gatherers", name)(play_groups, **options))
 
 
 @pytest.mark.parametrize("name", of("logit_hooks"))

@@ -23,7 +23,9 @@ def plan(
     cores: Annotated[
         float | None, typer.Option(min=1, help="Of a node, for tools. By default tools only wait.")
     ] = None,
-    staleness: Annotated[int, typer.Option(min=0, help="Versions that an episode may be behind.")] = 0,
+    staleness: Annotated[
+        int | None, typer.Option(min=0, help="Versions that an episode may be behind; by default as in the recipe.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe.")
     ] = None,
@@ -46,7 +48,8 @@ def plan(
     from agentgym.training.scale_plan.measuring import measure
 
     chosen = Recipe.load(recipe, settings or [])
-    schedule = StepSchedule(chosen.train.tasks_per_step, chosen.train.group_size, staleness)
+    ahead = chosen.train.staleness if staleness is None else staleness
+    schedule = StepSchedule(chosen.train.tasks_per_step, chosen.train.group_size, ahead)
     with resumable("What was measured is kept: give the same command again."):
         times = measure(chosen, folder or Path("runs") / f"{chosen.name}-plan", out())
     here = simulate(times, ClusterShape(1, chosen.episode.concurrency), replace(schedule, staleness=0))

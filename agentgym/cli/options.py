@@ -128,6 +128,9 @@ def rollout_config(
     infra_retries: Annotated[
         int, typer.Option(min=0, help="Retries after the infrastructure failed.", rich_help_panel=PANEL)
     ] = 1,
+    instruction: Annotated[
+        str, typer.Option(help="Precedes every task, as a system message.", rich_help_panel=PANEL)
+    ] = "",
     concurrency: Annotated[int, typer.Option(min=1, help="Episodes at once.", rich_help_panel=PANEL)] = 64,
     seed: Seed = 0,
     reward: RewardName = None,
@@ -185,6 +188,7 @@ def rollout_config(
         temperature=temperature,
         top_p=top_p,
         budgets=budgets,
+        instruction=instruction,
         attempts=Attempts(n=attempts, feedback=feedback) if attempts > 1 else None,
         concurrency=concurrency,
         seed=seed,

@@ -35,6 +35,8 @@ def identity_of(config: RolloutConfig, task_set: TaskSet, name: str, split: str,
     for key in ("max_episode_tokens", "max_calls", "time_s", "max_void_turns"):
         if (value := getattr(config.budgets, key)) != getattr(default, key):
             identity[key] = value
+    if config.instruction:
+        identity["instruction"] = config.instruction
     if config.attempts is not None:
         identity["attempts"] = asdict(config.attempts)
     if isinstance(config.environment, str) and "://" not in config.environment:  # where it runs makes no difference

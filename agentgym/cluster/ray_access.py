@@ -26,7 +26,8 @@ def send_token_if_asked(address: str) -> None:
 
     Where RAY_AUTH_MODE is set it stays as it is.
 
-    Raises: ClusterError if the cluster asks for a token that this process does not send.
+    Raises: ClusterError if the cluster asks for a token that this process does not send, and if what listens at the
+        address does not answer as a cluster does.
     """
     if MODE_VARIABLE not in os.environ and _has_token() and _refuses_without_token(address):
         os.environ[MODE_VARIABLE] = "token"
@@ -47,13 +48,21 @@ def head_asks_for_token() -> bool:
 
 
 def refuses(address: str) -> bool:
-    """Whether the cluster at an address refuses this process for want of a token. False also if nothing answers."""
-    from ray.exceptions import AuthenticationError, RayError
+    """Whether the cluster at an address refuses this process for want of a token.
+
+    Raises: ClusterError if nothing there answers as the head of a cluster, for which `ray.init` would wait for minutes.
+    """
+    from ray.exceptions import AuthenticationError, RayError, RpcError
 
     try:
         import_module("ray._raylet").InnerGcsClient.standalone(address, None, int(1000 * ASK_S))
     except AuthenticationError:
         return True
+    except RpcError as error:
+        raise ClusterError(
+            f"What listens at {address} does not answer as the head of a Ray cluster ({error}). Give the HOST:PORT "
+            "that `agentgym cluster up` printed; if it is this one, the head hangs: end it and start it anew."
+        ) from error
     except (AttributeError, TypeError, RayError, OSError, RuntimeError):  # whoever connects next will say why
         return False
     return False

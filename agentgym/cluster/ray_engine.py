@@ -83,6 +83,10 @@ class RayEngine:
             self._players.discard(player)
             await player.close()
 
+    def connect(self) -> None:
+        """As ConnectingEngine. Raises: ClusterError, MissingExtraError."""
+        connect(self.address, self.nodes)
+
     def report(self) -> Mapping[str, float]:
         """As ReportingEngine."""
         episodes = sum(player.playing for player in [*self._players])

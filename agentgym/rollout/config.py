@@ -47,6 +47,7 @@ class RolloutConfig:
             played again when it is resumed; None for no such end.
         stall_warning_s: seconds without progress in any episode after which a warning says what they wait for; None
             for no warning.
+        instruction: precedes every task as a system message, before the environment's own words where it has one.
     Raises: ValueError naming each option that is wrong, its value and what it may be.
     """
 
@@ -66,6 +67,7 @@ class RolloutConfig:
     stop_if: tuple[StopRule, ...] = ()
     max_failures_in_a_row: Count | None = 100
     stall_warning_s: Annotated[float, Field(gt=0)] | None = 300.0
+    instruction: str = ""
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""

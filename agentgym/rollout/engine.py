@@ -53,6 +53,15 @@ class Engine(Protocol):
 
 
 @runtime_checkable
+class ConnectingEngine(Protocol):
+    """An engine that needs something beside this process; optional."""
+
+    def connect(self) -> None:
+        """Connect to it, before a run writes anything. Raises: AgentGymError saying what is missing."""
+        ...
+
+
+@runtime_checkable
 class ReportingEngine(Protocol):
     """An engine that can say how it is; optional."""
 

@@ -255,7 +255,7 @@ class PlayLoop:
         """Reset the environment. Returns: its opening messages."""
         trajectory = self._trajectory
         self._retries.activity = "resetting the environment"
-        return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance.assistance)
+        return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance)
 
     async def _reset(self) -> None:
         """Reset the environment and begin the conversation."""

@@ -45,6 +45,7 @@ class EpisodeConfig:
         checkpoints: filled in at those of its keys that occur.
         state_keys: whether turns record the environment's state key.
         end_state: whether the state after the last turn is read too, and its checkpoint if that is a key.
+        instruction: see RolloutConfig.
         stop_if: see RolloutConfig. They are not asked in the turns that a branch repeats.
     """
 
@@ -60,6 +61,7 @@ class EpisodeConfig:
     state_keys: bool = True
     end_state: bool = False
     stop_if: tuple[StopRule, ...] = ()
+    instruction: str = ""
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
         """Hand out the checkpoint before the next turn, if there is one and the caller of the run wants it."""

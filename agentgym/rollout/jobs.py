@@ -105,6 +105,7 @@ class EpisodeFactory:
             top_p=common.top_p,
             max_turn_tokens=common.max_turn_tokens,
             attempts=common.attempts,
+            instruction=common.instruction if fork is None else fork.trajectory.provenance.instruction,
             policy=policy.name,
             assistance=job.assistance,
         )

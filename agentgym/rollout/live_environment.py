@@ -16,7 +16,7 @@ from agentgym.messages import Message, Result
 from agentgym.rollout.answers import awaited, check_messages
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
-from agentgym.trajectory import Assistance, Turn
+from agentgym.trajectory import Assistance, Provenance, Turn
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is given up."""
@@ -139,12 +139,17 @@ class LiveEnvironment:
         await self.current.restore(task, checkpoint, seed=seed)
         return close_error
 
-    async def reset(self, task: Task, seed: int, assistance: Assistance | None = None) -> list[Message]:
-        """Reset the environment. Returns: its opening messages, with what helps. Raises: TypeError for others."""
+    async def reset(self, task: Task, seed: int, provenance: Provenance) -> list[Message]:
+        """Reset the environment.
+
+        Args:
+            provenance: says what is added to the opening: an instruction before it, assistance after it.
+        Returns: its opening messages, with what is added. Raises: TypeError for others.
+        """
         method = self.current.unwrapped.reset
         opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)
         check_messages(opening, method, "return task.opening()")
-        return with_assistance(opening, assistance)
+        return with_assistance(with_instruction(opening, provenance.instruction or ""), provenance.assistance)
 
     async def renew(self, make: Callable[[], Environment]) -> str | None:
         """Go on in a fresh environment, which is not reset yet; failures are tried again in others like it.
@@ -164,6 +169,17 @@ class LiveEnvironment:
             return None
         self._closed = True
         return await close_environment(self.current)
+
+
+def with_instruction(opening: Sequence[Message], instruction: str) -> list[Message]:
+    """The opening messages with an instruction at their beginning, where it does not stand there already."""
+    if not instruction:
+        return list(opening)
+    if not opening or opening[0].role != "system":
+        return [Message("system", instruction), *opening]
+    if opening[0].text.startswith(instruction):  # of a branch, which begins with the opening of its record
+        return list(opening)
+    return [Message("system", f"{instruction}\n\n{opening[0].text}"), *opening[1:]]
 
 
 def with_assistance(opening: Sequence[Message], assistance: Assistance | None) -> list[Message]:

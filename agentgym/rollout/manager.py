@@ -89,8 +89,8 @@ class EpisodeManager:
                 turn; filled in while the episodes are played. For forks.
             assistance: what helps the agent in each episode, in the order of the episodes returned; empty for none.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
-            config: budgets, sampling and stop rules of this run, instead of the manager's. Environments and rewards
-                stay those of the manager.
+            config: budgets, instruction, sampling and stop rules of this run, instead of the manager's. Environments
+                and rewards stay those of the manager.
         Returns: trajectories by task, in the order given, then by sample.
         Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
@@ -214,7 +214,7 @@ class EpisodeManager:
         fork = Fork(record, len(record.turns))
         config = self._episode_config(budgets=replace(self.config.budgets, infra_retries=0), judged=False, fork=fork)
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
-        trajectory.provenance.assistance = record.provenance.assistance
+        _as_prompted(trajectory, record)
         await Episode(config, ReplayPolicy(fork, ExhaustedPolicy()), trajectory).play()
         return trajectory_divergence(record, trajectory, len(record.turns)) or ending_divergence(record, trajectory)
 
@@ -232,7 +232,7 @@ class EpisodeManager:
         config = self._episode_config(budgets=budgets, stop_if=())
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         trajectory.provenance = replace(self._provenance(config), replay=ReplayedTurns(record.id, chosen))
-        trajectory.provenance.assistance = record.provenance.assistance
+        _as_prompted(trajectory, record)
         return await Episode(config, ScriptedPolicy(messages, name="replay"), trajectory).play()
 
     def _group_size(self, group_size: int | None) -> int:
@@ -293,6 +293,7 @@ class EpisodeManager:
             seed_parts=(rollout.seed, self.label),
             state_keys=rollout.state_keys or any(rule.reads_state_keys for rule in rollout.stop_if),
             stop_if=rollout.stop_if,
+            instruction=rollout.instruction,
         )
         return replace(config, **changes) if changes else config  # type: ignore[arg-type]
 
@@ -304,4 +305,11 @@ class EpisodeManager:
             top_p=config.top_p,
             max_turn_tokens=config.budgets.max_turn_tokens,
             attempts={} if config.attempts is None else asdict(config.attempts),
+            instruction=config.instruction or None,
         )
+
+
+def _as_prompted(trajectory: Trajectory, record: Trajectory) -> None:
+    """Let the prompt of an episode be that of a record: what was added to the environment's words is added again."""
+    trajectory.provenance.assistance = record.provenance.assistance
+    trajectory.provenance.instruction = record.provenance.instruction

@@ -18,11 +18,12 @@ class Outcome:
     """A state that an action led to.
 
     Attributes:
-        node: there. times: how often the action led to it.
+        node: there. others: nodes that are the same. times: how often the action led to it.
         visits, total: of the node and those below it, and the sum of their values.
     """
 
     node: Node
+    others: list[Node] = field(default_factory=list)
     times: int = 0
     visits: int = 0
     total: float = 0.0
@@ -107,7 +108,8 @@ class TreeSearch(TurnSearch):
         for actions in grown.values():
             for action in actions.values():
                 for outcome in action.outcomes.values():
-                    outcome.node.value = outcome.mean
+                    for node in (outcome.node, *outcome.others):
+                        node.value = outcome.mean
         return self._taken(tree.root, grown)
 
     def _chosen(self, actions: Actions, low: float, high: float) -> Action:
@@ -139,6 +141,8 @@ def _actions(children: list[Node]) -> Actions:
         message = child.turn.message
         key = message.text, str([(call.name, call.arguments) for call in message.calls])
         outcome = actions.setdefault(key, Action()).outcomes.setdefault(child.key, Outcome(child))
+        if outcome.node is not child:
+            outcome.others.append(child)
         outcome.times += 1
         outcome.add([child.value])
     return actions

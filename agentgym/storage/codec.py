@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from operator import attrgetter
 from typing import Any
 
@@ -42,6 +42,7 @@ _PROVENANCE_KEYS = {
     "top_p": "top_p",
     "max_turn_tokens": "max_tokens",
     "attempts": "attempts",
+    "instruction": "instruction",
     "policy": "policy",
     "environment": "environment",
     "image_digests": "images",
@@ -208,7 +209,7 @@ def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, 
         "weights": dict(trajectory.weights),
         "provenance": provenance_to_json(trajectory.provenance),
         "duration_s": trajectory.duration_s,
-        **({"end_state": [end.state_key, end.potential]} if (end := trajectory.end_state) else {}),
+        **({"end_state": list(astuple(end))} if (end := trajectory.end_state) else {}),
     }
 
 

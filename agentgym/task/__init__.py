@@ -5,12 +5,13 @@ json_rows.py   tasks as JSON data
 task_set.py    TaskSet, and the guard
 """
 
-from agentgym.task.definition import BOOKKEEPING, SPLITS, VARIANTS, Origin, Split, Task, seed_of
+from agentgym.task.definition import BOOKKEEPING, INSTRUCTIONS, SPLITS, VARIANTS, Origin, Split, Task, seed_of
 from agentgym.task.json_rows import task_from_json, task_to_json
 from agentgym.task.task_set import TaskSet, canary_of, training_only
 
 __all__ = [
     "BOOKKEEPING",
+    "INSTRUCTIONS",
     "SPLITS",
     "VARIANTS",
     "Origin",

@@ -17,8 +17,8 @@ BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "
 """Names of parameters that number a task and say nothing of what it asks."""
 
 
-VARIANTS = "variants"
-"""The generator of tasks that a policy has written in one step of a training, and of the writing itself."""
+VARIANTS, INSTRUCTIONS = "variants", "instructions"
+"""The generators of what a policy has written in one step of a training, and of the tasks of writing it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ class Task:
 
     @property
     def is_of_one_step(self) -> bool:
-        """Whether the policy has written it in a step, or was to write such a task: it tells nothing of the set's."""
-        return self.origin is not None and self.origin.generator == VARIANTS
+        """Whether the policy has written it in a step, or was to write something: it tells nothing of the set's."""
+        return self.origin is not None and self.origin.generator in (VARIANTS, INSTRUCTIONS)
 
     def public(self) -> Task:
         """The task as the environment gets it: without its truth, hints and origin."""

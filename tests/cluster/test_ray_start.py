@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -113,6 +114,16 @@ def test_a_process_is_connected_to_one_cluster_and_says_so_where_it_is_given_ano
 def test_a_cluster_with_fewer_nodes_than_wanted_is_named(cluster):
     with pytest.raises(ClusterError, match=r"has 2 node\(s\), and 9 are wanted .*cluster up --join"):
         connect(cluster.address, 9)
+
+
+@needs_ray
+def test_a_listener_that_is_no_head_of_a_cluster_is_named_and_not_waited_for(monkeypatch):
+    """Ray itself would try to reach it for minutes."""
+    monkeypatch.setenv("RAY_gcs_rpc_server_connect_timeout_s", "1")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        error = refused("cluster", "status", "--address", address)
+    assert f"What listens at {address} does not answer as the head of a Ray cluster" in error
 
 
 @pytest.mark.parametrize(

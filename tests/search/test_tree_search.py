@@ -148,3 +148,13 @@ async def test_rooms_are_solved_by_visits_and_by_the_best_end():
         assert sum(each.trajectory.success for each in episodes) >= 3
         labels = [node.value for each in episodes for node in each.tree.root.descendants()]
         assert all(0 <= value <= 1 and math.isfinite(value) for value in labels)
+        assert max(copies := [values for each in episodes for values in values_of_copies(each.tree)], key=len)[1:]
+        assert all(len(set(values)) == 1 for values in copies)
+
+
+def values_of_copies(tree: SearchTree) -> list[list[float]]:
+    """Of the nodes that one action led to, and that have one state."""
+    values = defaultdict(list)
+    for node in tree.root.descendants():
+        values[node.parent, str(node.turn.message.calls[0].arguments), node.key].append(node.value)
+    return list(values.values())

@@ -6,13 +6,14 @@ import io
 import sys
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 from rich.console import Console
 
-from agentgym.errors import RecipeError
+from agentgym.errors import ClusterError, RecipeError
 from agentgym.registry import register
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
@@ -43,8 +44,13 @@ def data(**sections):
         ({"train": {"trl": {"report_to": ["wandbb"]}}}, r"report_to = \['wandbb'\]: wandbb is not supported, only"),
         ({"train": {"trl": {"use_vllm": True}}}, r"use_vllm = true is used only with train.generation = 'trl'"),
         ({"reward": {"options": {"nope": {"x": 1}}}}, r"reward.options.nope: no such reward judges here"),
+        (
+            {"train": {"tasks_per_step": 65}},
+            r"tasks_per_step = 65: test/lookup-v1 has 64 training task\(s\), so no step could",
+        ),
+        ({"machine": {"nodes": 3}}, r"nodes 3 is of a cluster, .*: set engine = ray"),
     ],
-    ids=["trl", "lr", "stratum", "tags", "validate", "control", "text", "report", "vllm", "reward"],
+    ids=["trl", "lr", "stratum", "tags", "validate", "control", "text", "report", "vllm", "reward", "tasks", "nodes"],
 )
 def test_a_wrong_value_is_named_and_no_folder_is_written(tmp_path, sections, message):
     recipe = Recipe.parse(data(**sections))
@@ -162,3 +168,13 @@ def test_the_keys_in_which_two_recipes_differ_are_named():
         "train.steps was 100, now 3",
         "train.trl.epsilon was None, now 0.1",
     ]
+
+
+@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: make setup-cluster")
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense"])
+def test_a_cluster_that_is_not_there_is_named_and_no_folder_is_written(tmp_path, address):
+    """So the same command works once the address is right."""
+    recipe = Recipe.parse(data(machine={"engine": "ray", "address": address}))
+    with pytest.raises(ClusterError, match=rf"no Ray cluster to use at '{address}' .* address as machine.address"):
+        train(recipe, folder=tmp_path / "run", console=Console(file=io.StringIO()))
+    assert not (tmp_path / "run").exists()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from agentgym.cli.app import app
@@ -23,6 +25,7 @@ from agentgym.training.scale_plan import (
     make_plan,
     simulate,
 )
+from agentgym.training.scale_plan.measuring import measure
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment
@@ -114,14 +117,35 @@ def test_as_many_nodes_as_feed_the_trainer():
 def test_times_are_read_back_as_they_were_saved(tmp_path):
     TIMES.save(tmp_path / "times.json")
     assert StageTimes.load(tmp_path / "times.json") == TIMES
-    (tmp_path / "other.json").write_text("{}")
-    with pytest.raises(LedgerError, match=r"other.json holds no stage times"):
-        StageTimes.load(tmp_path / "other.json")
 
 
-def test_a_cluster_of_nothing_is_refused():
-    with pytest.raises(RecipeError, match="nodes is 0"):
-        plan_of(TIMES, nodes=0)
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"episodes": None}, "episodes"),
+        ({"episodes": []}, "there must be an episode"),
+        ({"token_s": 0.0}, "of a token above 0"),
+        ({"learn_s": "Infinity"}, "times must be finite"),
+        ({"episodes": [{"turns": [{"tokens": 1, "tools_s": -1.0}], "other_s": 0.0}]}, "others 0 or more"),
+    ],
+)
+def test_a_broken_file_of_stage_times_is_named_with_the_reason_and_the_remedy(tmp_path, changes, reason):
+    TIMES.save(file := tmp_path / "times.json")
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+    with pytest.raises(LedgerError, match=rf"times.json holds no stage times \(.*{reason}.*Remove it to measure"):
+        StageTimes.load(file)
+
+
+@pytest.mark.parametrize("change", [{"nodes": 0}, {"gpus": -1}, {"episodes_per_node": 0}, {"cores": math.nan}])
+def test_a_cluster_of_nothing_is_refused(change):
+    with pytest.raises(RecipeError, match=f"{next(iter(change))} is .*: a cluster has at least 1"):
+        plan_of(TIMES, **change)
+
+
+def test_a_file_in_place_of_the_folder_of_a_measurement_is_named(recipe, tmp_path):
+    (tmp_path / "notes").touch()
+    with pytest.raises(RecipeError, match="notes is a file: name a folder by --out"):
+        measure(recipe, tmp_path / "notes", Console(quiet=True))
 
 
 def test_the_command_measures_once_and_says_what_binds(recipe, tmp_path):
@@ -139,6 +163,12 @@ def test_the_command_measures_once_and_says_what_binds(recipe, tmp_path):
     times = StageTimes.load(tmp_path / "measured" / "stage_times.json")
     assert times.token_s > 0 < times.measured_step_s
     assert all(episode.turns for episode in times.episodes)
+    on_cluster = ("train.staleness=2", "machine.engine=ray", "machine.address=127.0.0.1:1", "machine.nodes=2")
+    third = planned(*(word for key in on_cluster for word in ("--set", key)))  # its stages are those of this machine
+    assert third.exit_code == 0
+    assert "Measuring" not in third.output
+    assert re.search(r"^staleness 1\b", third.output, re.MULTILINE)  # 2 is as planned
+    assert not re.search(r"^staleness 2\b", third.output, re.MULTILINE)
     other = planned("--set", "train.learning_rate=0.5")
     assert other.exit_code == 2
     assert "was measured with other settings" in " ".join(other.output.split())

@@ -168,14 +168,14 @@ def test_a_search_that_is_killed_keeps_its_nodes_and_leaves_the_same_episodes(un
     assert recorded(folder, "sought") == recorded(unbroken, "sought") != {}
     of_unbroken = recorded(unbroken, "nodes-searched-sought")
     assert recorded(folder, "nodes-searched-sought") == of_unbroken
-    assert nodes.items() < of_unbroken.items()
+    assert nodes.keys() < of_unbroken.keys()
 
 
 def recorded(folder: Path, label: str) -> dict[str, tuple]:
-    """What the policy wrote in each finished episode of a label, and the values of its turns."""
+    """What the policy wrote in each finished episode of a label, and the values of its turns and of its end."""
     ledger = Ledger(folder / "ledger.sqlite")
     episodes = {
-        t.id: [(turn.token_ids, turn.value) for turn in t.turns]
+        t.id: ([(turn.token_ids, turn.value) for turn in t.turns], t.end_state)
         for t in ledger.trajectories(label)
         if t.id.partition("/")[0] in (label, f"{label}-end")
     }

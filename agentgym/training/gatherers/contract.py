@@ -36,6 +36,7 @@ class StepRequest:
         label: see `Rollouts.play`. Each call for more episodes needs a label of its own.
         group_size: trained episodes of each group.
         progress: see `Rollouts.play`.
+        instruction: precedes the tasks, where it is not that of the rollouts.
         assist: `assist(task, row, group_size)` is what helps the agent in episode `row` of a group of this task (see
             agentgym.trajectory.Assistance), or None. Without the function there is no help.
         more_tasks: `more_tasks(count, further)` draws tasks beside those of the step; `further` is 1 for the first
@@ -50,13 +51,31 @@ class StepRequest:
     progress: float | None = None
     more_tasks: Callable[[int, int], Sequence[Task]] = _no_more_tasks
     assist: Callable[[Task, int, int], Assistance | None] | None = None
+    instruction: str | None = None
 
-    def play(self, tasks: Sequence[Task], label: str, group_size: int) -> list[Trajectory]:
-        """Play further episodes for this step, groups consecutive, under a label of their own."""
+    def play(
+        self,
+        tasks: Sequence[Task],
+        label: str,
+        group_size: int,
+        *,
+        policy: Policy | Callable[[Task], Policy] | None = None,
+        assistance: Sequence[Assistance] = (),
+    ) -> list[Trajectory]:
+        """Play further episodes for this step, groups consecutive, under a label of their own.
+
+        Args:
+            policy: who acts, by default that of the step.
+            assistance: what helps in each episode, by default as `assist` says.
+        """
         options: dict[str, Any] = {"label": label, "group_size": group_size, "progress": self.progress}
-        if self.assist is not None:
+        if assistance:
+            options["assistance"] = assistance
+        elif self.assist is not None:
             options["assistance"] = [self.assist(task, row, group_size) for task in tasks for row in range(group_size)]
-        return self.rollouts.play(self.policy, tasks, **options)
+        if self.instruction is not None:
+            options["config"] = replace(self.rollouts.config, instruction=self.instruction)
+        return self.rollouts.play(policy or self.policy, tasks, **options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +160,16 @@ class Stateful(Protocol):
 
 
 @runtime_checkable
+class TriesInstructions(Stateful, Protocol):
+    """A wrapper that plays groups with several instructions."""
+
+    @property
+    def instruction(self) -> str:
+        """The best so far, with which the policy is measured, and played in later stages."""
+        ...
+
+
+@runtime_checkable
 class ReadsTasks(Protocol):
     """A wrapper that needs something of the task set: hints, or a scripted player."""
 
@@ -176,6 +205,19 @@ class WrappedGatherer:
         for wrapper in self.wrappers:
             if isinstance(wrapper, ReadsTasks):
                 wrapper.read_tasks(task_set)
+
+    @property
+    def instruction(self) -> str | None:
+        """The best of the instructions that a wrapper tries; None if none does."""
+        return None if (tried := self.instructions) is None else tried["best"]
+
+    @property
+    def instructions(self) -> dict[str, Any] | None:
+        """The instructions that a wrapper tries, as plain data, and the best of them; None if none does."""
+        for wrapper in self.wrappers:
+            if isinstance(wrapper, TriesInstructions):
+                return {"best": wrapper.instruction, **wrapper.state()}
+        return None
 
     def save(self, folder: Path) -> None:
         """Write the states of the wrappers into the folder of a checkpoint."""

@@ -83,9 +83,7 @@ class Guide:
         policies = _PolicyByTask(step.policy, self._guide_of, guided_turns)
         label, size = f"{step.label}-guide", step.group_size
         assistance = [Assistance("guide")] * (len(tasks) * size)
-        episodes = step.rollouts.play(
-            policies, tasks, label=label, group_size=size, progress=step.progress, assistance=assistance
-        )
+        episodes = step.play(tasks, label, size, policy=policies, assistance=assistance)
         return [
             replace(
                 group,

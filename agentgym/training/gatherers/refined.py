@@ -19,10 +19,8 @@ from agentgym.training.gatherers.contract import (
     success_of,
     without_help,
 )
+from agentgym.training.gatherers.writing import MOST_CHARS, attempt_of
 from agentgym.trajectory import Assistance, Trajectory
-
-MOST_CHARS = 4000
-"""Of what an agent wrote in an episode, and of a critique of it, as another prompt shows them."""
 
 
 class Refined:
@@ -87,11 +85,8 @@ class Refined:
         if not tasks:
             return []
         assistance = [Assistance("critique", text) for text in prompts]
-        label = f"{step.label}-refined"
         try:
-            return step.rollouts.play(
-                step.policy, tasks, label=label, group_size=1, progress=step.progress, assistance=assistance
-            )
+            return step.play(tasks, f"{step.label}-refined", 1, assistance=assistance)
         except EpisodesFailed:  # all of them; the step itself has others
             return []
 
@@ -118,15 +113,6 @@ def prompt_of(episode: Trajectory, critique: str) -> str:
         f"An earlier attempt of yours:\n{attempt_of(episode)}\n\nWhat is to be said of it:\n{critique[:MOST_CHARS]}\n\n"
         "Do it better."
     )
-
-
-def attempt_of(episode: Trajectory) -> str:
-    """What the agent wrote and called in an episode, the last MOST_CHARS of it."""
-    lines = []
-    for turn in episode.turns:
-        lines += [turn.message.text] if turn.message.text else []
-        lines += [f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})" for call in turn.calls]
-    return "\n".join(lines)[-MOST_CHARS:]
 
 
 def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward]) -> Reward:

@@ -12,16 +12,12 @@ import numpy as np
 from agentgym.credit.options import Count, Share
 from agentgym.errors import CreditError, EpisodesFailed, TaskError
 from agentgym.messages import Message, StopReason, images_of
-from agentgym.reward import Reward
-from agentgym.rollout import EpisodeManager
 from agentgym.task import VARIANTS, Origin, Task, TaskSet
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, in_groups, success_of
-from agentgym.training.gatherers.refined import MOST_CHARS, attempt_of
+from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
 from agentgym.training.new_tasks import NewTasks
 from agentgym.trajectory import Trajectory
 
-WRITING = "agentgym/step-v1"
-"""The environment in which tasks are written: the agent answers, and nothing is run."""
 INSTRUCTION = (
     "A task:\n{task}\n\nHow it was solved:\n{solution}\n\nWrite another task that has the same answer. Ask for it in "
     "another way, and do not tell it. Write the words of the new task alone."
@@ -78,7 +74,8 @@ class Variants:
         if not places or not parents:
             return groups
         unaided = replace(step, assist=None)
-        writers = self._write(unaided, list(parents.values()))
+        tasks = [_writing_task(parent) for parent in parents.values()]
+        writers = write(unaided, tasks, step.group_size, label="writing")
         solvers = self._solve(unaided, writers, parents)
         new = [*writers, *solvers]
         useful = [group for group in new if group.differs][: len(places)]
@@ -97,21 +94,6 @@ class Variants:
             if successes and _may_be_parent(successes[0].task) and self._low <= _mean_success(episodes) <= self._high:
                 parents.setdefault(successes[0].task.id, successes[0])
         return dict(list(parents.items())[: self._parents])
-
-    def _write(self, step: StepRequest, parents: Sequence[Trajectory]) -> list[GatheredGroup]:
-        """Let the policy write. Returns: a group for each parent, without verdicts; none if all episodes failed."""
-        rollouts, label = step.rollouts, f"{step.label}-writing"
-        config = replace(
-            rollouts.config, environment=WRITING, environment_options={}, reward=Reward(), attempts=None, stop_if=()
-        )
-        manager = EpisodeManager(step.policy, config, ledger=rollouts.ledger)
-        tasks = [_writing_task(parent) for parent in parents]
-        writers = rollouts.loop.run(manager.collect(tasks, step.group_size, label=label))
-        try:
-            rollouts.report_failures(label, writers, recorded_as=[label])
-        except EpisodesFailed:  # the step itself has others
-            return []
-        return in_groups(writers, step.group_size)
 
     def _solve(
         self, step: StepRequest, groups: Sequence[GatheredGroup], parents: Mapping[str, Trajectory]
@@ -133,7 +115,7 @@ class Variants:
     def _variant_of(self, writer: Trajectory, parents: Mapping[str, Trajectory]) -> Task | None:
         """The task that was written; None for what is none."""
         assert self._new_tasks is not None and writer.task.origin is not None
-        if not (text := _words_of(writer)):
+        if not (text := words_of(writer)):
             return None
         parent = parents[writer.task.origin.parent].task
         task = replace(
@@ -194,22 +176,13 @@ def _mean_success(episodes: Sequence[Trajectory]) -> float:
 def _writing_task(parent: Trajectory) -> Task:
     """The task of writing another one."""
     task = parent.task
-    question = "\n".join(message.text for message in task.opening())[:MOST_CHARS]
     return Task(
         f"{task.id}~",
         WRITING,
-        INSTRUCTION.format(task=question, solution=attempt_of(parent)),
+        INSTRUCTION.format(task=question_of(task), solution=attempt_of(parent)),
         tags=(*task.tags, "writing"),
         origin=Origin(VARIANTS, task.id, parent.id),
     )
-
-
-def _words_of(writer: Trajectory) -> str:
-    """What was written; empty if a budget cut it, or if it is longer than a task may be."""
-    turn = writer.turns[-1]
-    text = turn.calls[-1].arguments.get("text") if turn.calls else turn.message.text
-    cut = turn.finish_reason == "length" or writer.stop_reason is None or writer.stop_reason.truncated
-    return "" if cut or not isinstance(text, str) or len(text) > MOST_CHARS else text.strip()
 
 
 def _in_other_words(task: Task, text: str) -> Task:

@@ -110,9 +110,9 @@ def _reasons(recipe: Recipe, needs: Needs, task_set: TaskSet, processes: Process
     if "experts" in needs.rows:
         if section.experts is None:
             yield "needs episodes of an expert. Add [train.experts], with player = 'oracle'."
-        else:
+        elif not section.experts.episodes:
             try:
-                script_of(task_set, section.experts.player)
+                script_of(task_set, section.experts.scripted_player)
             except TaskError as error:
                 yield f"needs episodes of an expert. {error}"
     if "corrections" in needs.rows:

@@ -2,7 +2,7 @@
 
 loss_inputs.py      all of it, for one step
 teacher.py          log-probabilities of a second model
-experts.py          episodes of a scripted player on the tasks of a step
+experts.py          episodes of a scripted player on the tasks of a step, or stored ones
 corrections.py      thoughts that a second policy rewrote
 optimal_values.py   the value of a task under the best policy near the reference
 entropy_history.py  how sure the policy was in earlier steps

@@ -1,8 +1,9 @@
-"""Episodes of a scripted player on the tasks of a step, tokenised as the agent's own would be."""
+"""Episodes of an expert on the tasks of a step, tokenised as the agent's own would be."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
@@ -13,7 +14,14 @@ from agentgym.training.stages.tokenise import tokenise
 from agentgym.trajectory import Trajectory
 
 
-class Experts:
+class Experts(Protocol):
+    """Shows how tasks are solved."""
+
+    def of(self, tasks: Sequence[Task]) -> list[Trajectory | None]:
+        """An episode of each task, with token ids; None where there is none to imitate."""
+
+
+class ScriptedExperts:
     """Plays each task once, when it is first asked for, and keeps the episode if it succeeded.
 
     Args:
@@ -45,3 +53,18 @@ class Experts:
     def _usable(self, episode: Trajectory) -> Trajectory | None:
         succeeded = (episode.success or 0) >= 1 or self._player != "oracle"
         return tokenise(episode, self._renderer) if episode.valid and succeeded else None
+
+
+class StoredExperts:
+    """Episodes that were stored, by whoever played them.
+
+    Args:
+        episodes: with token ids of the policy that is trained, at most one of a task.
+    """
+
+    def __init__(self, episodes: Sequence[Trajectory]) -> None:
+        self._episodes = {episode.task.id: episode for episode in episodes}
+
+    def of(self, tasks: Sequence[Task]) -> list[Trajectory | None]:
+        """The episode of each task; None where none is stored."""
+        return [self._episodes.get(task.id) for task in tasks]

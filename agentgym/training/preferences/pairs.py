@@ -61,23 +61,53 @@ def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray],
     Source: SWEET-RL, Zhou et al. 2025, arXiv:2503.15478: of candidates at one state, the top half against the bottom
     half. That the i-th best meets the i-th worst is our choice.
     """
-    by_history: dict[tuple[str, tuple[int, ...]], list[tuple[float, Trajectory, int]]] = {}
-    for trajectory, values in zip(trajectories, credit, strict=True):
-        if not trajectory.valid:
-            continue
-        history = [*trajectory.prompt_ids]
-        for index, turn in enumerate(trajectory.turns):
-            key = trajectory.task.id, tuple(history)
-            by_history.setdefault(key, []).append((float(values[index]), trajectory, index))
-            history += [*turn.token_ids, *turn.observation_ids]
+    return _ranked_pairs(
+        [
+            (float(value), trajectory, index)
+            for trajectory, values in zip(trajectories, credit, strict=True)
+            for index, value in enumerate(values)
+        ],
+        options,
+    )
+
+
+def node_pairs(nodes: Sequence[Trajectory], options: PreferSection) -> list[Pair]:
+    """The last turns of nodes of search trees that follow the same tokens, ranked by the values of the nodes.
+
+    Nodes without a value, as of a search that was broken off, are left out.
+    Source: step-level preferences from the values of a tree search, Xie et al. 2024, arXiv:2405.00451. That the i-th
+    best meets the i-th worst is our choice, as in `turn_pairs`.
+    """
+    return _ranked_pairs(
+        [
+            (node.end_state.value, node, len(node.turns) - 1)
+            for node in nodes
+            if node.turns and node.end_state is not None and node.end_state.value is not None
+        ],
+        options,
+    )
+
+
+def _ranked_pairs(turns: Sequence[tuple[float, Trajectory, int]], options: PreferSection) -> list[Pair]:
+    """Pairs among turns after the same tokens. `turns`: how good each is, its episode, and its index.
+
+    Turns that are the same tokens count as one, as good as they are in the mean.
+    """
+    by_history: dict[tuple[str, tuple[int, ...]], dict[tuple[int, ...], list[tuple[float, Trajectory, int]]]] = {}
+    for value, trajectory, index in turns:
+        if trajectory.valid:
+            history = [token for turn in trajectory.turns[:index] for token in (*turn.token_ids, *turn.observation_ids)]
+            key = trajectory.task.id, (*trajectory.prompt_ids, *history)
+            alike = by_history.setdefault(key, {}).setdefault(tuple(trajectory.turns[index].token_ids), [])
+            alike.append((value, trajectory, index))
     pairs: list[Pair] = []
     taken: dict[str, int] = {}
     for (task, _), candidates in by_history.items():
-        ranked = sorted(candidates, key=lambda candidate: -candidate[0])
+        means = [(float(np.mean([value for value, _, _ in alike])), *alike[0][1:]) for alike in candidates.values()]
+        ranked = sorted(means, key=lambda candidate: -candidate[0])
         halves = zip(ranked[: len(ranked) // 2], reversed(ranked), strict=False)
         for (high, better, at), (low, worse, other_at) in halves:
-            is_other = better.turns[at].token_ids != worse.turns[other_at].token_ids
-            if high - low > options.margin and is_other and taken.get(task, 0) < options.max_pairs:
+            if high - low > options.margin and taken.get(task, 0) < options.max_pairs:
                 taken[task] = taken.get(task, 0) + 1
                 pairs.append(Pair(better, worse, (at, at + 1), (other_at, other_at + 1)))
     return pairs

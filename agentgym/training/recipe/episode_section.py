@@ -70,6 +70,7 @@ class EpisodeSection(Section):
 
     `max_turns`: turns after which it is cut. `max_episode_tokens`: tokens of the episode after the prompt, results
     included. `max_turn_tokens`: tokens of one message of the agent. `time_s`: seconds of the episode.
+    `instruction`: precedes every task, as a system message, in training and in every measurement.
     `attempts`: lets the agent try each task several times, in training and in every measurement; by default once.
     `temperature`: of sampling in training. `top_p`: nucleus sampling, the mass that is kept.
     `concurrency`: episodes at once. `backend`: the registered sandbox backend, by default `namespaces`.
@@ -90,6 +91,7 @@ class EpisodeSection(Section):
     max_episode_tokens: Count = 1024
     max_turn_tokens: Count = 256
     time_s: Seconds = 120.0
+    instruction: str = ""
     attempts: AttemptsSection | None = None
     temperature: Rate = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -139,6 +141,7 @@ class EpisodeSection(Section):
             temperature=self.temperature,
             top_p=self.top_p,
             budgets=self.budgets,
+            instruction=self.instruction,
             attempts=None if self.attempts is None else Attempts(**self.attempts.model_dump()),
             concurrency=self.concurrency,
             backend=self.backend,

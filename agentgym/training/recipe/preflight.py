@@ -17,6 +17,7 @@ from agentgym.policy.logit_hooks.served_masks import require_vllm_form
 from agentgym.policy.quantization import quantization_config
 from agentgym.registry import load
 from agentgym.reward import Reward
+from agentgym.rollout.engine import ConnectingEngine
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.gatherers import make_gatherer, play_groups
@@ -43,7 +44,8 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
     """Check everything that can be checked without a model, and with one episode of the oracle.
 
     Raises: RecipeError naming key and value; TaskError for a task set without a scripted player; CreditError for an
-        estimator that requires what the environments or the task set do not provide.
+        estimator that requires what the environments or the task set do not provide; ClusterError for a cluster that
+        cannot be used.
     """
     _check_model(recipe)
     _check_logit_hook(recipe)
@@ -60,9 +62,15 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
             f"policy.lora: the stage {trained[-1].name!r} would train after one that has merged the adapter into the "
             "model. With an adapter, `reinforce` is the last stage that trains."
         )
-    check_stored_sources(stages)
+    for stage in stages:
+        section = stage.recipe.train
+        if stage.kind == "reinforce" and stage.tasks_of is None:
+            section.check_tasks(section.adapt.tasks(task_set) if section.adapt else task_set)
+    check_stored_sources(stages, task_set)
     check_environments(recipe, task_set)
     check_reward(recipe, task_set)
+    if isinstance(engine := recipe.rollout_config(task_set).engine, ConnectingEngine):
+        engine.connect()
 
 
 def _check_logit_hook(recipe: Recipe) -> None:

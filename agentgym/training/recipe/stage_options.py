@@ -75,7 +75,8 @@ class PreferSection(LearningSection):
 
     `loss`: `dpo`; `dmpo`, which counts early turns more; `kto`, which needs no pairs, only good and bad episodes.
     `pairs`: `outcome` compares whole episodes of a task; `turn` compares turns after the same history, by the credit
-    that `ranking` gives them; `segment` plays failed episodes again from their worst turn and compares a few turns.
+    that `ranking` gives them; `segment` plays failed episodes again from their worst turn and compares a few turns;
+    `nodes` compares turns after the same history in the trees of a `collect` with `search`, by the nodes' values.
     `beta`: how strongly the policy is held to the reference. `gamma`: of dmpo, the decay per turn.
     `imitation_weight`: of the imitation of the better one, or of a good one, beside the comparison. Without it, both
     may become less likely: raise it from 0 where calls become malformed.
@@ -92,7 +93,7 @@ class PreferSection(LearningSection):
     """
 
     loss: Literal["dpo", "dmpo", "kto"] = "dpo"
-    pairs: Literal["outcome", "turn", "segment"] = "outcome"
+    pairs: Literal["outcome", "turn", "segment", "nodes"] = "outcome"
     beta: Rate = 0.1
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.7
     imitation_weight: Annotated[float, Field(ge=0)] = 0.0
@@ -108,6 +109,11 @@ class PreferSection(LearningSection):
     desirable_from: float = 1.0
     desirable_weight: Rate = 1.0
     undesirable_weight: Rate | None = None
+
+    @property
+    def reads_nodes(self) -> bool:
+        """As ReadsEpisodes."""
+        return self.pairs == "nodes"
 
     @model_validator(mode="after")
     def _whole_episodes(self) -> PreferSection:

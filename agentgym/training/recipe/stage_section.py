@@ -44,6 +44,11 @@ class ReadsEpisodes(Section):
     episodes: list[str] = []
     earlier_rounds: Share = 0.0
 
+    @property
+    def reads_nodes(self) -> bool:
+        """Whether the nodes of the searches of these stages are meant, and not the episodes that came of them."""
+        return False
+
 
 class RepeatSection(Section):
     """Options of `repeat`: a block of stages that is run several times.

@@ -9,13 +9,16 @@ from pydantic import Field, model_validator
 from agentgym.credit import Estimator, estimator
 from agentgym.credit.composition import parse_composition
 from agentgym.credit.named_parts import parse_part
+from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import Treatment
 from agentgym.section import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
+from agentgym.training.recipe.stage_section import ReadsEpisodes
 
 if TYPE_CHECKING:
+    from agentgym.task import TaskSet
     from agentgym.training.objectives import RowLosses, TrlLoss, WeightedTerm
 
 
@@ -116,13 +119,27 @@ class TeacherSection(Section):
     path: str
 
 
-class ExpertsSection(Section):
+class ExpertsSection(ReadsEpisodes):
     """Episodes of an expert on the tasks of each step, for what imitates it, such as `expert_sft` and `grao`.
 
-    `player`: the scripted player of the task set. Its episodes that succeed are used, one for each task of a step.
+    `player`: the scripted player of the task set, by default `oracle`. Its episodes that succeed are used, one for each
+    task of a step.
+    `episodes`: stored successes instead, such as ["runs/other:collect"]: of each task the one with the highest return.
+    A task without a success has no expert. `earlier_rounds`: of names of stages inside `repeat`.
     """
 
-    player: Literal["oracle", "imperfect_oracle"] = "oracle"
+    player: Literal["oracle", "imperfect_oracle"] | None = None
+
+    @model_validator(mode="after")
+    def _plays_or_reads(self) -> ExpertsSection:
+        if self.player is not None and self.episodes:
+            raise ValueError(f"player = {self.player!r} plays, and `episodes` are read: leave out one of the two")
+        return self
+
+    @property
+    def scripted_player(self) -> Literal["oracle", "imperfect_oracle"]:
+        """Who plays, where no episodes are named."""
+        return self.player or "oracle"
 
 
 class CorrectionsSection(Section):
@@ -245,6 +262,14 @@ class TrainSection(Section):
         return table
 
     @model_validator(mode="after")
+    def _experts_solved_the_same_tasks(self) -> TrainSection:
+        if self.tasks_of is not None and self.experts is not None and self.experts.episodes:
+            raise ValueError(
+                f"experts.episodes solved whole tasks, and tasks_of = {self.tasks_of!r} makes others: leave out one"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _reference_is_used(self) -> TrainSection:
         moves = self.reference.reset_every or self.trl.get("sync_ref_model")
         if moves and not self.keeps_reference:
@@ -296,6 +321,14 @@ class TrainSection(Section):
     @property
     def _composition(self) -> str:
         return " | ".join([self.estimator, *self.estimator_wrappers])
+
+    def check_tasks(self, task_set: TaskSet) -> None:
+        """Raises: RecipeError if a task set has too few tasks for one step, of which training would take none."""
+        if self.steps and len(task_set["train"]) < self.tasks_per_step:
+            raise RecipeError(
+                f"train.tasks_per_step = {self.tasks_per_step}: {task_set.name} has {len(task_set['train'])} "
+                "training task(s), so no step could be filled. Lower it, or give the set more tasks."
+            )
 
     def autocast(self, device: str) -> Literal["bfloat16", "float16"] | None:
         """The dtype that training computes in, and so sampling and measuring too; None for that of the weights."""

@@ -21,9 +21,11 @@ def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
 
     Args:
         folder: keeps the runs and `stage_times.json`; what was measured before is read back.
-    Raises: as `train`; RecipeError if the folder holds a measurement with other settings; LedgerError if nothing can be
-        measured, as where the policy gives no tokens.
+    Raises: as `train`; RecipeError if the folder is a file, or holds a measurement with other settings; LedgerError if
+        nothing can be measured, as where the policy gives no tokens.
     """
+    if folder.exists() and not folder.is_dir():
+        raise RecipeError(f"{folder} is a file: name a folder by --out, which keeps what is measured.")
     file, at_once = folder / "stage_times.json", recipe.episode.concurrency
     together = _short(recipe, at_once)
     recorded = folder / "together" / "recipe.toml"
@@ -41,8 +43,11 @@ def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
 
 
 def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recipe:
-    """The recipe for a few steps; from a model that has been warm-started, where there is one."""
+    """The recipe for a few synchronous steps here; from a model that has been warm-started, where there is one."""
     data = recipe.model_dump(exclude_none=True)
+    for section, keys in (("train", ("staleness", "group_quorum")), ("machine", ("engine", "address", "nodes"))):
+        for key in keys:
+            data[section].pop(key, None)
     data["episode"]["concurrency"] = concurrency
     data["train"] |= {"steps": STEPS, "validate_every": STEPS, "validate_tasks": 1}
     data["train"].pop("until_success", None)

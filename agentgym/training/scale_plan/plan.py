@@ -68,7 +68,7 @@ def make_plan(
     Raises: RecipeError for numbers below 1.
     """
     for name, value in (("nodes", nodes), ("gpus", gpus), ("episodes_per_node", episodes_per_node), ("cores", cores)):
-        if value < 1:
+        if not value >= 1:  # nor not a number
             raise RecipeError(f"{name} is {value:g}: a cluster has at least 1.")
 
     def alternative(name: str, shape: ClusterShape, changed: StepSchedule = schedule) -> Alternative:

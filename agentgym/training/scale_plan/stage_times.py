@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,6 +51,14 @@ class StageTimes:
     publish_s: float = 0.0
     measured_step_s: float = 0.0
 
+    def __post_init__(self) -> None:
+        times = [self.token_load_s, self.learn_s, self.publish_s, self.measured_step_s]
+        times += [x for episode in self.episodes for x in (episode.other_s, *(t.tools_s for t in episode.turns))]
+        if not self.episodes or not 0 < self.token_s < math.inf or not all(0 <= x < math.inf for x in times):
+            raise ValueError(
+                "there must be an episode, and times must be finite, of a token above 0 and others 0 or more"
+            )
+
     @classmethod
     def from_runs(cls, alone: RunFolder, together: RunFolder) -> StageTimes:
         """From a run with `episode.concurrency = 1` and one of the same recipe with many episodes at once.
@@ -78,7 +87,7 @@ class StageTimes:
             return _FORMAT.validate_json(file.read_bytes())
         except (OSError, ValidationError) as error:
             raise LedgerError(
-                f"{file} holds no stage times ({str(error).splitlines()[0]}): measure them again."
+                f"{file} holds no stage times ({' '.join(str(error).split())[:200]}). Remove it to measure them again."
             ) from error
 
 

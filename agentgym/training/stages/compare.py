@@ -27,17 +27,22 @@ LAST_ROUND = "last_round"
 
 def check_compares(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     """Raises: RecipeError where the stage could never compare two episodes, or log-probabilities would be wrong."""
-    if stage.recipe.policy.logit_hook is not None:
-        raise RecipeError(
-            f"[[stage]] {stage.name!r} compares the log-probabilities of the whole distribution, which "
-            f"policy.logit_hook = {stage.recipe.policy.logit_hook!r} restricts. Leave out one of them."
-        )
+    check_whole_distribution(stage)
     stages = {planned.name: planned for planned in earlier}
     sizes = [getattr(stages[source.label].section, "group_size", 1) for source in stage.sources if not source.run]
     if len(stage.sources) == 1 and sizes == [1]:
         raise RecipeError(
             f"[[stage]] {stage.name!r} compares episodes of the same task, and {stage.sources[0].label!r} plays one of "
             "each. Give that stage a group_size of 2 or more."
+        )
+
+
+def check_whole_distribution(stage: PlannedStage) -> None:
+    """Raises: RecipeError for a logit hook, under which log-probabilities would be wrong."""
+    if stage.recipe.policy.logit_hook is not None:
+        raise RecipeError(
+            f"[[stage]] {stage.name!r} compares the log-probabilities of the whole distribution, which "
+            f"policy.logit_hook = {stage.recipe.policy.logit_hook!r} restricts. Leave out one of them."
         )
 
 

@@ -47,6 +47,7 @@ def episode_set(
     *,
     earlier_rounds: float = 0.0,
     options: dict[str, Any] | None = None,
+    file: str = MANIFEST,
 ) -> EpisodeSet:
     """Choose rows among the episodes of the stage's sources, or read them from its manifest if it has one.
 
@@ -54,10 +55,11 @@ def episode_set(
         choose: from all episodes, sorted by id, to the rows and the episodes that these name.
         earlier_rounds: the share of the episodes of earlier rounds that is drawn.
         options: recorded in the manifest, to be read by people.
+        file: the name of the manifest.
     Raises: RecipeError if the sources hold no episode of a training task, or one has changed.
     """
-    if (context.folder.path / MANIFEST).is_file():
-        return _read(context, renderer)
+    if (context.folder.path / file).is_file():
+        return _read(context, renderer, file)
     trajectories = _query(context, renderer, earlier_rounds)
     rows, chosen = choose(trajectories)
     episodes = {trajectory.id: trajectory for trajectory in chosen}
@@ -68,7 +70,7 @@ def episode_set(
         "episodes": [{"id": key, "sha256": digest_of(episode)} for key, episode in episodes.items()],
         "rows": rows,
     }
-    context.folder.write_json(MANIFEST, manifest)
+    context.folder.write_json(file, manifest)
     return EpisodeSet(episodes, rows)
 
 
@@ -125,9 +127,9 @@ def finished_of(ledger: Path, label: str) -> list[Trajectory]:
         reader.close()
 
 
-def _read(context: RunContext, renderer: Renderer) -> EpisodeSet:
+def _read(context: RunContext, renderer: Renderer, file: str) -> EpisodeSet:
     """What the manifest names, from the ledgers."""
-    manifest = context.folder.read_json(MANIFEST)
+    manifest = context.folder.read_json(file)
     runs = {source["run"] for source in manifest["sources"]} | {""}
     readers = {run: LedgerReader(_ledger(context, run)) for run in runs}
     try:
@@ -137,7 +139,7 @@ def _read(context: RunContext, renderer: Renderer) -> EpisodeSet:
             trajectory = _with_tokens(readers[run].load(entry["id"].removeprefix(f"{run}:")), renderer, run)
             if digest_of(trajectory) != entry["sha256"]:
                 raise RecipeError(
-                    f"The episode {entry['id']!r} is not what it was when {context.folder.path / MANIFEST} was "
+                    f"The episode {entry['id']!r} is not what it was when {context.folder.path / file} was "
                     "written. Restore the ledger, or remove the manifest to choose anew."
                 )
             episodes[entry["id"]] = trajectory

@@ -20,6 +20,16 @@ LABEL_ENDS = "/-"
 """What follows a label in the id of an episode."""
 
 
+def searched_label(stage: str) -> str:
+    """The label of the episodes that the searches of a stage choose."""
+    return f"searched-{stage}"
+
+
+def nodes_label(stage: str) -> str:
+    """The label of the nodes that they grow."""
+    return f"nodes-{searched_label(stage)}"
+
+
 @dataclass(frozen=True, slots=True)
 class EpisodeSource:
     """Episodes of one ledger.
@@ -53,12 +63,13 @@ def sources_of(section: ReadsEpisodes, name: str, earlier: Sequence[PlannedStage
         names = [players[-1].base_name]
     sources: list[EpisodeSource] = []
     for text in names:
-        sources += [_other_run(text, name)] if ":" in text else _of_this_run(text, name, players, section)
+        sources += [_other_run(text, name, section)] if ":" in text else _of_this_run(text, name, players, section)
     return sources
 
 
-def _other_run(text: str, name: str) -> EpisodeSource:
-    run, _, label = text.rpartition(":")
+def _other_run(text: str, name: str, section: ReadsEpisodes) -> EpisodeSource:
+    run, _, stage = text.rpartition(":")
+    label = _label_of(stage, section) if stage else ""
     if not (Path(run) / LEDGER).is_file():
         raise RecipeError(f"The stage {name!r} names the episodes {text!r}, but there is no {run}/{LEDGER}.")
     if not label:
@@ -81,4 +92,8 @@ def _of_this_run(text: str, name: str, players: Sequence[PlannedStage], section:
         hint = f"Did you mean {close[0]!r}?" if close else f"Such stages: {', '.join(dict.fromkeys(known)) or 'none'}."
         raise RecipeError(f"The stage {name!r} names the episodes {text!r}: no stage before it plays those. {hint}")
     rounds = named if section.earlier_rounds else named[-1:]
-    return [EpisodeSource(stage.name, is_earlier=stage is not named[-1]) for stage in rounds]
+    return [EpisodeSource(_label_of(stage.name, section), is_earlier=stage is not named[-1]) for stage in rounds]
+
+
+def _label_of(stage: str, section: ReadsEpisodes) -> str:
+    return nodes_label(stage) if section.reads_nodes else stage

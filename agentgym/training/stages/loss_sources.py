@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from agentgym import registry
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.contract import Policy
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
-from agentgym.training.loss_inputs.experts import Experts
+from agentgym.training.loss_inputs.experts import Experts, ScriptedExperts, StoredExperts
 from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.training.loss_inputs.teacher import load_teacher, prepare_teacher
 from agentgym.training.objectives import needs_of
-from agentgym.training.recipe.train_section import CorrectionsSection, TrainSection
+from agentgym.training.recipe.train_section import CorrectionsSection, ExpertsSection, TrainSection
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.stages.episode_manifest import episode_set
+from agentgym.training.stages.stored_experts import MANIFEST, expert_episodes
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 OPTIMAL_VALUES = "optimal_values.json"
@@ -21,7 +25,7 @@ OPTIMAL_VALUES = "optimal_values.json"
 def loss_inputs_for(context: RunContext, learner: Learner, trainer: TurnGRPOTrainer) -> LossInputs:
     """Make what the objective and the terms of a stage need, and nothing else.
 
-    Raises: RecipeError for a teacher or a corrector that cannot be loaded.
+    Raises: RecipeError for a teacher or a corrector that cannot be loaded, or stored experts that solved nothing.
     """
     section = context.recipe.train
     needs = [needs_of(losses) for losses in (section.make_objective(), *(t.row_losses for t in section.make_terms()))]
@@ -30,7 +34,7 @@ def loss_inputs_for(context: RunContext, learner: Learner, trainer: TurnGRPOTrai
         model = load_teacher(section.teacher.path, learner.tokenizer, context.device)
         teacher = prepare_teacher(model, trainer)
     if section.experts is not None and any("experts" in of_loss.rows for of_loss in needs):
-        experts = Experts(context.task_set, section.experts.player, context.rollouts, learner.renderer)
+        experts = _experts(context, learner, section.experts)
     if any(of_loss.optimal_values for of_loss in needs):
         optimal_values = _optimal_values(context, learner, trainer, section)
     if section.corrections is not None and any("corrections" in of_loss.rows for of_loss in needs):
@@ -42,6 +46,14 @@ def loss_inputs_for(context: RunContext, learner: Learner, trainer: TurnGRPOTrai
             max_tokens=section.corrections.max_tokens,
         )
     return LossInputs(teacher, experts, optimal_values, corrector)
+
+
+def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> Experts:
+    if not section.episodes:
+        return ScriptedExperts(context.task_set, section.scripted_player, context.rollouts, learner.renderer)
+    choose = partial(expert_episodes, context.stage, context.task_set["train"])
+    chosen = episode_set(context, learner.renderer, choose, earlier_rounds=section.earlier_rounds, file=MANIFEST)
+    return StoredExperts(list(chosen.episodes.values()))
 
 
 def corrector_of(section: CorrectionsSection) -> Policy:

@@ -24,30 +24,45 @@ EVALUATION = "evaluation/{name}.json"
 
 
 def validate(
-    context: RunContext, learner: Learner, step: int, count: int, phase: str, *, stratum: str | None = None
+    context: RunContext,
+    learner: Learner,
+    step: int,
+    count: int,
+    phase: str,
+    *,
+    stratum: str | None = None,
+    instruction: str | None = None,
 ) -> dict[str, float]:
     """Play validation tasks with the current weights and log their metrics under `phase`.
 
     Args:
         count: of the tasks. stratum: only those with this tag.
+        instruction: precedes the tasks, where it is not that of the rollouts.
     Returns: the metrics.
     """
     learner.gather()
-    return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum))
+    return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum, instruction))
 
 
 def _validate(
-    context: RunContext, learner: Learner, step: int, count: int, phase: str, stratum: str | None
+    context: RunContext,
+    learner: Learner,
+    step: int,
+    count: int,
+    phase: str,
+    stratum: str | None,
+    instruction: str | None,
 ) -> dict[str, float]:
     training = learner.model.training
     with context.rollouts.judged_by(context.reward):
+        config = context.recipe.evaluation_config(context.rollouts.config)
         trajectories = context.rollouts.play(
             learner.policy,
             choose(context.task_set, "validation", count, stratum=stratum),
             label=f"{phase}-{step:06d}",
             record=False,
             temperature=context.recipe.evaluate.temperature,
-            config=context.recipe.evaluation_config(context.rollouts.config),
+            config=config if instruction is None else replace(config, instruction=instruction),
         )
     learner.model.train(training)
     metrics = summarise(trajectories)

@@ -18,9 +18,11 @@ from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
 from agentgym.training.recipe.recipe import Recipe, explain
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
+from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
+from agentgym.training.stages.instruction_file import best_instruction
 from agentgym.training.stages.step_task_file import with_tasks_of
 
 
@@ -72,6 +74,9 @@ class PlannedStage:
 
     def run(self, context: RunContext, learner: Learner) -> Learner:
         """Run it. Returns: the learner for the next stage."""
+        trained = [stage.folder(context.folder) for stage in self.earlier if stage.stage.section == "train"]
+        if instructions := [best for folder in trained if (best := best_instruction(folder)) is not None]:
+            context.rollouts.change(instruction=instructions[-1])
         if self.tasks_of is not None:
             context = replace(context, task_set=with_tasks_of(self.tasks_of.folder(context.folder), context.task_set))
         if isinstance(self.options, Section):
@@ -82,6 +87,12 @@ class PlannedStage:
     def section(self) -> Any:
         """What says how it runs: its section of the recipe, or its options."""
         return self.options if self.stage.section is None else getattr(self.recipe, self.stage.section)
+
+    @property
+    def reads_episodes(self) -> ReadsEpisodes | None:
+        """What names the episodes that it learns from, beside its own or instead of them; None for one without."""
+        section = self.section.experts if isinstance(self.section, TrainSection) else self.section
+        return section if isinstance(section, ReadsEpisodes) else None
 
     def is_done(self, context: RunContext) -> bool:
         """Whether it has trained and saved what it was to."""
@@ -103,8 +114,8 @@ def planned_stages(recipe: Recipe) -> list[PlannedStage]:
     planned: list[PlannedStage] = []
     for base_name, section in _unrolled(recipe.stage or default_stages(recipe)):
         stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
-        if isinstance(stage.section, ReadsEpisodes):
-            stage = replace(stage, sources=tuple(sources_of(stage.section, stage.name, planned)))
+        if (reader := stage.reads_episodes) is not None:
+            stage = replace(stage, sources=tuple(sources_of(reader, stage.name, planned)))
         if stage.stage.section == "train" and (maker := stage.recipe.train.tasks_of):
             stage = replace(stage, tasks_of=_maker_of_tasks(maker, stage.name, planned))
         if stage.stage.check is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from agentgym.errors import RecipeError
 from agentgym.rollout import Fork
 from agentgym.training.preferences.losses import KtoLoss, PairLoss, dmpo_weights
-from agentgym.training.preferences.pairs import Pair, outcome_pairs, segment_pairs, turn_pairs, worst_turns
+from agentgym.training.preferences.pairs import Pair, node_pairs, outcome_pairs, segment_pairs, turn_pairs, worst_turns
 from agentgym.training.preferences.scored_rows import ScoredRow
 from agentgym.training.preferences.trainer import RowGroup
 from agentgym.training.recipe.stage_options import PreferSection
@@ -17,12 +17,14 @@ from agentgym.training.stages.compare import (
     LAST_ROUND,
     check_compares,
     check_learner,
+    check_whole_distribution,
     learn,
     reference_scores,
 )
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
+from agentgym.training.stages.episode_sources import nodes_label
 from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.selection import score_of
 from agentgym.training.stages.turn_ranking import ranking_of, turn_credit
@@ -31,15 +33,29 @@ from agentgym.trajectory import Trajectory
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     options: PreferSection = stage.section
-    if options.loss != "kto" and options.pairs != "segment":
+    if options.pairs == "nodes":
+        _check_searches(stage, earlier)
+    elif options.loss != "kto" and options.pairs != "segment":
         check_compares(stage, earlier)
-    if options.pairs != "outcome":
+    if options.pairs in ("turn", "segment"):
         ranking_of(options, f"[[stage]] {stage.name!r}")
     trained = [planned.name for planned in earlier if planned.stage.checkpoint is not None]
     if options.reference != LAST_ROUND and options.reference not in trained:
         raise RecipeError(
             f"[[stage]] {stage.name!r}: reference = {options.reference!r} is neither 'last_round' nor an earlier stage "
             f"that trains. Such stages: {', '.join(trained) or 'none'}."
+        )
+
+
+def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
+    """Raises: RecipeError for a stage of this run that does not search, or a logit hook."""
+    check_whole_distribution(stage)
+    labels = {source.label for source in stage.sources if not source.run}
+    plain = [s.name for s in earlier if nodes_label(s.name) in labels and not getattr(s.section, "search", "")]
+    if plain:
+        raise RecipeError(
+            f"[[stage]] {stage.name!r} compares the nodes of searches, and {plain[0]!r} does not search. Give that "
+            "stage `collect` a search, such as search = \"mcts(nodes=32, value='rollouts')\", or choose other pairs."
         )
 
 
@@ -107,6 +123,8 @@ def _pairs(
 ) -> list[Pair]:
     if options.pairs == "outcome":
         return outcome_pairs(trajectories, options)
+    if options.pairs == "nodes":
+        return node_pairs(trajectories, options)
     credit = turn_credit(context, learner, trajectories, options)
     if options.pairs == "turn":
         return turn_pairs(trajectories, credit, options)

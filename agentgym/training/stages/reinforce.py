@@ -51,11 +51,11 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe.adapt_section import ADAPT
 from agentgym.training.recipe.episode_section import parse_stop_rules
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
+from agentgym.training.stages.instruction_file import keep_best
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming, streaming
@@ -103,6 +103,7 @@ def _note_adaptation(context: RunContext, learner: Learner) -> None:
 
 
 def _reinforce(context: RunContext, learner: Learner) -> Learner:
+    context.recipe.train.check_tasks(context.task_set)  # those of `tasks_of` are known now
     checkpoints, processes = context.folder.checkpoints, context.processes
     checkpoint = latest_checkpoint(checkpoints)
     last_step = step_of(checkpoint) if checkpoint is not None else -1
@@ -116,13 +117,15 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
     )
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
-        trainer = _make_trainer(context, learner, sampler, guard, checkpoint, stream)
+        gatherer = _gatherer(context, checkpoint, stream)
+        trainer = _make_trainer(context, learner, sampler, gatherer, guard, checkpoint, stream)
         try:
             train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
         finally:
             context.rollouts.change(stop_if=before.stop_if, budgets=before.budgets)
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
+    processes.share(lambda: keep_best(context, gatherer))
     learner.gather()
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
         restore(learner.full_model, healthy)
@@ -134,6 +137,7 @@ def _make_trainer(
     context: RunContext,
     learner: Learner,
     sampler: Sampler | None,
+    gatherer: WrappedGatherer,
     guard: CollapseGuardCallback,
     checkpoint: Path | None,
     stream: Streaming | None,
@@ -142,8 +146,6 @@ def _make_trainer(
     estimator, objective = section.make_estimator(), section.make_objective()
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
-    gatherer = _gatherer(section, estimator, recipe.seed, checkpoint, stream)
-    gatherer.read_tasks(context.task_set)
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
@@ -191,6 +193,7 @@ def _make_trainer(
                         section.validate_tasks,
                         "validation",
                         stratum=section.validate_stratum,
+                        instruction=gatherer.instruction,
                     )
                 ),
                 every=section.validate_every,
@@ -285,17 +288,17 @@ def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrai
     return lambda trainer: TrlPolicy(trainer, renderer)
 
 
-def _gatherer(
-    section: TrainSection, estimator: Estimator, seed: int, checkpoint: Path | None, stream: Streaming | None
-) -> WrappedGatherer:
+def _gatherer(context: RunContext, checkpoint: Path | None, stream: Streaming | None) -> WrappedGatherer:
     """What gathers the groups, as it was at a checkpoint, within its wrappers.
 
     They are played in the background where there is a stream, and grown as trees where the estimator compares branches.
     """
+    section = context.recipe.train
     base: Gatherer = play_groups if stream is None else stream.gather
-    if "branches" in estimator.requires:
-        base = Branching(section.signals.root_episodes, section.signals.branch_before, seed).grow
+    if "branches" in section.make_estimator().requires:
+        base = Branching(section.signals.root_episodes, section.signals.branch_before, context.recipe.seed).grow
     gatherer = make_gatherer(base, section.gather)
+    gatherer.read_tasks(context.task_set)
     if checkpoint is not None:
         gatherer.restore(checkpoint)
     return gatherer

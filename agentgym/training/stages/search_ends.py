@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from agentgym.search import Node, SearchedEpisode, make_search
+from agentgym.search import Node, SearchedEpisode, SearchTree, make_search
 from agentgym.task import Task
 from agentgym.training.recipe.stage_options import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.trajectory import ForkPoint, Trajectory
+from agentgym.training.stages.episode_sources import searched_label
+from agentgym.trajectory import EndState, ForkPoint, Trajectory
 
 
 def searched_ends(
@@ -19,21 +20,31 @@ def searched_ends(
 ) -> list[Trajectory]:
     """Search the tasks, and keep the ends of the trees in the ledger under the name of the stage.
 
-    The nodes, and the episodes that the searches chose, have labels of their own, so that no stage learns from them.
+    The nodes, and the episodes that the searches chose, have labels of their own. Of these a stage learns only where it
+    asks for nodes, which keep their values for it.
     """
     searched = context.rollouts.search(
         learner.policy,
         tasks,
         make_search(options.search),
-        label=f"searched-{context.stage}",
+        label=searched_label(context.stage),
         group_size=options.group_size,
         temperature=options.temperature,
         judged=True,
         on_trajectory=lambda _: advance(),
     )
+    nodes = [node for each in searched for node in valued_nodes(each.tree)]
     ends = [end for each in searched for end in labelled_ends(each, context.stage)]
-    context.rollouts.finish(_keep(context, ends))
+    context.rollouts.finish(_keep(context, nodes, ends))
     return ends
+
+
+def valued_nodes(tree: SearchTree) -> Iterator[Trajectory]:
+    """The nodes of a tree but for the root, each with its value in its end state."""
+    for node in tree.root.descendants():
+        assert node.trajectory is not None
+        node.trajectory.end_state = replace(node.trajectory.end_state or EndState(), value=node.value)
+        yield node.trajectory
 
 
 def labelled_ends(searched: SearchedEpisode, label: str) -> Iterator[Trajectory]:
@@ -67,10 +78,11 @@ def _labelled(trajectory: Trajectory, path: Sequence[Node], label: str) -> Traje
     )
 
 
-async def _keep(context: RunContext, ends: Sequence[Trajectory]) -> None:
-    """Those that the ledger does not hold yet, as after a run that was broken off."""
+async def _keep(context: RunContext, nodes: Sequence[Trajectory], ends: Sequence[Trajectory]) -> None:
+    """The values of nodes, and those ends that the ledger does not hold yet, as after a run that was broken off."""
     ledger = context.rollouts.ledger
     assert ledger is not None, "the first process keeps the ledger"
+    ledger.amend(nodes)
     recorded_ids = ledger.finished(context.stage) | ledger.finished(f"{context.stage}-end")
     for end in ends:
         if end.id not in recorded_ids:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from agentgym.task import TaskSet
+from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
 from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.stored_experts import expert_episodes
 from agentgym.trajectory import Trajectory
 
 
-def check_stored_sources(stages: Sequence[PlannedStage]) -> None:
+def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:
     """Check the stages all of whose episodes are stored in other runs already.
 
     Raises: RecipeError where a stage has no episode, one of a task that is not for training, or nothing to learn from.
@@ -27,3 +30,5 @@ def check_stored_sources(stages: Sequence[PlannedStage]) -> None:
         check_usable(stage.name, stage.sources, trajectories)
         if stage.stage.check_episodes is not None:
             stage.stage.check_episodes(stage.name, stage.section, trajectories)
+        if isinstance(stage.section, TrainSection):
+            expert_episodes(stage.name, task_set["train"], trajectories)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -56,8 +57,19 @@ def test_one_slow_group_does_not_hold_up_the_trainer(tmp_path):
         assert (task_ids(groups), versions_of(groups[:1])) == (["t0", "t5"], {2})
 
 
-def test_wrappers_choose_among_groups_that_were_played_in_the_background(tmp_path):
-    """Tasks are solved in the first step and not in the second: their groups then get the stored successes."""
+def test_wrappers_choose_among_groups_that_were_played_in_the_background(tmp_path, monkeypatch):
+    """Tasks are solved in the first step and not in the second: their groups then get the stored successes.
+
+    They are read in the thread of the episodes, which write the ledger meanwhile.
+    """
+    readers = []
+
+    def load(ledger, episode):
+        readers.append(threading.current_thread().name)
+        return load_as_ever(ledger, episode)
+
+    load_as_ever = Ledger.load
+    monkeypatch.setattr(Ledger, "load", load)
     with stream_of(tmp_path, staleness=0, draw=lambda count, step: TASKS[:count]) as (stream, rollouts, player):
         gather = make_gatherer(stream.gather, ["success_replay", "top_spread(share=0.5)"])
         stream.publish(0)
@@ -69,6 +81,7 @@ def test_wrappers_choose_among_groups_that_were_played_in_the_background(tmp_pat
         assert [sorted(t.success for t in group.trained if t.valid) for group in groups] == [[0.0, 1.0], []]
         [replayed] = groups[0].replayed
         assert replayed.startswith("train-000000/t0#")
+        assert set(readers) == {"agentgym-episodes"}
         assert [len(group.episodes) for group in groups] == [2, 2]
 
 

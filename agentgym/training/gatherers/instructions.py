@@ -1,0 +1,192 @@
+"""Plays groups with instructions from a population, prefers those that succeed, and lets a policy replace the worst."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from agentgym import registry
+from agentgym.credit.options import Count, Decay, PositiveWeight
+from agentgym.errors import CreditError
+from agentgym.policy.contract import Policy
+from agentgym.task import INSTRUCTIONS, Origin, Task, seed_of
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, success_of
+from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
+
+LEARNER = "learner"
+"""The writer that is the policy itself."""
+MOST_FAILURES, MOST_FAILURE_CHARS = 3, 600
+REQUEST = (
+    "An instruction to an agent:\n{worst}\n\nWith it, the agent succeeds in {worst_success:.0%} of its tasks. Some at "
+    "which it failed:\n\n{failures}\n\nWith this instruction it succeeds in {best_success:.0%}:\n{best}\n\nWrite a "
+    "better instruction, for all tasks of this kind. Write its words alone."
+)
+
+
+@dataclass(slots=True)
+class Instruction:
+    """One of the population.
+
+    Attributes:
+        number: of all there were, from 0.
+        success: a running mean over groups; None before the first. groups: how many were played with it.
+        failures: episodes that failed with it lately, in words.
+    """
+
+    number: int
+    text: str
+    success: float | None = None
+    groups: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+class Instructions:
+    """Plays each group with an instruction drawn from a population, and renews the population as the training goes on.
+
+    An instruction precedes the task, as `[episode] instruction` does, which it replaces. One whose groups had the mean
+    success s is drawn with a probability proportional to exp(s / temperature); one that was never played counts as the
+    best. Every so many steps the worst gives way to a new one that a policy writes, who is shown it, its success, tasks
+    that failed with it, and the best. What is written is left out if it is empty, cut by a budget, or known already.
+
+    All episodes of a group have the same instruction, so within a group the bias class of an estimator holds, for the
+    task with its instruction. Validations, and all stages after this one, play with the best so far.
+
+    Args:
+        population: the instructions to begin with, at least two.
+        temperature: of drawing, in units of success.
+        every: steps between two replacements.
+        memory: what the earlier mean weighs after each group, against 1 - memory for the newest.
+        writer: "learner", the policy itself, or a registered policy with its `options`, such as "chat_api".
+    Source: INSPO, Zhou et al. 2025, arXiv:2512.01945: a population that is sampled by a softmax, pruned, and extended
+        by reflection. From descriptions, not checked against its code; the constants are ours. There, new instructions
+        are tried before they join; here, they join and are tried first.
+    """
+
+    def __init__(
+        self,
+        inner: Gatherer,
+        *,
+        population: list[str],
+        temperature: PositiveWeight = 0.1,
+        every: Count = 10,
+        memory: Decay = 0.8,
+        writer: str = LEARNER,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        texts = [text.strip() for text in population]
+        if len(texts) < 2 or not all(texts) or len(set(texts)) < len(texts):
+            raise CreditError(
+                f"instructions(population={population}): give at least two different texts, of which one is preferred."
+            )
+        self._inner, self._temperature, self._every, self._memory = inner, temperature, every, memory
+        self._writer: Policy | None = None
+        if writer != LEARNER:
+            try:
+                self._writer = registry.load("policies", writer)(**(options or {}))
+            except TypeError as error:
+                raise CreditError(f"instructions: the policy {writer!r} takes no such options: {error}") from error
+        self.population = [Instruction(number, text) for number, text in enumerate(texts)]
+        self.former: list[Instruction] = []
+        self._steps = 0
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step: the groups of one instruction after those of another."""
+        draws = random.Random(seed_of(INSTRUCTIONS, step.label))
+        weights = self._weights()
+        chosen = draws.choices(self.population, weights, k=len(step.tasks))
+        groups: list[GatheredGroup] = []
+        for position, instruction in enumerate(self.population):
+            if tasks := [task for task, own in zip(step.tasks, chosen, strict=True) if own is instruction]:
+                own_groups = self._inner(self._request(step, instruction, tasks, position))
+                self._note(instruction, own_groups)
+                groups += own_groups
+        self._steps += 1
+        return [*groups, *self._renew(step)] if self._steps % self._every == 0 else groups
+
+    @property
+    def instruction(self) -> str:
+        """The text of the best so far; of the first before any was played."""
+        return max(self.population, key=_success_of).text
+
+    def _weights(self) -> list[float]:
+        known = [own.success for own in self.population if own.success is not None]
+        best = max(known, default=1.0)
+        values = [best if own.success is None else own.success for own in self.population]
+        return [math.exp((value - best) / self._temperature) for value in values]
+
+    def _request(
+        self, step: StepRequest, instruction: Instruction, tasks: Sequence[Task], position: int
+    ) -> StepRequest:
+        size = len(self.population)
+
+        def more_tasks(count: int, further: int) -> Sequence[Task]:
+            """Other tasks than those that are drawn beside another instruction."""
+            return step.more_tasks(count, (further - 1) * size + position + 1)
+
+        label = f"{step.label}-instruction{instruction.number}"
+        return replace(step, tasks=tasks, label=label, instruction=instruction.text, more_tasks=more_tasks)
+
+    def _note(self, instruction: Instruction, groups: Sequence[GatheredGroup]) -> None:
+        """Take in how groups with an instruction came out."""
+        for group in groups:
+            unaided = [episode for episode in group.unaided if episode.valid]
+            episodes = [episode for episode in unaided if episode.provenance.instruction == instruction.text]
+            if not episodes:
+                continue
+            success = float(np.mean([success_of(episode) for episode in episodes]))
+            before = success if instruction.success is None else instruction.success
+            instruction.success = self._memory * before + (1 - self._memory) * success
+            instruction.groups += 1
+            if failed := next((episode for episode in episodes if success_of(episode) <= 0), None):
+                task, attempt = question_of(failed.task), attempt_of(failed)
+                text = f"Task: {task[:MOST_FAILURE_CHARS]}\nWhat it did: {attempt[-MOST_FAILURE_CHARS:]}"
+                instruction.failures = [*instruction.failures, text][-MOST_FAILURES:]
+
+    def _renew(self, step: StepRequest) -> list[GatheredGroup]:
+        """Let a policy write an instruction in place of the worst. Returns: the writing, which is not trained on."""
+        tried = [own for own in self.population if own.success is not None]
+        if len(tried) < 2:
+            return []
+        worst, best = min(tried, key=_success_of), max(tried, key=_success_of)
+        task = Task(
+            f"{INSTRUCTIONS}~{self._steps}",
+            WRITING,
+            REQUEST.format(
+                worst=worst.text,
+                worst_success=worst.success,
+                failures="\n\n".join(worst.failures) or "None lately.",
+                best=best.text,
+                best_success=best.success,
+            ),
+            origin=Origin(INSTRUCTIONS),
+        )
+        groups = write(replace(step, assist=None), [task], 1, label="instruction", writer=self._writer)
+        text = words_of(groups[0].trained[0]) if groups else ""
+        if text and text not in [own.text for own in (*self.population, *self.former)]:
+            position = self.population.index(worst)
+            self.population[position] = Instruction(len(self.population) + len(self.former), text)
+            self.former.append(worst)
+        return [GatheredGroup([], group.episodes) for group in groups]
+
+    def state(self) -> dict[str, Any]:
+        """As Stateful."""
+        return {
+            "steps": self._steps,
+            "population": [asdict(own) for own in self.population],
+            "former": [asdict(own) for own in self.former],
+        }
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """As Stateful."""
+        self._steps = state["steps"]
+        self.population = [Instruction(**row) for row in state["population"]]
+        self.former = [Instruction(**row) for row in state["former"]]
+
+
+def _success_of(instruction: Instruction) -> float:
+    return -1.0 if instruction.success is None else instruction.success

@@ -1,0 +1,73 @@
+"""Lets a policy write something in a step: another task, another instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from agentgym.errors import EpisodesFailed
+from agentgym.policy.contract import Policy
+from agentgym.reward import Reward
+from agentgym.rollout import EpisodeManager
+from agentgym.task import Task
+from agentgym.training.gatherers.contract import GatheredGroup, StepRequest, in_groups
+from agentgym.trajectory import Trajectory
+
+WRITING = "agentgym/step-v1"
+"""The environment in which something is written: the agent answers, and nothing is run."""
+MOST_CHARS = 4000
+"""Of what is written, and of a task, an attempt or a critique, as another prompt shows them."""
+
+
+def write(
+    step: StepRequest, tasks: Sequence[Task], group_size: int, *, label: str, writer: Policy | None = None
+) -> list[GatheredGroup]:
+    """Play tasks of writing, which nobody judges.
+
+    Args:
+        tasks: of the environment WRITING; they ask for what is to be written.
+        label: added to that of the step.
+        writer: who writes; by default who acts in the step.
+    Returns: a group for each task; none if every episode failed.
+    """
+    rollouts, label = step.rollouts, f"{step.label}-{label}"
+    config = replace(
+        rollouts.config,
+        environment=WRITING,
+        environment_options={},
+        reward=Reward(),
+        attempts=None,
+        stop_if=(),
+        instruction="",
+    )
+    manager = EpisodeManager(writer or step.policy, config, ledger=rollouts.ledger)
+    episodes = rollouts.loop.run(manager.collect(tasks, group_size, label=label))
+    try:
+        rollouts.report_failures(label, episodes, recorded_as=[label])
+    except EpisodesFailed:  # the step itself has others
+        return []
+    return in_groups(episodes, group_size)
+
+
+def words_of(writer: Trajectory) -> str:
+    """What was written; empty if nothing was, if a budget cut it, or if it is longer than MOST_CHARS."""
+    if not writer.valid:
+        return ""
+    turn = writer.turns[-1]
+    text = turn.calls[-1].arguments.get("text") if turn.calls else turn.message.text
+    cut = turn.finish_reason == "length" or writer.stop_reason is None or writer.stop_reason.truncated
+    return "" if cut or not isinstance(text, str) or len(text) > MOST_CHARS else text.strip()
+
+
+def attempt_of(episode: Trajectory) -> str:
+    """What the agent wrote and called in an episode, the last MOST_CHARS of it."""
+    lines = []
+    for turn in episode.turns:
+        lines += [turn.message.text] if turn.message.text else []
+        lines += [f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})" for call in turn.calls]
+    return "\n".join(lines)[-MOST_CHARS:]
+
+
+def question_of(task: Task) -> str:
+    """The words of a task, the first MOST_CHARS of them."""
+    return "\n".join(message.text for message in task.opening())[:MOST_CHARS]
