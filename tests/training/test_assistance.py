@@ -120,6 +120,17 @@ def test_a_lock_that_nobody_guesses_has_a_gradient_with_three_quarters_of_its_di
     assert all(task.truth is None and task.hints == () for task in Lock.tasks), "no environment sees a hint as data"
 
 
+def test_a_group_that_fails_whole_is_played_again_with_what_its_reward_says(rollouts):
+    groups = make_gatherer(play_groups, ["guided(source='feedback')"])(step(rollouts, LOCKS[:3], 4))
+    for group in groups:
+        assert [t.success for t in group.trained] == [1.0] * 4, "the feedback is the code"
+        assert not any(t.success for t in group.unaided)
+        assert len(group.unaided) == len(group.left_out) == 4
+        for episode in group.trained:
+            assert episode.provenance.assistance.kind == "feedback"
+            assert episode.opening[0].text.endswith(f"Hint:\nThe code is {episode.task.truth}.")
+
+
 def test_a_share_of_nothing_is_as_no_gatherer(rollouts):
     plain = play_groups(step(rollouts, LOCKS[:2], 4))
     nothing = make_gatherer(play_groups, ["guided(most=0.0)"])(step(rollouts, LOCKS[:2], 4))
