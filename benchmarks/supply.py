@@ -1,12 +1,15 @@
 """What a step plays: a hard task set with and without dynamic sampling, replay, easier tasks and their combinations.
 
     python benchmarks/supply.py [--seeds 3] [--steps 80] [--arms plain dynamic] [--out runs/supply]
+    python benchmarks/supply.py --set locks   # help in training: hints, a guide, scaffolds, refinements
     python benchmarks/supply.py --quick       # two steps of each, to see that they run
 
 The tasks are rows of 16 doors in which every key counts, rewarded at the end alone (`recipes/horizon_doors.toml`). The
 warm-started model would succeed in about 1 of 1,000 episodes, so nearly every group fails whole and a plain run learns
-from luck. Every arm of a seed begins with the same weights. A run ends once success on validation tasks of 16 doors
-reaches 80 %. Costs count every episode that was played, also those that were left out.
+from luck. With `--set locks` they are locks of the house (`recipes/locks.toml`), of which the warm-started model opens
+none: it has learned to read what a prompt notes, and nothing of the house. Every arm of a seed begins with the same
+weights. A run ends once success on validation tasks of this kind reaches 80 %. Costs count every episode that was
+played, also those that were left out.
 
 Writes results.json and table.md. Runs that are done are not made again; one that was cut short goes on.
 """
@@ -26,10 +29,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import numpy as np
-from horizon_cells import TARGET, VALIDATE_EVERY, Cell, recipe_of, start_recipe
+from horizon_cells import RECIPES, TARGET, VALIDATE_EVERY, Cell, recipe_of, start_recipe
 from horizon_ratios import ratio
 from rich.console import Console
-from training_runs import cpu_s, share_first_measurement, train_quietly, warm_started
+from training_runs import cpu_s, from_start, share_first_measurement, train_quietly, warm_started
 
 from agentgym.errors import AgentGymError
 from agentgym.training import Recipe
@@ -51,10 +54,23 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
 """`starts` begins half of the groups within an episode of the oracle, one turn before its end at first. `easier` trains
 on rows of 2, 4 and 8 doors too, drawn alike unless a sampler says otherwise."""
 DEMONSTRATIONS = {"policy": "oracle", "tasks": 400, "group_size": 1}
+LOCKS = "unseen_house_4"
+LOCK_ARMS: Mapping[str, Mapping[str, Any]] = {
+    "plain": {},
+    "guided": {"gather": ["guided"]},
+    "guide": {"gather": ["guide(turns=3)"]},
+    "scaffolded": {"gather": ["scaffolded"]},
+    "refined": {"gather": ["refined(best=2)"]},
+    "refined_shaped": {"gather": ["refined(best=2)"], "objective": "critique_grpo"},
+}
+"""Of help in training. Critiques of `refined` are the words themselves (`worked_solution`)."""
+ARMS_OF: Mapping[str, Mapping[str, Mapping[str, Any]]] = {"doors": ARMS, "locks": LOCK_ARMS}
 
 
-def arm_recipe(arm: str, seed: int, start: Path, steps: int) -> Recipe:
-    """The recipe of an arm: that of the outcome alone at 16 doors, with what the arm changes."""
+def arm_recipe(task_set: str, arm: str, seed: int, start: Path, steps: int) -> Recipe:
+    """The recipe of an arm: that of the outcome alone on the hard tasks of a set, with what the arm changes."""
+    if task_set == "locks":
+        return lock_recipe(arm, seed, start, steps)
     changes = dict(ARMS[arm])
     recipe = recipe_of(Cell("doors", HORIZON, "outcome", "outcome", seed), start, steps)
     data = recipe.model_dump(exclude_none=True)
@@ -71,16 +87,35 @@ def arm_recipe(arm: str, seed: int, start: Path, steps: int) -> Recipe:
     return Recipe.parse(data)
 
 
-def run_arm(arm: str, seed: int, out: Path, steps: int) -> dict[str, Any]:
+def lock_recipe(arm: str, seed: int, start: Path, steps: int) -> Recipe:
+    """The recipe of an arm on locks of the house."""
+    data = Recipe.load(RECIPES / "locks.toml", [f"seed={seed}"]).model_dump(exclude_none=True)
+    data["name"] = f"supply-locks-{arm}"
+    data["train"] |= {"steps": steps, "validate_every": VALIDATE_EVERY, "until_success": TARGET, "gather": []}
+    data["train"] |= LOCK_ARMS[arm]
+    data["guard"] = {"on_alarm": "off"}
+    if arm.startswith("refined"):
+        data["reward"] = {"also": ["worked_solution"]}
+    return from_start(data, start, f"locks, {arm}")
+
+
+def start_of(task_set: str, seed: int) -> Recipe:
+    """The recipe of the warm start that all arms of a seed share."""
+    if task_set == "doors":
+        return start_recipe("doors", seed)
+    return Recipe.load(RECIPES / "locks.toml", [f"seed={seed}", "train.steps=0", "evaluate.tasks=8"])
+
+
+def run_arm(task_set: str, arm: str, seed: int, out: Path, steps: int) -> dict[str, Any]:
     """Train an arm and read what came of it."""
     from agentgym.evaluation.record import Evaluation
 
-    start = warm_started(start_recipe("doors", seed), out / "starts" / f"seed-{seed}")
+    start = warm_started(start_of(task_set, seed), out / "starts" / f"seed-{seed}")
     folder = out / f"seed-{seed}" / arm
-    if not ARMS[arm].get("easier"):
+    if not ARMS_OF[task_set][arm].get("easier"):
         share_first_measurement(folder)
     began, cpu_began = time.monotonic(), cpu_s()
-    run = train_quietly(arm_recipe(arm, seed, start, steps), folder)
+    run = train_quietly(arm_recipe(task_set, arm, seed, start, steps), folder)
     trained = run.metrics("train")
     validations = run.metrics("validation") or run.metrics("train_validation")  # with stages, by the stage's name
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
@@ -94,7 +129,9 @@ def run_arm(arm: str, seed: int, out: Path, steps: int) -> dict[str, Any]:
         "useful": float(np.mean([row["gather/useful"] for row in used])),
         "first_useful_step": next((row["step"] for row in used if row["gather/useful"] > 0), None),
         "success": [row["success"] for row in validations],
-        "held_out": Evaluation.load(folder / "evaluation" / "after.json").success(HARD).value,
+        "held_out": Evaluation.load(folder / "evaluation" / "after.json")
+        .success(HARD if task_set == "doors" else LOCKS)
+        .value,
         "cpu_s": round(cpu_s() - cpu_began, 1),
         "wall_s": round(time.monotonic() - began, 1),
     }
@@ -139,7 +176,7 @@ HEADER = (
     "episodes, median",
     "x `{first}`, paired",
     "useful groups",
-    "held out, 16 doors",
+    "held out",
     "CPU-s",
 )
 
@@ -155,30 +192,35 @@ def report(runs: Sequence[Mapping[str, Any]], arms: Sequence[str], out: Path) ->
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", choices=tuple(ARMS_OF), default="doors", dest="task_set")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=80, help=f"of a run at most; validated every {VALIDATE_EVERY}")
-    parser.add_argument("--arms", nargs="+", choices=tuple(ARMS), default=list(ARMS), help="the first is compared with")
+    parser.add_argument("--arms", nargs="+", help="of the set, by default all; the first is compared with")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--out", type=Path, default=Path("runs/supply"))
+    parser.add_argument("--out", type=Path, help="by default runs/supply, or runs/supply-locks")
     chosen = parser.parse_args()
+    arms = chosen.arms or list(ARMS_OF[chosen.task_set])
+    if unknown := [arm for arm in arms if arm not in ARMS_OF[chosen.task_set]]:
+        parser.error(f"--arms {unknown[0]}: {chosen.task_set} has {', '.join(ARMS_OF[chosen.task_set])}")
+    out = chosen.out or Path("runs/supply" if chosen.task_set == "doors" else f"runs/supply-{chosen.task_set}")
     console, steps = Console(), 2 if chosen.quick else chosen.steps
     seeds = 1 if chosen.quick else chosen.seeds
-    chosen.out.mkdir(parents=True, exist_ok=True)
-    file = chosen.out / "results.json"
+    out.mkdir(parents=True, exist_ok=True)
+    file = out / "results.json"
     runs: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else []
     done = {(run["arm"], run["seed"]) for run in runs}
     for seed in range(seeds):
-        for arm in chosen.arms:
+        for arm in arms:
             if (arm, seed) in done:
                 continue
             try:
-                runs.append(run_arm(arm, seed, chosen.out, steps))
+                runs.append(run_arm(chosen.task_set, arm, seed, out, steps))
             except AgentGymError as error:
                 console.print(f"{arm}, seed {seed}: {error}", style="red", markup=False, soft_wrap=True)
                 return 2
-            report(runs, chosen.arms, chosen.out)
+            report(runs, arms, out)
             console.print(f"{arm}, seed {seed}: {runs[-1]}", markup=False, soft_wrap=True)
-    console.print(report(runs, chosen.arms, chosen.out), markup=False, soft_wrap=True)
+    console.print(report(runs, arms, out), markup=False, soft_wrap=True)
     return 0
 
 

@@ -101,6 +101,24 @@ class HiddenTests(Reward):
         passed = [False] if code is None else await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
+    async def feedback(self, episode: Trajectory) -> str:
+        """The first test that fails, for a training task; for others only how many do, so that they stay hidden.
+
+        It judges the submission again. Raises: as `outcome`.
+        """
+        code, truth = submitted_text(episode, self.argument), episode.task.truth
+        if code is None:
+            return "Nothing was submitted."
+        if not isinstance(truth, dict) or not truth.get("tests") or truth.get("check"):
+            return "" if (await self.outcome(episode))[SUCCESS] else "The hidden tests fail."
+        passed = await self.judge(code, truth["tests"], setup=truth.get("setup", ""))
+        failing = [test for test, holds in zip(truth["tests"], passed, strict=True) if not holds]
+        if not failing:
+            return ""
+        if episode.task.split != "train":
+            return f"{len(failing)} of {len(passed)} hidden tests fail."
+        return f"This test fails: {failing[0]}"
+
     async def judge(
         self, code: str, tests: Sequence[str], *, setup: str = "", files: Mapping[str, bytes] | None = None
     ) -> list[bool]:

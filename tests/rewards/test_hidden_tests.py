@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -43,6 +44,22 @@ async def test_code_that_is_right_in_part_is_told_how_much():
     """abs(x) * 2 is right for 2 alone: one of three."""
     components = await HiddenTests().outcome(submitted("def f(x):\n    return abs(x) * 2", {"tests": TESTS}))
     assert components == {"success": 0.0, "tests_passed": pytest.approx(1 / 3)}
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    ("code", "split", "text"),
+    [
+        (RIGHT, "train", ""),
+        ("def f(x):\n    return abs(x) * 2", "train", "This test fails: assert f(3) == 9"),
+        ("def f(x):\n    return abs(x) * 2", "held_out", "2 of 3 hidden tests fail."),
+        ("def f(x:", "train", "This test fails: assert f(2) == 4"),
+    ],
+)
+async def test_feedback_names_a_failing_test_of_a_training_task_alone(code, split, text):
+    episode = submitted(code, {"tests": TESTS})
+    episode.task = replace(episode.task, split=split)
+    assert await HiddenTests().feedback(episode) == text
 
 
 async def test_without_a_submission_nothing_passes_and_no_sandbox_is_made():

@@ -134,7 +134,10 @@ def _presser(side: str):
 def press_set() -> TaskSet:
     sizes = (("train", 64), ("validation", 16), ("held_out", 16))
     splits = {
-        split: [Task(f"{split}-{i}", PRESS, f"{split} {i}", truth="right", split=split) for i in range(size)]
+        split: [
+            Task(f"{split}-{i}", PRESS, f"{split} {i}", truth="right", split=split, hints=("Press right.",))
+            for i in range(size)
+        ]
         for split, size in sizes
     }
     players = {"oracle": _presser("right"), "imperfect_oracle": _presser("left")}

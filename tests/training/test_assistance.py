@@ -17,6 +17,7 @@ from agentgym.evaluation.runner import row_of
 from agentgym.messages import Call, Message, StopReason
 from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.policy.guided import GuidedPolicy
+from agentgym.registry import load_reward
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import task_from_json, task_to_json
@@ -119,6 +120,17 @@ def test_a_lock_that_nobody_guesses_has_a_gradient_with_three_quarters_of_its_di
     assert all(task.truth is None and task.hints == () for task in Lock.tasks), "no environment sees a hint as data"
 
 
+def test_a_group_that_fails_whole_is_played_again_with_what_its_reward_says(rollouts):
+    groups = make_gatherer(play_groups, ["guided(source='feedback')"])(step(rollouts, LOCKS[:3], 4))
+    for group in groups:
+        assert [t.success for t in group.trained] == [1.0] * 4, "the feedback is the code"
+        assert not any(t.success for t in group.unaided)
+        assert len(group.unaided) == len(group.left_out) == 4
+        for episode in group.trained:
+            assert episode.provenance.assistance.kind == "feedback"
+            assert episode.opening[0].text.endswith(f"Hint:\nThe code is {episode.task.truth}.")
+
+
 def test_a_share_of_nothing_is_as_no_gatherer(rollouts):
     plain = play_groups(step(rollouts, LOCKS[:2], 4))
     nothing = make_gatherer(play_groups, ["guided(most=0.0)"])(step(rollouts, LOCKS[:2], 4))
@@ -209,6 +221,12 @@ def test_hints_are_a_part_of_the_truth():
 def test_a_task_set_that_cannot_help_is_named(task, gather, message):
     with pytest.raises(TaskError, match=message):
         make_gatherer(play_groups, [gather]).read_tasks(TaskSet("test/locks-v1", {"train": [task]}))
+
+
+@pytest.mark.parametrize(("split", "text"), [("train", "0\n1"), ("validation", ""), ("held_out", "")])
+def test_the_worked_solution_of_a_task_that_is_measured_is_no_feedback(split, text):
+    task = replace(lock(0, split), hints=("0", "1"))
+    assert load_reward("worked_solution").feedback(Trajectory("t", task)) == text
 
 
 def test_of_a_single_hint_its_words_are_shown():

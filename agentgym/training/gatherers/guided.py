@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Literal
 
 from agentgym.credit.options import Count, Share
 from agentgym.errors import EpisodesFailed, TaskError
@@ -17,7 +18,8 @@ from agentgym.training.gatherers.contract import (
     in_groups,
     without_help,
 )
-from agentgym.trajectory import Assistance
+from agentgym.training.gatherers.refined import feedback_on
+from agentgym.trajectory import Assistance, Trajectory
 
 
 class Guided:
@@ -31,19 +33,34 @@ class Guided:
     is learnt helps without the hint as far as it carries over. Hard tasks are played more often than easy ones. Hinted
     episodes count in no success that is logged, and not for the sampler; measurements never show hints.
 
+    With `source="feedback"` the hint is what the reward says of the group's best episode, such as a test that fails
+    (`hidden_tests`) or the words of a model (`critic`), shown at once.
+
     Args:
         steps: how many parts are tried. most: the share of the hints in the longest part; with 0 there are none.
         strip: train on the prompt without the hint. The policy then learns to do without it at once. The importance
-            ratio is that between the prompts; `off_policy` weighs or masks it.
+            ratio is that between the prompts: the objective `critique_grpo` shapes it, `off_policy` weighs or masks it.
+        source: "hints" of the task, or "feedback" of its reward.
     Source: GHPO, Liu et al. 2025, arXiv:2507.10628: hints for tasks that are too hard, in stages. From descriptions,
-        not checked against its code; the shares 1/4, 1/2, 3/4 are those that third parties report.
+        not checked against its code; the shares 1/4, 1/2, 3/4 are those that third parties report. Guidance from tests
+        that fail: Agent-RLVR, Da et al. 2025, arXiv:2506.11425, from descriptions; it also has a model write a plan.
     """
 
-    def __init__(self, inner: Gatherer, *, steps: Count = 3, most: Share = 0.75, strip: bool = False) -> None:
-        self._inner, self._steps, self._most, self._strip = inner, steps, most, strip
+    def __init__(
+        self,
+        inner: Gatherer,
+        *,
+        steps: Count = 3,
+        most: Share = 0.75,
+        strip: bool = False,
+        source: Literal["hints", "feedback"] = "hints",
+    ) -> None:
+        self._inner, self._steps, self._most, self._strip, self._source = inner, steps, most, strip, source
 
     def read_tasks(self, task_set: TaskSet) -> None:
         """As ReadsTasks: some training task has hints, and each that has some has a truth."""
+        if self._source == "feedback":
+            return
         tasks = [task for task in task_set["train"] if task.hints]
         if not tasks:
             raise TaskError(
@@ -57,41 +74,55 @@ class Guided:
             )
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """Gather a step, and play its failed groups with hints."""
+        """Gather a step, and play its failed groups with hints. Raises: CreditError if a reward has no feedback."""
         groups = self._inner(step)
-        failed = [row for row, group in enumerate(groups) if fails_whole(group) and group.trained[0].task.hints]
+        failed = [row for row, group in enumerate(groups) if fails_whole(group)]
+        if self._source == "feedback":
+            self._help(step, groups, self._feedback(step, groups, failed), "feedback")
+            return groups
         texts: dict[int, str] = {}
         for number in range(1, self._steps + 1):
-            share, longer = self._most * number / self._steps, []
+            share, longer = self._most * number / self._steps, {}
             for row in failed:
                 if (text := hint_of(groups[row].trained[0].task, share)) != texts.get(row, ""):
                     texts[row] = text
-                    longer.append(row)
-            helped = self._play(step, [groups[row] for row in longer], share, f"{step.label}-hint{number}")
-            for row, group in zip(longer, helped, strict=True):
-                if fails_whole(group) or not group.returns:
-                    groups[row] = replace(groups[row], left_out=[*groups[row].left_out, *group.episodes])
-                else:
-                    groups[row] = self._in_place_of(groups[row], group)
-                    failed.remove(row)
+                    longer[row] = Assistance("hint", text, share)
+            solved = self._help(step, groups, longer, f"hint{number}")
+            failed = [row for row in failed if row not in solved]
         return groups
 
-    def _play(
-        self, step: StepRequest, groups: Sequence[GatheredGroup], share: float, label: str
-    ) -> list[GatheredGroup]:
-        """Each group again, with this share of its hints."""
+    @staticmethod
+    def _feedback(step: StepRequest, groups: Sequence[GatheredGroup], failed: Sequence[int]) -> dict[int, Assistance]:
+        """By the row of a failed group, what its reward says of its best episode."""
+        best = [max((t for t in groups[row].trained if t.valid), key=Trajectory.return_from) for row in failed]
+        texts = feedback_on(step, best, gatherer="guided") if best else []
+        return {row: Assistance("feedback", f"Hint:\n{text}") for row, text in zip(failed, texts, strict=True) if text}
 
-        def assist(task: Task, row: int, group_size: int) -> Assistance:
-            return Assistance("hint", hint_of(task, share), share)
-
-        if not groups:
-            return []
-        tasks = [group.trained[0].task for group in groups]
+    def _help(
+        self, step: StepRequest, groups: list[GatheredGroup], assistance: Mapping[int, Assistance], name: str
+    ) -> set[int]:
+        """Play groups again, by their rows, with help. Returns: the rows of those that it helped, which are changed."""
+        if not assistance:
+            return set()
         try:
-            episodes = replace(step, assist=assist).play(tasks, label, step.group_size)
+            episodes = step.rollouts.play(
+                step.policy,
+                [groups[row].trained[0].task for row in assistance],
+                label=f"{step.label}-{name}",
+                group_size=step.group_size,
+                progress=step.progress,
+                assistance=[helped for helped in assistance.values() for _ in range(step.group_size)],
+            )
         except EpisodesFailed:  # all of them; those without a hint were played
-            return [GatheredGroup([]) for _ in groups]
-        return in_groups(episodes, step.group_size)
+            return set()
+        solved = set()
+        for row, group in zip(assistance, in_groups(episodes, step.group_size), strict=True):
+            if fails_whole(group) or not group.returns:
+                groups[row] = replace(groups[row], left_out=[*groups[row].left_out, *group.episodes])
+            else:
+                groups[row] = self._in_place_of(groups[row], group)
+                solved.add(row)
+        return solved
 
     def _in_place_of(self, plain: GatheredGroup, helped: GatheredGroup) -> GatheredGroup:
         trained = helped.trained

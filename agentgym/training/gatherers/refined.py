@@ -57,7 +57,7 @@ class Refined:
         ]
         if not failed:
             return groups
-        critiques = step.rollouts.loop.run(self._critiques(step, [episode for _, episode in failed]))
+        critiques = feedback_on(step, [episode for _, episode in failed], gatherer="refined")
         critiqued = [
             (row, episode.task, prompt_of(episode, critique))
             for (row, episode), critique in zip(failed, critiques, strict=True)
@@ -68,18 +68,6 @@ class Refined:
         for (row, _, _), episode in zip(critiqued, episodes, strict=False):
             refinements.setdefault(row, []).append(episode)
         return [self._joined(group, refinements.get(row, [])) for row, group in enumerate(groups)]
-
-    async def _critiques(self, step: StepRequest, episodes: Sequence[Trajectory]) -> list[str]:
-        rewards: dict[str, Reward] = {}
-
-        async def critique(episode: Trajectory) -> str:
-            reward = _reward_of(step, episode.task, rewards)
-            try:
-                return await validate_feedback(reward.feedback(episode), reward)
-            except JudgeError:  # a critic that cannot be reached: there is no refinement, and the step goes on
-                return ""
-
-        return await asyncio.gather(*map(critique, episodes))
 
     def _play(self, step: StepRequest, tasks: Sequence[Task], prompts: Sequence[str]) -> list[Trajectory]:
         if not tasks:
@@ -107,6 +95,28 @@ class Refined:
         return replace(group, trained=trained, left_out=left_out)
 
 
+def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: str) -> list[str]:
+    """What the rewards say of episodes; nothing where a critic cannot be reached.
+
+    Args:
+        gatherer: who needs it, for the error.
+    Raises: CreditError if a reward has no feedback.
+    """
+    rewards: dict[str, Reward] = {}
+
+    async def of_episode(episode: Trajectory) -> str:
+        reward = _reward_of(step, episode.task, rewards, gatherer)
+        try:
+            return await validate_feedback(reward.feedback(episode), reward)
+        except JudgeError:  # the step goes on without it
+            return ""
+
+    async def of_all() -> list[str]:
+        return await asyncio.gather(*map(of_episode, episodes))
+
+    return step.rollouts.loop.run(of_all())
+
+
 def prompt_of(episode: Trajectory, critique: str) -> str:
     """What a refinement is shown: what the agent wrote and called before, and the critique."""
     return (
@@ -115,7 +125,7 @@ def prompt_of(episode: Trajectory, critique: str) -> str:
     )
 
 
-def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward]) -> Reward:
+def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward], gatherer: str) -> Reward:
     """Who judges a task. Raises: CreditError if that has no feedback to give."""
     if task.environment not in known:
         reward = step.rollouts.reward
@@ -123,8 +133,8 @@ def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward]) -> Rewar
             reward = registry.load_reward(name)
         if reward is None or not reward.has_stage("feedback"):
             raise CreditError(
-                f"refined: {type(reward).__name__}, which judges {task.environment}, has no `feedback`. Add one that "
-                "has, such as [reward] also = ['critic'], or take `refined` out of train.gather."
+                f"{gatherer}: {type(reward).__name__}, which judges {task.environment}, has no `feedback`. Add "
+                f"one that has, such as [reward] also = ['critic'], or take `{gatherer}` out of train.gather."
             )
         known[task.environment] = reward
     return known[task.environment]
