@@ -278,7 +278,9 @@ def test_a_gatherer_says_whether_it_only_chooses_among_the_groups_of_another(nam
     """Those that do can wrap a GroupStream; preflight refuses the others there."""
     chooses = name in ("success_replay", "spread_threshold", "top_spread")
     needed = {"instructions": "(population=['a', 'b'])"}
-    assert make_gatherer(given_groups(), ["top_spread", name + needed.get(name, "")]).playing == ([] if chooses else [1])
+    assert make_gatherer(given_groups(), ["top_spread", name + needed.get(name, "")]).playing == (
+        [] if chooses else [1]
+    )
 
 
 @pytest.mark.parametrize("name", STATEFUL)
