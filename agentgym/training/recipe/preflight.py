@@ -168,7 +168,9 @@ def _check_streaming(recipe: Recipe, reward: Reward | str | None) -> None:
     playing = [section.gather[position] for position in gatherer.playing]
     key = f"train.staleness = {section.staleness}" if section.staleness else f"group_quorum = {section.group_quorum}"
     reasons = {
-        "a vLLM server's weights are replaced only while it plays nothing. Leave [vllm] out.": recipe.vllm is not None,
+        "machine.sharding brings the weights together only when a step is played. Leave it out.": (
+            recipe.machine.sharding is not None
+        ),
         "it needs train.generation = 'transformers'.": section.generation != "transformers",
         f"train.gather: {', '.join(playing)} plays episodes of a step when it is trained, and here they were begun "
         "before. Leave it out. top_spread, spread_threshold and success_replay choose among finished groups, and may "
