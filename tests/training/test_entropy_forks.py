@@ -138,7 +138,11 @@ def test_a_policy_without_tokens_a_small_group_and_another_backend_are_refused(r
 def test_a_run_grows_its_groups_by_the_entropies_of_its_own_model_and_goes_on_from_prefixes(tmp_path):
     data = json.loads(json.dumps(RECIPE))
     data["warm_start"] |= {"steps": 150, "validate_every": 150, "learning_rate": 3e-3}
-    data["train"] |= {"steps": 4, "gather": ["entropy_forks(threshold=1.0)", "prefix_buffer(share=0.8)"]}
+    data["train"] |= {
+        "steps": 4,
+        "sampler": "ucb(over='environment')",
+        "gather": ["entropy_forks(threshold=1.0)", "prefix_buffer(share=0.8)"],
+    }
     execute(Recipe.parse(data), tmp_path / "run")
     ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
     episodes = [t for t in ledger.trajectories("train-") if t.stop_reason is not StopReason.INFRA_ERROR]

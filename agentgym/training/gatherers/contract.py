@@ -102,8 +102,14 @@ class GatheredGroup:
 
     @property
     def unaided(self) -> list[Trajectory]:
-        """Those of `episodes` that the policy played without help, of the set's tasks: what tells how good it is."""
-        return [e for e in self.episodes if e.provenance.assistance is None and not e.task.is_of_one_step]
+        """Those of `episodes` that tell how good the policy is: of the set's tasks, from the start, without help."""
+        return [
+            episode
+            for episode in self.episodes
+            if episode.provenance.assistance is None
+            and not episode.task.is_of_one_step
+            and not self.untrained_turns.get(episode.id)
+        ]
 
     @property
     def returns(self) -> list[float]:
