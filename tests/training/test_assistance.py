@@ -131,6 +131,26 @@ def test_a_group_that_fails_whole_is_played_again_with_what_its_reward_says(roll
             assert episode.opening[0].text.endswith(f"Hint:\nThe code is {episode.task.truth}.")
 
 
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize("strip", [False, True])
+def test_a_test_that_fails_guides_a_group_of_the_code_environment(strip):
+    """The player squares only where it reads that 3 is to become 9; without it, it doubles, which is right for 2."""
+    tests = ["assert f(2) == 4", "assert f(3) == 9"]
+    task = Task("square", "agentgym/code-v1", "Write f.", truth={"tests": tests})
+
+    def write(messages):
+        guided = any("\n\nHint:\nThis test fails: assert f(3) == 9" in message.text for message in messages)
+        body = "x * x" if guided else "x + x"
+        return Message("assistant", "", (Call("submit", {"code": f"def f(x): return {body}"}),))
+
+    gather = make_gatherer(play_groups, [f"guided(source='feedback', strip={strip})"])
+    with Rollouts(RolloutConfig()) as playing:
+        (group,) = gather(StepRequest(playing, ScriptedPolicy(write, ByteRenderer()), [task], "train-000000", 2))
+    assert [t.success for t in group.trained] == [1.0, 1.0]
+    assert [t.success for t in group.left_out] == [0.0, 0.0]
+    assert [t.help_removed for t in group.trained] == [strip, strip]
+
+
 def test_a_share_of_nothing_is_as_no_gatherer(rollouts):
     plain = play_groups(step(rollouts, LOCKS[:2], 4))
     nothing = make_gatherer(play_groups, ["guided(most=0.0)"])(step(rollouts, LOCKS[:2], 4))
