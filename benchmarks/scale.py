@@ -1,6 +1,7 @@
 """What asynchronous training gains where some episodes take longer, and whether it learns as well.
 
     python benchmarks/scale.py [--steps 12] [--rounds 3] [--staleness 2] [--wait-s 0.1] [--out runs/scale]
+    python benchmarks/scale.py --vllm .venv-vllm/bin/python       # the same where a vLLM server samples
     python benchmarks/scale.py --success recipes/text.toml [--seeds 3] [--train-steps 40]
     python benchmarks/scale.py --nodes 3 [--rounds 3] [--per-node 4] [--wait-s 0.3]
 
@@ -106,8 +107,10 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 def recipe_of(staleness: int, options: argparse.Namespace) -> Recipe:
     """Imitation until the tool is called, then batches of 32 episodes of four turns."""
+    served = {"vllm": {"python": options.vllm, "options": ["--max-model-len=512"]}} if options.vllm else {}
     return Recipe.parse(
         {
+            **served,
             "name": "scale",
             "tasks": {"set": NAME},
             "policy": {"tiny": {"vocabulary": 300, "hidden": 32, "layers": 2, "heads": 2, "kv_heads": 1}},
@@ -244,6 +247,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--staleness", type=int, default=2)
     parser.add_argument("--wait-s", type=float, default=0.1)
+    parser.add_argument("--vllm", metavar="PYTHON", help="of an environment with vLLM, as `make test-vllm` makes one")
     parser.add_argument("--nodes", type=int, help="compare predictions with so many simulated nodes, from one on")
     parser.add_argument("--per-node", type=int, default=4, help="episodes at once on each node")
     parser.add_argument("--success", type=Path, metavar="RECIPE")
