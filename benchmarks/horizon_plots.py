@@ -35,7 +35,8 @@ def pictures(rows: Sequence[Row]) -> dict[str, str]:
     return {"horizon-curves": curves(main), "horizon-winners": heat_map(rows), **lengths} if main else {}
 
 
-def _svg(figure: Any) -> str:
+def as_svg(figure: Any) -> str:
+    """The figure as SVG, the same for the same rows; the figure is closed."""
     from matplotlib import pyplot
 
     text = io.StringIO()
@@ -46,7 +47,8 @@ def _svg(figure: Any) -> str:
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
-def _panels(count: int, width: float, height: float) -> tuple[Any, list[Any]]:
+def make_panels(count: int, width: float, height: float) -> tuple[Any, list[Any]]:
+    """A figure of so many panels, three in a row. `width`, `height`: of a panel, in inches."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -72,7 +74,7 @@ def by_horizon(rows: Sequence[Row]) -> str:
     """
     cells = by_cell(rows)
     panels = sorted({(environment, feedback) for (environment, _, feedback), _ in cells})
-    figure, axes = _panels(len(panels), 4.2, 3.6)
+    figure, axes = make_panels(len(panels), 4.2, 3.6)
     for axis, (environment, feedback) in zip(axes, panels, strict=True):
         for arm in ARMS:
             points = sorted(
@@ -100,7 +102,7 @@ def by_horizon(rows: Sequence[Row]) -> str:
         axis.minorticks_off()
         axis.grid(alpha=0.3)
         axis.legend(frameon=False, fontsize=7)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def heat_map(rows: Sequence[Row], cost: Callable[[Row], float] = episodes_of) -> str:
@@ -110,7 +112,7 @@ def heat_map(rows: Sequence[Row], cost: Callable[[Row], float] = episodes_of) ->
     """
     cells = by_cell(rows)
     environments = sorted({environment for (environment, _, _), _ in cells})
-    figure, axes = _panels(len(environments), 5.5, 3.2)
+    figure, axes = make_panels(len(environments), 5.5, 3.2)
     for axis, environment in zip(axes, environments, strict=True):
         horizons = sorted({h for (e, h, _), _ in cells if e == environment})
         feedbacks = sorted({f for (e, _, f), _ in cells if e == environment})
@@ -120,7 +122,7 @@ def heat_map(rows: Sequence[Row], cost: Callable[[Row], float] = episodes_of) ->
         for x, horizon in enumerate(horizons):
             for y, feedback in enumerate(feedbacks):
                 _mark_winner(axis, (x, y), cells, (environment, horizon, feedback), cost)
-    return _svg(figure)
+    return as_svg(figure)
 
 
 def _mark_winner(
@@ -155,7 +157,7 @@ def curves(rows: Sequence[Row]) -> str:
     """Success on validation tasks over the episodes, mean over seeds; a run that reached 80 % stays there."""
     cells = by_cell(rows)
     groups = sorted({group for group, _ in cells})
-    figure, axes = _panels(len(groups), 4.2, 3.2)
+    figure, axes = make_panels(len(groups), 4.2, 3.2)
     for axis, group in zip(axes, groups, strict=True):
         for arm in ARMS:
             if own := cells.get((group, arm)):
@@ -166,4 +168,4 @@ def curves(rows: Sequence[Row]) -> str:
         axis.axhline(TARGET, color="#888", linewidth=0.8, linestyle=":")
         axis.set(title=", ".join(map(str, group)), xlabel="episodes", ylabel="success", ylim=(0, 1))
         axis.legend(frameon=False, fontsize=6)
-    return _svg(figure)
+    return as_svg(figure)

@@ -92,11 +92,13 @@ def _step_tasks(episodes: int, ranking: str) -> Stages:
 
 def _generate(episodes: int, ranking: str) -> Stages:
     """Half of the episodes before, half after; new tasks like those that stayed weak join the set's."""
-    first, second = ({"estimator": "grpo"} for _ in range(2))
+    tasks = max(1, min(2 * GROUP, episodes // (2 * GROUP)))
+    steps = max(1, episodes // (2 * tasks * GROUP))
+    practice = {"estimator": "grpo", "steps": steps, "tasks_per_step": tasks, "group_size": GROUP}
     return [
-        {"kind": "reinforce", "name": "first", "options": first},
+        {"kind": "reinforce", "name": "first", "options": practice},
         {"kind": "generate", "options": {"episodes": ["first"], "tasks": 100}},
-        {"kind": "reinforce", "name": "second", "options": second | {"tasks_of": "generate"}},
+        {"kind": "reinforce", "name": "second", "options": practice | {"tasks_of": "generate"}},
     ]
 
 

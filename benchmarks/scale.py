@@ -13,8 +13,10 @@ The second trains a recipe from the same warm start with both, for each seed, an
 pair by pair. Runs that are done are kept in --out and not trained again.
 
 The third measures the stages here, predicts a step on 1, 2 ... simulated nodes of a Ray cluster as `agentgym cluster
-plan` does, and trains there. The nodes share this machine's processors with the policy and the trainer, so they add up
-only because episodes wait: it checks slots, waiting and the policy's server, not processors that nodes would bring.
+plan` does, and trains there, in each round anew. The load of the machine stands beside each figure, because stages that
+were measured beside other work predict nothing. The nodes share this machine's processors with the policy and the
+trainer, so they add up only because episodes wait: it checks slots, waiting and the policy's server, not processors
+that nodes would bring.
 """
 
 from __future__ import annotations
@@ -187,7 +189,10 @@ def compare_success(options: argparse.Namespace, console: Console) -> None:
 
 
 def compare_plan(options: argparse.Namespace, console: Console) -> None:
-    """Print predicted and measured seconds a step on 1, 2 ... nodes, with their ratio."""
+    """Print predicted and measured seconds a step on 1, 2 ... nodes, round by round.
+
+    The stages are measured anew in each round, because the machine may have more or less other work than before.
+    """
     from agentgym.training.scale_plan import ClusterShape, StepSchedule, simulate
     from agentgym.training.scale_plan.measuring import measure as measure_stages
 
@@ -197,23 +202,22 @@ def compare_plan(options: argparse.Namespace, console: Console) -> None:
     del data["stage"]
     data["episode"]["concurrency"] = options.per_node
     data["evaluate"] |= {"tasks": 1}
-    shutil.rmtree(options.out / "plan", ignore_errors=True)
-    times = measure_stages(Recipe.parse(data), options.out / "plan", console)
-    start = options.out / "plan" / "together" / "checkpoints" / "warm_start"
+    start = warm_started(Recipe.parse({**data, "train": {**data["train"], "steps": 0}}), options.out / "plan" / "start")
     data = from_start(data, start, "scale").model_dump(exclude_none=True)
     schedule = StepSchedule(recipe.train.tasks_per_step, recipe.train.group_size)
-    table = Table(
-        "nodes", "predicted s/step", "measured s/step", "measured / predicted, by round", "predicted, measured speed-up"
-    )
-    first: tuple[float, float] | None = None
-    for nodes in range(1, options.nodes + 1):
-        predicted = simulate(times, ClusterShape(nodes, options.per_node), schedule).step_s
-        seconds = [step_on_nodes(data, nodes, options) for _ in range(options.rounds)]
-        measured = median(seconds)
-        first = first or (predicted, measured)
-        ratios = ", ".join(f"{value / predicted:.2f}" for value in seconds)
-        speed = f"{first[0] / predicted:.2f}x, {first[1] / measured:.2f}x"
-        table.add_row(str(nodes), f"{predicted:.2f}", f"{measured:.2f}", ratios, speed)
+    table = Table("round, load", "nodes", "predicted s/step", "measured s/step", "measured / predicted", "speed-ups")
+    for number in range(1, options.rounds + 1):
+        folder = options.out / "plan" / f"round_{number}"
+        shutil.rmtree(folder, ignore_errors=True)
+        times = measure_stages(Recipe.parse(data), folder, console)
+        first: tuple[float, float] | None = None
+        for nodes in range(1, options.nodes + 1):
+            predicted = simulate(times, ClusterShape(nodes, options.per_node), schedule).step_s
+            measured = step_on_nodes(data, nodes, options)
+            first = first or (predicted, measured)
+            speed = f"{first[0] / predicted:.2f}x predicted, {first[1] / measured:.2f}x measured"
+            figures = (f"{predicted:.2f}", f"{measured:.2f}", f"{measured / predicted:.2f}", speed)
+            table.add_row(f"{number}, {os.getloadavg()[0]:.1f}", str(nodes), *figures)
     console.print(table)
 
 

@@ -69,6 +69,7 @@ def evaluate(
     from agentgym.evaluation.runner import choose
     from agentgym.evaluation.text import format_gains
     from agentgym.search import make_search
+    from agentgym.storage.adaptations import adaptations_of
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
@@ -99,6 +100,7 @@ def evaluate(
     finally:
         if ledger is not None:
             ledger.close()
+    evaluation.adapted = adaptations_of(policy)
     record = run_folder.write_json(f"evaluation/{label}.json", evaluation.to_json()) if run_folder else None
     out().print(evaluation_table(evaluation))
     if record:

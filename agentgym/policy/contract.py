@@ -124,6 +124,13 @@ class Policy:
         """Natural-log probability of each continuation token after the prefix, teacher-forced."""
         raise PolicyError(f"{self.name} cannot score given tokens: it offers no log-probabilities of a given text.")
 
+    async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
+        """In nats and at temperature 1, how unsure the policy is before each continuation token, teacher-forced.
+
+        Returns: -sum of p log p over the `top` likeliest tokens, at most 20.
+        """
+        raise PolicyError(f"{self.name} cannot measure entropies: it offers no log-probabilities of a given text.")
+
     async def refresh(self) -> None:
         """Called in training before each batch of episodes or scores: load the current weights of the trained model.
 

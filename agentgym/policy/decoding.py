@@ -320,21 +320,43 @@ def _beginning(first: list[int], other: list[int]) -> list[int]:
     return min(first, other, key=len)
 
 
+def of_chosen(logprobs: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """[B, L] of [B, L, V] log-probabilities those of the tokens [B, L]."""
+    return logprobs.gather(2, tokens[..., None])[..., 0]
+
+
+def entropy_of_top(logprobs: torch.Tensor, tokens: torch.Tensor, *, top: int) -> torch.Tensor:
+    """[B, L] in nats: -sum of p log p over the `top` largest of V probabilities, of [B, L, V] log-probabilities."""
+    likeliest = logprobs.topk(min(top, logprobs.shape[-1])).values.exp()
+    return -torch.special.xlogy(likeliest, likeliest).sum(-1)
+
+
 @torch.no_grad()
-def score(model: Any, pad_token_id: int, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+def score(
+    model: Any,
+    pad_token_id: int,
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    read: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = of_chosen,
+) -> list[list[float]]:
     """Natural-log probability of each continuation token after its prefix, teacher-forced, temperature 1.
 
     Args:
         pairs: (prefix, continuation), each of at least one token. They are one batch, or several where their logits
             would fill the memory.
+        read: what is returned of the log-probabilities and tokens instead, as `of_chosen`.
     """
     columns = max(len(rest) for _, rest in pairs) + 1
     rows = max(1, SCORED_AT_ONCE // (columns * model.config.get_text_config().vocab_size))
     starts = range(0, len(pairs), rows)
-    return [scores for start in starts for scores in _score(model, pad_token_id, pairs[start : start + rows])]
+    return [scores for start in starts for scores in _score(model, pad_token_id, pairs[start : start + rows], read)]
 
 
-def _score(model: Any, pad_token_id: int, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+def _score(
+    model: Any,
+    pad_token_id: int,
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]],
+    read: Callable[[torch.Tensor, torch.Tensor], torch.Tensor],
+) -> list[list[float]]:
     width = max(len(prefix) + len(rest) for prefix, rest in pairs)
     longest = max(len(rest) for _, rest in pairs)
     ids = np.full((len(pairs), width), pad_token_id)
@@ -351,5 +373,5 @@ def _score(model: Any, pad_token_id: int, pairs: Sequence[tuple[Sequence[int], S
         logits_to_keep=longest + 1,
     )
     logprobs = torch.log_softmax(out.logits[:, :-1].to(torch.float64), dim=-1)
-    chosen: list[list[float]] = logprobs.gather(2, tokens[:, -longest:, None])[..., 0].tolist()
-    return [row[longest - len(rest) :] for row, (_, rest) in zip(chosen, pairs, strict=True)]
+    values: list[list[float]] = read(logprobs, tokens[:, -longest:]).tolist()
+    return [row[longest - len(rest) :] for row, (_, rest) in zip(values, pairs, strict=True)]

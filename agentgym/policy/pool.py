@@ -93,6 +93,11 @@ class PolicyPool(Policy):
         server = self._least_loaded()
         return await self._ask(server, lambda: server.policy.score(prefix_ids, continuation_ids))
 
+    async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
+        """As Policy, by the server with the least to do."""
+        server = self._least_loaded()
+        return await self._ask(server, lambda: server.policy.entropies(prefix_ids, continuation_ids, top))
+
     async def refresh(self) -> None:
         """As Policy, on every server."""
         await self._publish(lambda policy: policy.refresh())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ import torch
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, score
+from agentgym.policy.decoding import Decoder, DecodeRequest, batches_within, entropy_of_top, of_chosen, score
 from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker, make_hook
 from agentgym.policy.logit_hooks.tilts import LogitTilt
@@ -21,6 +22,10 @@ from agentgym.policy.swap_lock import SwapLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_SCORED = 0
+"""Of a pair whose log-probabilities are asked, in the place of how many tokens its entropy is of."""
 
 
 class TransformersPolicy(Policy):
@@ -84,7 +89,7 @@ class TransformersPolicy(Policy):
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="agentgym-model")
         options: dict[str, Any] = {"max_batch": max_batch, "max_wait_s": max_wait_s, "lockstep": lockstep}
         self._rows: Batcher[DecodeRequest, DecodeRequest] = Batcher(self._sample, self._worker, **options)
-        self._pairs: Batcher[tuple[Sequence[int], Sequence[int]], list[float]] = Batcher(
+        self._pairs: Batcher[tuple[Sequence[int], Sequence[int], int], list[float]] = Batcher(
             self._score, self._worker, max_batch=max_batch, max_wait_s=max_wait_s
         )
         self._pasts: dict[str, KVPrefix] = {}
@@ -129,12 +134,19 @@ class TransformersPolicy(Policy):
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         """Natural-log probability of each continuation token after the prefix, at temperature 1."""
+        return await self._read_pair(prefix_ids, continuation_ids, _SCORED)
+
+    async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
+        """As Policy."""
+        return await self._read_pair(prefix_ids, continuation_ids, top)
+
+    async def _read_pair(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
         if not prefix_ids:
             raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
         if not continuation_ids:
             return []
         self._room(len(prefix_ids) + len(continuation_ids) - 1)
-        return await self._pairs.submit((prefix_ids, continuation_ids))
+        return await self._pairs.submit((prefix_ids, continuation_ids, top))
 
     def episode_started(self, episode: str) -> None:
         """Batches wait for this episode from now on."""
@@ -191,10 +203,15 @@ class TransformersPolicy(Policy):
             read_version=lambda: self.version,
         ).run(rows)
 
-    def _score(self, pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[list[float]]:
+    def _score(self, jobs: Sequence[tuple[Sequence[int], Sequence[int], int]]) -> list[list[float]]:
+        values: dict[int, list[float]] = {}
         with self._swap_lock.computing(), evaluating(self.model, self.autocast):
-            scores: list[list[float]] = score(self.model, self.pad_token_id, pairs)
-        return scores
+            for top in sorted({top for _, _, top in jobs}):
+                rows = [row for row, job in enumerate(jobs) if job[2] == top]
+                pairs = [jobs[row][:2] for row in rows]
+                read = of_chosen if top == _SCORED else partial(entropy_of_top, top=top)
+                values |= zip(rows, score(self.model, self.pad_token_id, pairs, read), strict=True)
+        return [values[row] for row in range(len(jobs))]
 
     def _room(self, used: int) -> int | None:
         """How many tokens still fit. Raises: ContextFull if none does."""

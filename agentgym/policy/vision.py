@@ -92,6 +92,10 @@ class VisionPolicy(TransformersPolicy):
         job = (VisionDecodeRequest(list(prefix_ids), Sampling(), 1, images=images), list(continuation_ids))
         return await self._pairs.submit(job)  # type: ignore[arg-type]  # the batcher hands it to _score below
 
+    async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
+        """Raises: PolicyError, because the prefix may show images, which are not given."""
+        raise PolicyError(f"{self.name} cannot measure entropies of conversations that show images.")
+
     def _check(self, prefix: Sequence[int], images: Sequence[ImagePart]) -> None:
         expected = sum(self.images.count(self.images.encode(image)) for image in images)
         if (actual := self.images.count(prefix)) != expected:

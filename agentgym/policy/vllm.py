@@ -139,17 +139,36 @@ class VllmPolicy(Policy):
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         """Natural-log probability of each continuation token after the prefix, at temperature 1."""
+        tables = await self._tables(prefix_ids, continuation_ids, 0)
+        try:
+            return [table[token] for table, token in zip(tables, continuation_ids, strict=True)]
+        except KeyError as error:
+            raise PolicyError(f"The server gave no prompt_logprobs of the tokens sent: {str(tables)[:120]}.") from error
+
+    async def entropies(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int) -> list[float]:
+        """As Policy."""
+        tables = await self._tables(prefix_ids, continuation_ids, top)
+        likeliest = (sorted(table.values())[-top:] for table in tables)
+        return [-math.fsum(math.exp(value) * value for value in values) for values in likeliest]
+
+    async def _tables(
+        self, prefix_ids: Sequence[int], continuation_ids: Sequence[int], top: int
+    ) -> list[dict[int, float]]:
+        """Log-probabilities by token, in the place of each continuation token: of itself and the `top` likeliest."""
         if not prefix_ids:
             raise PolicyError("Scoring needs a prefix of at least one token: the first has nothing before it.")
         if not continuation_ids:
             return []
         ids = [*prefix_ids, *continuation_ids]
         await self._room(len(ids))
-        choice, _ = await self._complete(ids, {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0})
+        choice, _ = await self._complete(ids, {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": top})
         rows: Any = choice.get("prompt_logprobs")
         try:
-            return [float(rows[at][str(ids[at])]["logprob"]) for at in range(len(prefix_ids), len(ids))]
-        except (TypeError, KeyError, IndexError, ValueError) as error:
+            return [
+                {int(token): float(entry["logprob"]) for token, entry in rows[at].items()}
+                for at in range(len(prefix_ids), len(ids))
+            ]
+        except (TypeError, KeyError, IndexError, ValueError, AttributeError) as error:
             raise PolicyError(f"The server gave no prompt_logprobs of the tokens sent: {str(rows)[:120]}.") from error
 
     async def update_weights(self, path: str, *, version: int | None = None) -> None:

@@ -140,11 +140,9 @@ class LiveEnvironment:
         return close_error
 
     async def reset(self, task: Task, seed: int, provenance: Provenance) -> list[Message]:
-        """Reset the environment.
+        """Reset the environment. Raises: TypeError for other things than messages.
 
-        Args:
-            provenance: says what is added to the opening: an instruction before it, assistance after it.
-        Returns: its opening messages, with what is added. Raises: TypeError for others.
+        Returns: its opening messages, with the instruction and the assistance of the provenance.
         """
         method = self.current.unwrapped.reset
         opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)

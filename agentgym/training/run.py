@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def _run_stages(context: RunContext, stages: Sequence[PlannedStage]) -> None:
         learner = _learner_of(context, stages[first - 1]) if first else starting_learner(context)
         for stage in stages[first:]:
             learner = stage.run(context, learner)
+            context.processes.share(partial(stage.mark, context))
             if context.recipe.machine.sharding and stage.stage.checkpoint is not None:
                 learner = _learner_of(context, stage)  # its own model lies in parts
     context.processes.share(lambda: _publish_final(context, stages))
@@ -126,6 +128,8 @@ def _learner_of(context: RunContext, done: PlannedStage) -> Learner:
 
 def _publish_final(context: RunContext, stages: Sequence[PlannedStage]) -> None:
     """Put the checkpoint of the last stage that trains where every run has its result, checkpoints/final."""
+    for stage in stages:  # also of those that a kill left without their mark
+        stage.mark(context)
     last = next((stage for stage in reversed(stages) if stage.stage.checkpoint and stage.has_folder), None)
     if last is not None:
         context.folder.checkpoints.mkdir(exist_ok=True)

@@ -224,7 +224,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _update_learners(self) -> None:
         """Let the sampler and the signal providers learn from the batch, and log what they report."""
         if self._sampler is not None:
-            self.log_metrics(self._sampler.update([group.unaided for group in self._groups]))
+            self.log_metrics(self._sampler.update([own for group in self._groups if (own := group.unaided)]))
         for provider in self._signal_providers:
             self.log_metrics(provider.update(self._trajectories))
 

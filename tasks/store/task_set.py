@@ -29,7 +29,7 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_entities` (trained kinds of question about names that no other question
     has) or `unseen_templates` (kinds of question that are never trained on).
     """
-    return TaskSet(NAME, _splits(seed), oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
+    return _with_players(NAME, _splits(seed))
 
 
 @cache
@@ -40,7 +40,19 @@ def task_set_v2(seed: int = 0) -> TaskSet:
     tables, columns and functions that no other question needs: out of reach of a model that knows only this set.
     """
     splits = _splits(seed, (("unseen_combinations", COMBINED),))
-    return TaskSet(NAME_V2, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer)
+    return _with_players(NAME_V2, splits)
+
+
+def _with_players(name: str, splits: dict[str, list[Task]]) -> TaskSet:
+    return TaskSet(name, splits, oracle=oracle, imperfect_oracle=imperfect_oracle, answer=answer, generate=_like)
+
+
+def _like(task: Task, seed: int) -> Task:
+    """The same kind of question about any name that training may know."""
+    [template] = [template for template in TRAIN if template.name in task.tags]
+    name = random.Random(seed).choice(_names(template.kind, False))
+    with closing(_connect()) as connection:
+        return _task(connection, template, name, "train", "train", 0)
 
 
 def _splits(seed: int, more_held_out: Sequence[tuple[str, Sequence[QuestionTemplate]]] = ()) -> dict[str, list[Task]]:

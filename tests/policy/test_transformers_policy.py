@@ -236,6 +236,20 @@ async def test_without_prefix_ids_the_messages_are_rendered(policy, requests):
     assert rendered.token_ids == given.token_ids
 
 
+async def test_entropies_are_of_the_likeliest_tokens_and_go_along_with_scores(policy, model, requests):
+    pairs = [(request.prefix_ids, request.prefix_ids[: 1 + index]) for index, request in enumerate(requests)]
+    requests_of = [policy.entropies(*pair, top) for pair in pairs for top in (3, 10)]
+    *entropies, scores = await asyncio.gather(*requests_of, policy.score(*pairs[4]))
+    for index, (prefix, rest) in enumerate(pairs):
+        with torch.no_grad():
+            logits = model(torch.tensor([[*prefix, *rest]])).logits[0, len(prefix) - 1 : -1].double()
+        likeliest = logits.softmax(-1).sort(descending=True).values
+        for top, values in zip((3, 10), entropies[2 * index : 2 * index + 2], strict=True):
+            expected = -(likeliest[:, :top] * likeliest[:, :top].log()).sum(-1)
+            assert values == pytest.approx(expected.tolist(), abs=1e-4)
+    assert scores == pytest.approx(teacher_forced(model, *pairs[4]), abs=1e-4)
+
+
 async def test_score_is_teacher_forced_and_batched(policy, model, requests):
     pairs = [(request.prefix_ids, request.prefix_ids[: 1 + index]) for index, request in enumerate(requests)]
     scores = await asyncio.gather(*(policy.score(*pair) for pair in pairs))

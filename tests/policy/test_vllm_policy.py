@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 
 import pytest
 import torch
@@ -164,6 +165,16 @@ async def test_score_reads_the_log_probability_of_each_given_token(renderer):
         with pytest.raises(PolicyError, match="at least one token"):
             await policy.score([], [7])
         await policy.close()
+
+
+async def test_entropies_are_of_the_likeliest_of_the_tokens_that_the_server_tells(renderer):
+    half, quarter, rare = math.log(0.5), math.log(0.25), math.log(0.01)
+    table = {"1": {"logprob": quarter}, "2": {"logprob": half}, "7": {"logprob": rare}}
+    with serving(choice(prompt_logprobs=[None, None, table])) as server:
+        policy = make_policy(server, renderer)
+        assert await policy.entropies([5, 6], [7], 2) == pytest.approx([-0.5 * half - 0.25 * quarter])
+        await policy.close()
+    assert server.bodies[-1]["prompt_logprobs"] == 2
 
 
 async def test_weights_are_replaced_in_the_only_safe_order(renderer):

@@ -8,12 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from agentgym.cli.app import app
 from agentgym.errors import RecipeError, SplitLeakError
 from agentgym.evaluation.held_out_uses import held_out_uses
 from agentgym.evaluation.record import Evaluation, manifest_of
 from agentgym.evaluation.text import format_evaluation, format_gains
 from agentgym.registry import load_task_set
+from agentgym.storage.adaptations import adaptations_of, joined, note_adaptations
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
@@ -104,6 +107,23 @@ def test_every_later_figure_says_that_the_agent_was_adapted_and_to_what(adapted)
     page = (folder / "report.html").read_text()
     assert "Label-free adaptation: the agent that was measured last was adapted to 16 held_out tasks" in page
     assert Evaluation.from_json(end.to_json()) == end
+
+
+def test_the_mark_travels_with_the_weights_into_other_evaluations_and_runs(adapted, tmp_path):
+    folder, words = adapted[0], measured(adapted[0], "after").adapted
+    last_step = folder / "stages" / "train" / "checkpoints" / "checkpoint-2"
+    assert [adaptations_of(path) for path in (folder, last_step, None, "no/such/model")] == [words, words, "", ""]
+    run(pressing({"kind": "imitate", "options": {"steps": 1}}, MEASURE, start=str(folder)), tmp_path / "next")
+    assert measured(tmp_path / "next", "evaluate").adapted == words
+    assert adaptations_of(tmp_path / "next") == words
+    arguments = ["eval", f"{PRESS}:held_out", "--policy", str(folder), "--limit", "1", "--out", str(tmp_path / "eval")]
+    result = CliRunner().invoke(app, arguments)
+    assert result.exit_code == 0, result.output
+    assert measured(tmp_path / "eval", "held_out").adapted == words
+    assert "the agent was adapted to 16 held_out tasks" in " ".join(result.output.split())
+    note_adaptations(tmp_path, "")
+    assert not (tmp_path / "adapted.json").exists()
+    assert joined("a; b", "", "b", "c") == "a; b; c"
 
 
 def test_unlabelled_tasks_are_only_trained_on_and_nothing_else_is_changed():

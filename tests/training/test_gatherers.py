@@ -22,8 +22,8 @@ from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
-NEED_MORE = {"starts", "guide", "refined", "variants", "instructions"}
-"""A ledger, an event loop: test_starts.py, test_assistance.py, test_variants.py, test_instructions.py."""
+NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "variants", "instructions"}
+"""A ledger, an event loop, a tokenizer: each has a test file of its own, or test_assistance.py."""
 STATEFUL = ["dynamic(max_rate=4)", "spread_threshold", "success_replay"]
 
 
@@ -277,10 +277,8 @@ def test_a_gatherer_keeps_the_rows_of_a_step_and_loses_no_episode(name):
 def test_a_gatherer_says_whether_it_only_chooses_among_the_groups_of_another(name):
     """Those that do can wrap a GroupStream; preflight refuses the others there."""
     chooses = name in ("success_replay", "spread_threshold", "top_spread")
-    needed = {"instructions": "(population=['a', 'b'])"}
-    assert make_gatherer(given_groups(), ["top_spread", name + needed.get(name, "")]).playing == (
-        [] if chooses else [1]
-    )
+    written = {"instructions": "instructions(population=['a', 'b'])"}.get(name, name)
+    assert make_gatherer(given_groups(), ["top_spread", written]).playing == ([] if chooses else [1])
 
 
 @pytest.mark.parametrize("name", STATEFUL)

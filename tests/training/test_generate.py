@@ -219,7 +219,7 @@ def test_a_mixture_generates_with_the_set_that_a_task_comes_from_and_its_oracle_
         mixture.generate(mixture["train"][-1], 3)
 
 
-@pytest.mark.parametrize("name", ["text/doors-v1", "text/number-guess-v1"])
+@pytest.mark.parametrize("name", ["text/doors-v1", "text/number-guess-v1", "sql/store-v1"])
 def test_bundled_sets_generate_tasks_of_the_kind_of_a_given_one(name):
     task_set = load_task_set(name)
     admission = NewTasks(task_set)
@@ -227,9 +227,11 @@ def test_bundled_sets_generate_tasks_of_the_kind_of_a_given_one(name):
         first, second = (task_set.generate(parent, 7) for _ in range(2))
         assert first == second
         assert first.environment == parent.environment
-        for key in ("horizon", "counts"):
+        for key in ("horizon", "counts", "database"):
             assert first.parameters.get(key) == parent.parameters.get(key)
         if name == "text/number-guess-v1":
             assert first.difficulty == parent.difficulty
+        if name == "sql/store-v1":
+            assert first.tags == parent.tags
         admission.take(first)
     assert set(admission.refused) <= {"repeated", "measured"}

@@ -184,6 +184,35 @@ def test_a_stage_learns_from_which_episode_is_better(started, tmp_path, kind, op
     assert not all(torch.equal(value, before[name]) for name, value in weights(folder).items())
 
 
+@pytest.mark.parametrize(("pairs", "gap"), [("outcome", 1.0), ("turn", 2.0)])
+def test_the_manifest_says_which_pairs_were_compared_and_by_how_much(started, tmp_path, pairs, gap):
+    """The oracle earns 1 and the other nothing; the credit of their one turn is 1 and -1 deviations of the two."""
+    options = LEARN | {"pairs": pairs, "episodes": [f"{started}:{player}" for player in BOTH]}
+    run(pressing({"kind": "prefer", "options": options}, start=str(started)), tmp_path / "run")
+    record = manifest(tmp_path / "run", "prefer")
+    assert len(record["rows"]) == 64
+    for row in record["rows"]:
+        sides = [row[side].removeprefix(f"{started}:").partition("/") for side in ("chosen", "rejected")]
+        assert [player for player, *_ in sides] == BOTH
+        assert sides[0][2] == sides[1][2], "of the same task"
+        assert row["chosen_turns"] == row["rejected_turns"] == [0, 1]
+        assert row["gap"] == gap
+    assert {row[side] for row in record["rows"] for side in ("chosen", "rejected")} == {
+        episode["id"] for episode in record["episodes"]
+    }
+    assert record["options"]["pairs"] == pairs
+    assert record["options"]["max_length_ratio"] is None
+
+
+def test_the_manifest_says_which_episodes_were_good_ones(started, tmp_path):
+    options = LEARN | {"loss": "kto", "episodes": [f"{started}:{player}" for player in BOTH]}
+    run(pressing({"kind": "prefer", "options": options}, start=str(started)), tmp_path / "run")
+    record = manifest(tmp_path / "run", "prefer")
+    assert record["options"] == {"loss": "kto", "score": "", "desirable_from": 1.0}
+    assert {(row["good"], row["score"]) for row in record["rows"]} == {(True, 1.0), (False, 0.0)}
+    assert all(row["good"] == (":oracle/" in row["episode"]) for row in record["rows"])
+
+
 @pytest.mark.parametrize(
     ("kind", "options", "metric", "value"),
     [("prefer", {"beta": 0.5}, "accuracy", 1.0), ("rank", {"imitation_weight": 0.0}, "misordered", 0.0)],

@@ -34,9 +34,13 @@ def tokenizer():
     return make_tokenizer(["what is in the box"] * 20, vocab_size=300)
 
 
-def test_sampler_and_trainer_agree_on_masked_tokens(tmp_path):
+ORDER = {"formula": "U(not answer, look)", "ending_tools": ["answer"]}
+
+
+@pytest.mark.parametrize("hook", [{}, {"policy__logit_hook": "protocol", "policy__logit_hook_options": ORDER}])
+def test_sampler_and_trainer_agree_on_masked_tokens(tmp_path, hook):
     """Two steps with a hot, hardly trained model: many tokens would be refused."""
-    execute(recipe(**SHORT), tmp_path)
+    execute(recipe(**SHORT | hook), tmp_path)
     steps = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     drifts = [row["guard/drift"] for row in steps if "guard/drift" in row]
     assert len(drifts) == 2

@@ -29,6 +29,7 @@ OBJECTIVES = [name for name in registry.names("objectives") if not isinstance(ma
 TERMS = registry.names("loss_terms")
 BAND = {"low": 1.2, "high": 1.4}
 """Within which no turn of the batch below has its entropy."""
+OPTIONS = {"entropy_band": BAND, "expert_sft": {"phi": False}}
 
 
 def everything(values: torch.Tensor, **changes: Any) -> TokenBatch:
@@ -105,11 +106,12 @@ def test_an_objective_has_the_gradient_of_finite_differences(logits, name):  # n
         assert torch.autograd.gradcheck(lambda z, r=kind: objective(everything(z, rows=r, **given)).sum(), logits)
 
 
-@pytest.mark.parametrize("name", ["reference_kl", "teacher_kl", "entropy_bonus", "entropy_band", "thought_sft"])
+@pytest.mark.parametrize("name", TERMS)
 def test_a_term_has_the_gradient_of_finite_differences(logits, name):  # noqa: F811
+    """`expert_sft` without its weight of tokens, which is held fixed."""
     fixed = everything(logits)
     given = {key: getattr(fixed, key) for key in ("reference_logps", "teacher_logps")}
-    losses = term(name).row_losses
+    losses = make_term(name, 1.0, None, OPTIONS.get(name, {})).row_losses
     for kind in rows_of(name):
         assert torch.autograd.gradcheck(lambda z, r=kind: losses(everything(z, rows=r, **given)).sum(), logits)
 

@@ -191,13 +191,15 @@ def test_reinforce_on_policy_has_the_gradient_of_dr_grpo(tokenizer, tmp_path):  
         torch.testing.assert_close(ours[name], by_trl[name], rtol=1e-4, atol=1e-8)
 
 
-def test_a_term_of_weight_0_leaves_the_loss_of_trl_as_it_is(tokenizer, tmp_path):  # noqa: F811
+@pytest.mark.parametrize("off", [{"weight": 0.0}, {"schedule": Schedule(0.0, 1.0)}, {"warmup": 0.5}], ids=str)
+def test_a_term_that_does_not_count_yet_leaves_the_loss_of_trl_as_it_is(tokenizer, tmp_path, off):  # noqa: F811
     trainer = trainer_of(tokenizer, tmp_path)
     trainer.current_gradient_accumulation_steps = 1
     trainer.model.train()
     batch = trainer._generate_and_score_completions(rows())
     alone = gradients(trainer, batch)
-    trainer._terms = [make_term("entropy_bonus", 0.0, None, {})]
+    off = {"weight": 1.0, "schedule": None} | off
+    trainer._terms = [make_term("entropy_bonus", options={}, **off)]
     beside = gradients(trainer, batch)
     for name, value in alone.items():
         torch.testing.assert_close(beside[name], value, rtol=0, atol=0)

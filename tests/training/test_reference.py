@@ -75,6 +75,24 @@ def test_a_moved_reference_is_kept_with_each_checkpoint_and_resumed_with_it(run,
     assert_equal_weights(run, copy)
 
 
+def test_a_reference_that_follows_the_policy_is_resumed_where_it_was(tmp_path):
+    """TRL moves it half of the way after each step, so step 3 reads a reference that steps 1 and 2 have moved."""
+    moving = PUSHED | {
+        "trl": PUSHED["trl"] | {"sync_ref_model": True, "ref_model_sync_steps": 1, "ref_model_mixup_alpha": 0.5}
+    }
+    chosen, unbroken, resumed = small(**moving, steps=3), tmp_path / "unbroken", tmp_path / "resumed"
+    execute(chosen, unbroken)
+    shutil.copytree(unbroken, resumed)
+    for name in ("final", "checkpoint-3"):
+        shutil.rmtree(resumed / "checkpoints" / name)
+    for name in ("ledger.sqlite", "ledger.sqlite-wal", "ledger.sqlite-shm", "evaluation/after.json"):
+        (resumed / name).unlink(missing_ok=True)
+    execute(chosen, resumed, resume=True)
+    assert kl_of(resumed) == kl_of(unbroken)
+    assert kl_of(unbroken)[3] > 0
+    assert_equal_weights(unbroken, resumed)
+
+
 def test_a_checkpoint_that_is_warm_started_again_is_anchored_to_the_warm_start(run, tmp_path):
     execute(small(path=run / "checkpoints" / "final"), tmp_path / "run")
     assert kl_of(tmp_path / "run") == {1: 0.0}

@@ -350,6 +350,7 @@ def test_reinforcement_finds_out_what_imitation_could_not(tmp_path):
     data["evaluate"] |= {"group_size": 4}
     run = execute(Recipe.parse(data), tmp_path / "run")
     before, after = (Evaluation.load(run.path / f"evaluation/{when}.json").success() for when in ("before", "after"))
+    assert before.value <= 0.5
     assert after.value > 0.7
     assert after.low > before.high
 

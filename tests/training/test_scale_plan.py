@@ -25,6 +25,7 @@ from agentgym.training.scale_plan import (
     make_plan,
     simulate,
 )
+from agentgym.training.scale_plan.fitting import token_load
 from agentgym.training.scale_plan.measuring import measure
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -50,6 +51,7 @@ def test_synchronous_steps_take_an_episode_and_a_step_of_learning():
     assert reached.trainer_busy == pytest.approx(2 / 6)
     assert reached.servers_busy == pytest.approx(2 / 6)  # while both turns are sampled
     assert reached.slots_busy == pytest.approx(16 * 4 / 6 / 512)
+    assert reached.token_s == pytest.approx(0.1)
     assert reached.age == 0
 
 
@@ -88,6 +90,29 @@ def test_the_same_seed_gives_the_same_result():
     times = replace(TIMES, episodes=(EPISODE, EpisodeTimes(EPISODE.turns * 3, 0.0)))
     results = [simulate(times, ROOMY, STEP, seed=seed) for seed in (1, 1, 2)]
     assert results[0] == results[1] != results[2]
+
+
+# Four turns with a tool of 0.3 s, five times longer in one episode of eight, as in benchmarks/scale.py
+WAITING = replace(
+    TIMES,
+    episodes=tuple(
+        EpisodeTimes((TurnTimes(12, wait_s),) * 3 + (TurnTimes(12, 0.0),), 0.005) for wait_s in [0.3] * 7 + [1.5]
+    ),
+    token_s=0.003,
+)
+
+
+@pytest.mark.parametrize("at_once", [4, 16])
+@pytest.mark.parametrize("load_s", [0.0, 0.001, 0.003])
+def test_the_load_that_requests_are_to_each_other_is_found_from_what_their_tokens_took(at_once, load_s):
+    """At 16 at once a request meets more others than are open on average; their mean would make 5 ms of 1 ms."""
+    shape, schedule = ClusterShape(1, at_once), StepSchedule(4, 8)
+    seen = simulate(replace(WAITING, token_load_s=load_s), shape, schedule, steps=24, seed=7)
+    assert token_load(WAITING, shape, schedule, seen.token_s) == pytest.approx(load_s, rel=0.1, abs=2e-5)
+
+
+def test_requests_that_never_meet_are_no_load():
+    assert token_load(WAITING, ClusterShape(1, 1), StepSchedule(4, 8), 2 * WAITING.token_s) == 0
 
 
 def plan_of(times: StageTimes, **changes):

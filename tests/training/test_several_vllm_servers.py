@@ -62,6 +62,27 @@ def test_a_killed_and_a_stopped_server_lose_no_episode_double_none_and_train_on_
     assert min(log["/v1/completions"] for log in (healthy, killed, stopped)) >= 4
 
 
+def test_servers_play_in_the_background_and_every_turn_is_of_one_published_version(tmp_path):
+    logs = [tmp_path / name for name in "ab"]
+    with vllm_stand_ins(*({"log": str(log)} for log in logs)) as urls:
+        streamed = recipe(urls)
+        train = streamed.train.model_copy(update={"staleness": 2, "save_every": 2})
+        execute(streamed.model_copy(update={"train": train}), tmp_path / "run")
+    rows = RunFolder(tmp_path / "run").metrics("train")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert 0 < max(row["async/age_max"] for row in rows) <= 2
+    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
+    turns = [turn for t in ledger.trajectories("train-") for turn in t.turns]
+    ledger.close()
+    assert {turn.policy_version for turn in turns} <= {0, 1, 2, 3, 4}
+    assert all(turn.last_version == turn.policy_version for turn in turns)
+    trained = [json.loads(line) for line in (tmp_path / "run" / "credit.jsonl").read_text().splitlines()]
+    assert len({row["trajectory"] for row in trained}) == len(trained) == 4 * 3 * 4
+    for log in map(requests, logs):
+        assert log["/collective_rpc"] >= 5
+        assert log["/v1/completions"] > 4
+
+
 def test_each_server_is_checked_and_none_may_be_named_twice(tmp_path):
     with vllm_stand_ins({"log": str(tmp_path / "a")}) as [url]:
         check_vllm(recipe([url]))

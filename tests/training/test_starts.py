@@ -132,6 +132,9 @@ def test_a_group_begins_where_all_of_it_begins_and_only_a_share_does(locked):
     assert 0.2 < np.mean(begun) < 0.6
     for groups in history:
         assert [len(group.trained) for group in groups] == [GROUP] * 3
+        assert all(bool(group.unaided) != bool(group.untrained_turns) for group in groups), (
+            "samplers see whole episodes"
+        )
         assert gather_metrics(groups)["gather/episodes"] == 3 * GROUP
         for group in groups:
             if group.untrained_turns:

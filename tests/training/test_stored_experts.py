@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -47,7 +48,7 @@ def expert_manifest(folder: Path) -> dict:
 def stored(tmp_path_factory) -> Path:
     """A run whose training imitates the oracle's episodes that an earlier stage has stored."""
     folder = tmp_path_factory.mktemp("stored") / "run"
-    run(pressing(*taught_by({"episodes": ["oracle"]})), folder)
+    run(pressing(*taught_by({"episodes": ["oracle"]}, save_every=1)), folder)
     return folder
 
 
@@ -58,6 +59,24 @@ def test_stored_successes_are_imitated_as_played_ones_are(stored, tmp_path):
     assert len(rows) == 64
     assert all(row["episode"].startswith("oracle/") and row["task"] in row["episode"] for row in rows)
     assert all(row["loss/expert_sft"] > 0 for row in RunFolder(stored).metrics("train"))
+
+
+def test_a_resumed_run_imitates_the_episodes_of_its_manifest(stored, tmp_path):
+    """Of the manifest alone: with half of it the run ends elsewhere."""
+    chosen = pressing(*taught_by({"episodes": ["oracle"]}, save_every=1))
+    for name, rows in (("all", 64), ("half", 32)):
+        folder = tmp_path / name
+        shutil.copytree(stored, folder)
+        for checkpoint in ("final", "checkpoint-2", "checkpoint-1"):
+            for path in folder.rglob(checkpoint):
+                shutil.rmtree(path)
+        manifest = expert_manifest(folder)
+        manifest["rows"], manifest["episodes"] = manifest["rows"][:rows], manifest["episodes"][:rows]
+        (folder / "stages" / "train" / "expert_episodes.json").write_text(json.dumps(manifest))
+        run(chosen, folder, resume=True)
+    assert_equal_weights(stored, tmp_path / "all")
+    with pytest.raises(AssertionError):
+        assert_equal_weights(stored, tmp_path / "half")
 
 
 def test_episodes_that_another_tokenizer_wrote_are_tokenised_anew(stored, tmp_path):

@@ -70,6 +70,23 @@ def test_the_server_follows_weights_that_are_trained_in_full(tmp_path):
     assert_the_server_followed_the_weights_and_is_gone(tmp_path / "run", "/collective_rpc")
 
 
+@pytest.mark.parametrize("lora", [None, {"rank": 4, "alpha": 8}], ids=["whole weights", "adapter"])
+def test_a_server_plays_in_the_background_while_its_weights_are_trained(tmp_path, checkpoint, lora):
+    policy = {"path": str(checkpoint), **({"lora": lora} if lora else {})}
+    streamed = recipe(policy)
+    streamed = streamed.model_copy(update={"train": streamed.train.model_copy(update={"staleness": 2, "steps": 4})})
+    execute(streamed, tmp_path / "run")
+    rows = RunFolder(tmp_path / "run").metrics("train")
+    assert [row["step"] for row in rows] == [1, 2, 3, 4]
+    assert 0 < max(row["async/age_max"] for row in rows) <= 2
+    assert all(0 < row["off_policy/effective_sample_size"] <= 1 for row in rows)
+    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
+    turns = [turn for trajectory in ledger.trajectories("train-") for turn in trajectory.turns]
+    ledger.close()
+    assert {turn.policy_version for turn in turns} <= set(range(5))
+    assert len({turn.policy_version for turn in turns}) > 1
+
+
 def test_the_server_and_the_trainer_agree_on_masked_tokens(tmp_path):
     """The drift is between the server's log-probabilities and those that the trainer computes under the same masks."""
     shape = {"vocabulary": 300, "hidden": 64, "layers": 1, "heads": 2, "kv_heads": 1, "head_dim": 32}

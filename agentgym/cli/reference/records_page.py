@@ -18,6 +18,7 @@ RUN_FOLDER = {
     "evaluation/LABEL.json": "an [`Evaluation`](#evaluation); a training writes before, after and control",
     "checkpoints/warm_start": "the model after imitation, as `save_pretrained` writes it",
     "checkpoints/checkpoint-STEP": "model, optimiser and random state of a step; the file `complete` is written last",
+    "checkpoints/NAME/adapted.json": "to which tasks without labels the policy was adapted, if to any",
     "checkpoints/healthy": "the last checkpoint before the collapse guard raised an alarm",
     "checkpoints/final": "the model after the training",
     "guard.json": "alarms of the collapse guard: `stopped`, and `alarms` with step, rule, value, limit and reason",

@@ -11,7 +11,7 @@ from threading import Condition
 from typing import Any
 
 from agentgym.errors import AgentGymError, RecipeError
-from agentgym.policy.transformers import TransformersPolicy
+from agentgym.policy.contract import Policy
 from agentgym.rollout import Budgets, EpisodeManager, Slots, StandstillWatch
 from agentgym.task import Task
 from agentgym.training.asynchronous.ages import age_metrics
@@ -31,7 +31,9 @@ class GroupStream:
 
     Args:
         rollouts: plays the episodes.
-        sampler: the policy that plays. `model`: whose weights it takes over when they are published.
+        sampler: the policy that plays.
+        take_weights: lets the sampler go on with the weights that the model has now, which are of the version that is
+            given; returns once it does.
         draw: gives the tasks of a step. With fewer than asked for the source is exhausted, and nothing more begins.
         label: begins the labels of the episodes; their number is that of the step that they were begun for.
         capacity: how far playing may be ahead.
@@ -43,8 +45,8 @@ class GroupStream:
     def __init__(
         self,
         rollouts: Rollouts,
-        sampler: TransformersPolicy,
-        model: Any,
+        sampler: Policy,
+        take_weights: Callable[[int], None],
         *,
         draw: Draw,
         label: str,
@@ -54,7 +56,7 @@ class GroupStream:
         iterations: int = 1,
         budgets_at: Callable[[int], Budgets] | None = None,
     ) -> None:
-        self._rollouts, self._sampler, self._model = rollouts, sampler, model
+        self._rollouts, self._sampler, self._take_weights = rollouts, sampler, take_weights
         self._draw, self._label, self._capacity = draw, label, capacity
         self._group_size, self._quorum, self._iterations = group_size, quorum or group_size, iterations
         self._budgets_at = budgets_at
@@ -88,7 +90,7 @@ class GroupStream:
         """
         self.raise_error()
         started = time.perf_counter()
-        self._sampler.update_weights(self._model, version=version)
+        self._take_weights(version)
         self.metrics["async/publish_s"] = time.perf_counter() - started
         if progress is not None and self._rollouts.reward is not None:
             self._rollouts.reward.set_progress(progress)

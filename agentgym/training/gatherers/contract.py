@@ -102,8 +102,14 @@ class GatheredGroup:
 
     @property
     def unaided(self) -> list[Trajectory]:
-        """Those of `episodes` that the policy played without help, of the set's tasks: what tells how good it is."""
-        return [e for e in self.episodes if e.provenance.assistance is None and not e.task.is_of_one_step]
+        """Those of `episodes` that tell how good the policy is: of the set's tasks, from the start, without help."""
+        return [
+            episode
+            for episode in self.episodes
+            if episode.provenance.assistance is None
+            and not episode.task.is_of_one_step
+            and not self.untrained_turns.get(episode.id)
+        ]
 
     @property
     def returns(self) -> list[float]:
@@ -121,7 +127,7 @@ class GatheredGroup:
         return self.spread > SAME_RETURN
 
 
-Trait = Literal["mixes_groups", "repeats_turns", "writes_tasks", "replays"]
+Trait = Literal["mixes_groups", "repeats_turns", "writes_tasks", "replays", "reads_entropies"]
 
 
 class Gatherer(Protocol):
@@ -131,7 +137,8 @@ class Gatherer(Protocol):
     be episodes that were not judged together has `mixes_groups = True`; rewards that judge whole groups are then
     refused before the run. One whose episodes begin with turns of recorded ones has `repeats_turns = True`; a schedule
     of turns, which would cut them there, is then refused. One that also trains on writing tasks has
-    `writes_tasks = True`; what only the set's environments and players give is then refused.
+    `writes_tasks = True`; what only the set's environments and players give is then refused. One that asks the policy
+    for entropies has `reads_entropies = True`; policies that cannot measure them are then refused.
 
     One that asks another gatherer for the step as it is, and only changes which of the groups and episodes that come
     back are trained on, has `plays_nothing = True`. It also wraps a GroupStream, whose episodes were begun before the

@@ -13,6 +13,7 @@ from agentgym.credit.options import Count, Share
 from agentgym.errors import AgentGymError
 from agentgym.rollout import Fork
 from agentgym.task import seed_of
+from agentgym.training.gatherers.begun_groups import begun_groups
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
 from agentgym.trajectory import Trajectory
 
@@ -57,7 +58,7 @@ class Starts:
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, the groups that begin in the middle first."""
         forks = self._forks(step)
-        begun = self._branches(step, list(forks.values()))
+        begun = begun_groups(step, list(forks.values()), f"{step.label}-start")
         rest = [task for row, task in enumerate(step.tasks) if row not in forks]
         self._learn(begun)
         return [*begun, *(self._inner(replace(step, tasks=rest)) if rest else ())]
@@ -75,20 +76,6 @@ class Starts:
                 forks[row] = Fork(success, max(0, len(success.turns) - self.turns_left))
                 begun.add(task.id)
         return forks
-
-    def _branches(self, step: StepRequest, forks: Sequence[Fork]) -> list[GatheredGroup]:
-        if not forks:
-            return []
-        label = f"{step.label}-start"
-        branches = step.rollouts.branch(step.policy, forks, step.group_size, label=label, record=True)
-        by_origin: dict[str, list[Trajectory]] = {fork.trajectory.id: [] for fork in forks}
-        for branch in sorted(branches, key=lambda trajectory: trajectory.sample):  # they end in any order
-            assert branch.provenance.branch is not None
-            by_origin[branch.provenance.branch.trajectory].append(branch)
-        return [
-            GatheredGroup(group, untrained_turns={episode.id: fork.turn for episode in group})
-            for fork, group in zip(forks, by_origin.values(), strict=True)
-        ]
 
     def _learn(self, groups: Sequence[GatheredGroup]) -> None:
         for group in groups:

@@ -24,12 +24,14 @@ class Pair:
     Attributes:
         chosen, rejected: the better and the worse one.
         chosen_turns, rejected_turns: first turn, and the one after the last.
+        gap: by how much the chosen one is better: of scores, or of the credit of two turns.
     """
 
     chosen: Trajectory
     rejected: Trajectory
     chosen_turns: tuple[int, int]
     rejected_turns: tuple[int, int]
+    gap: float
 
 
 def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) -> list[Pair]:
@@ -47,8 +49,8 @@ def outcome_pairs(trajectories: Sequence[Trajectory], options: PreferSection) ->
         ]
         candidates.sort(key=lambda candidate: -candidate[0])
         pairs += [
-            Pair(better, worse, (0, len(better.turns)), (0, len(worse.turns)))
-            for _, better, worse in _spread(candidates, options.max_pairs)
+            Pair(better, worse, (0, len(better.turns)), (0, len(worse.turns)), gap)
+            for gap, better, worse in _spread(candidates, options.max_pairs)
         ]
     return pairs
 
@@ -109,7 +111,7 @@ def _ranked_pairs(turns: Sequence[tuple[float, Trajectory, int]], options: Prefe
         for (high, better, at), (low, worse, other_at) in halves:
             if high - low > options.margin and taken.get(task, 0) < options.max_pairs:
                 taken[task] = taken.get(task, 0) + 1
-                pairs.append(Pair(better, worse, (at, at + 1), (other_at, other_at + 1)))
+                pairs.append(Pair(better, worse, (at, at + 1), (other_at, other_at + 1), high - low))
     return pairs
 
 
@@ -145,8 +147,9 @@ def segment_pairs(
             continue
         best = max(candidates, key=lambda branch: score_of(branch, options.score))
         turns = min(options.segment_turns, len(best.turns) - turn, len(trajectory.turns) - turn)
-        if score_of(best, options.score) - score_of(trajectory, options.score) > options.margin and turns > 0:
-            pairs.append(Pair(best, trajectory, (turn, turn + turns), (turn, turn + turns)))
+        gap = score_of(best, options.score) - score_of(trajectory, options.score)
+        if gap > options.margin and turns > 0:
+            pairs.append(Pair(best, trajectory, (turn, turn + turns), (turn, turn + turns), gap))
     return pairs
 
 

@@ -140,6 +140,11 @@ def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None
             "begins within recorded episodes, whose turns count, so a low cap would end them there. Take one of them "
             "out."
         )
+    if gatherer.has("reads_entropies") and section.generation != "transformers":
+        raise RecipeError(
+            f"train.gather = {section.gather} measures entropies, which train.generation = {section.generation!r} does "
+            "not offer. Set it to 'transformers', or leave the gatherer out."
+        )
     needs = {*ENVIRONMENT_METHODS, "gold_logprobs"} & set(section.make_estimator().requires)
     if gatherer.has("writes_tasks") and (needs or section.experts is not None):
         raise RecipeError(
@@ -163,7 +168,9 @@ def _check_streaming(recipe: Recipe, reward: Reward | str | None) -> None:
     playing = [section.gather[position] for position in gatherer.playing]
     key = f"train.staleness = {section.staleness}" if section.staleness else f"group_quorum = {section.group_quorum}"
     reasons = {
-        "a vLLM server's weights are replaced only while it plays nothing. Leave [vllm] out.": recipe.vllm is not None,
+        "machine.sharding brings the weights together only when a step is played. Leave it out.": (
+            recipe.machine.sharding is not None
+        ),
         "it needs train.generation = 'transformers'.": section.generation != "transformers",
         f"train.gather: {', '.join(playing)} plays episodes of a step when it is trained, and here they were begun "
         "before. Leave it out. top_spread, spread_threshold and success_replay choose among finished groups, and may "

@@ -230,6 +230,17 @@ class Rollouts:
 
         return self.loop.run(score_all())
 
+    def entropies(
+        self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], top: int
+    ) -> list[list[float]]:
+        """Return the entropies before each continuation's tokens after its prefix; see `Policy.entropies`."""
+
+        async def measure_all() -> list[list[float]]:
+            await policy.refresh()
+            return await asyncio.gather(*(policy.entropies(*pair, top) for pair in pairs))
+
+        return self.loop.run(measure_all())
+
     def _manager_of(self, policy: Policy | Callable[[Task], Policy]) -> EpisodeManager:
         """One manager for all that a policy plays in a row: it keeps the rewards that environments declare."""
         if self._manager is None or self._manager.policy is not policy:

@@ -11,6 +11,8 @@ from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.run import train
+from agentgym.training.scale_plan.fitting import stage_times_of
+from agentgym.training.scale_plan.simulation import StepSchedule
 from agentgym.training.scale_plan.stage_times import StageTimes
 
 STEPS = 3
@@ -37,7 +39,8 @@ def measure(recipe: Recipe, folder: Path, console: Console) -> StageTimes:
     first = _trained(together, folder / "together")
     console.print(f"Measuring {STEPS} steps with one episode at a time")
     second = _trained(_short(recipe, 1, start=first.checkpoints / "warm_start"), folder / "alone")
-    times = StageTimes.from_runs(alone=second, together=first)
+    schedule = StepSchedule(recipe.train.tasks_per_step, recipe.train.group_size)
+    times = stage_times_of(alone=second, together=first, at_once=at_once, schedule=schedule)
     times.save(file)
     return times
 
@@ -49,6 +52,7 @@ def _short(recipe: Recipe, concurrency: int, start: Path | None = None) -> Recip
         for key in keys:
             data[section].pop(key, None)
     data["episode"]["concurrency"] = concurrency
+    data["machine"]["lockstep"] = False  # else what a request waits for is the tools of other episodes
     data["train"] |= {"steps": STEPS, "validate_every": STEPS, "validate_tasks": 1}
     data["train"].pop("until_success", None)
     data["evaluate"] |= {"tasks": 1, "group_size": 1}

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes
+from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
 
 Work = Callable[[], None]
 _MOST_NODES = 1024
@@ -61,6 +61,7 @@ class Throughput:
         step_s: seconds between two steps. `episodes_per_s`: trained.
         trainer_busy, servers_busy, slots_busy: shares of the time, 0 to 1. A server is busy with a request or more, a
             slot with an episode.
+        token_s: seconds from a request until its answer, for each of its tokens.
         age: mean over trained groups of the versions between their start and their step.
         too_old: share of trained groups whose age is above the bound, because others have overtaken them.
     """
@@ -70,6 +71,7 @@ class Throughput:
     trainer_busy: float
     servers_busy: float
     slots_busy: float
+    token_s: float
     age: float
     too_old: float
 
@@ -168,6 +170,7 @@ class Simulation:
         self.ends: list[float] = []
         self.ages: list[int] = []
         self._slot_s = self._slots_since = 0.0
+        self._tokens, self._token_s = 0, 0.0
 
     def run(self, steps: int) -> Throughput:
         """Simulate so many steps; the first quarter, in which queues fill, is left out of the figures."""
@@ -194,6 +197,7 @@ class Simulation:
             episodes_per_s=per_step * count / seconds,
             trainer_busy=min(1.0, self._learn_s * count / seconds),
             servers_busy=busy / seconds / len(self._servers),
+            token_s=self._token_s / max(self._tokens, 1),
             slots_busy=(self._slot_s - slots_before) / seconds / (self._shape.nodes * self._shape.episodes_per_node),
             age=sum(ages) / len(ages),
             too_old=sum(age > self._schedule.staleness for age in ages) / len(ages),
@@ -227,11 +231,16 @@ class Simulation:
         clock = self._clock
 
         def next_turn() -> None:
-            turn = next(turns, None)
+            turn, sent_s = next(turns, None), clock.now
             if turn is None:
                 clock.after(episode.other_s, ended)
             else:
-                clock.use(server, turn.tokens, lambda: clock.use(self._nodes[node], turn.tools_s, next_turn))
+                clock.use(server, turn.tokens, lambda: answered(turn, sent_s))
+
+        def answered(turn: TurnTimes, sent_s: float) -> None:
+            self._tokens += turn.tokens
+            self._token_s += clock.now - sent_s
+            clock.use(self._nodes[node], turn.tools_s, next_turn)
 
         def ended() -> None:
             self._note_slots()

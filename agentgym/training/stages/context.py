@@ -22,6 +22,7 @@ from agentgym.policy.local import policy_of, renderer_of
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.reward import Reward
+from agentgym.storage.adaptations import adaptations_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
@@ -85,7 +86,7 @@ class RunContext:
         device: torch's name of the device that is trained on.
         task_set, rollouts: the recipe's tasks, and what plays episodes of them.
         reward: who judges them, where the recipe says so; stages may let another reward judge what they train on.
-        adapted: what earlier stages were adapted to without labels, in words; empty if nothing.
+        adapted: what the policy was adapted to without labels before the stage, in words; empty if to nothing.
         console, progress: the terminal, and the progress bars on it.
         processes: which of the processes this is. The first alone plays, writes and prints.
         engine: samples instead of this process, where the recipe has a section [vllm].
@@ -132,7 +133,7 @@ class RunContext:
             on_failures=partial(console.print, style="yellow", markup=False, highlight=False, soft_wrap=True),
         )
         run = folder, recipe, device, task_set, rollouts, console, progress, processes, engine
-        return cls(*run, reward=rollouts.reward)
+        return cls(*run, reward=rollouts.reward, adapted=adaptations_of(recipe.policy.path))
 
     def close(self) -> None:
         """End the server, if there is one, the sandboxes and the ledger."""

@@ -93,7 +93,7 @@ def _generator_of(task_set: TaskSet, stage: str) -> Generate:
     if task_set.generate is None:
         raise RecipeError(
             f"[[stage]] {stage!r}: {task_set.name} cannot generate tasks. Give the TaskSet `generate`, a function of a "
-            "task and a seed, or choose a set that has it, such as text/doors-v1."
+            "task and a seed, or choose a set that has it, such as sql/store-v1 or text/doors-v1."
         )
     return task_set.generate
 

@@ -14,6 +14,7 @@ from agentgym import registry
 from agentgym.credit.options import check_options
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.section import Section
+from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
 from agentgym.training.recipe.recipe import Recipe, explain
@@ -65,7 +66,7 @@ class PlannedStage:
             stage=self.name,
             sources=self.sources,
             earlier_checkpoints=checkpoints,
-            adapted="; ".join(dict.fromkeys(_adaptations(self.earlier, context.task_set))),
+            adapted=joined(context.adapted, *_adaptations(self.earlier, context.task_set)),
         )
 
     def folder(self, run: RunFolder) -> RunFolder:
@@ -82,6 +83,12 @@ class PlannedStage:
         if isinstance(self.options, Section):
             return self.stage.run(self.context(context), learner, self.options)
         return self.stage.run(self.context(context), learner, **self.options)
+
+    def mark(self, context: RunContext) -> None:
+        """Write into its checkpoint what that was adapted to without labels, by this stage or before it."""
+        if (checkpoint := self.stage.checkpoint) is not None:
+            own = _adaptations([*self.earlier, self], context.task_set)
+            note_adaptations(self.folder(context.folder).checkpoints / checkpoint, joined(context.adapted, *own))
 
     @property
     def section(self) -> Any:

@@ -30,6 +30,22 @@ from agentgym.training.stages.selection import score_of
 from agentgym.training.stages.turn_ranking import ranking_of, turn_credit
 from agentgym.trajectory import Trajectory
 
+LABELLED_BY = ("score", "desirable_from")
+"""Options that say which episodes are good ones."""
+PAIRED_BY = (
+    "pairs",
+    "score",
+    "margin",
+    "max_pairs",
+    "max_length_ratio",
+    "truncated_winners",
+    "ranking",
+    "critic_epochs",
+    "branches",
+    "segment_turns",
+)
+"""Options that say which pairs are compared."""
+
 
 def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     options: PreferSection = stage.section
@@ -99,12 +115,13 @@ def _chosen(context: RunContext, learner: Learner, options: PreferSection) -> Ep
                 "rejected": pair.rejected.id,
                 "chosen_turns": pair.chosen_turns,
                 "rejected_turns": pair.rejected_turns,
+                "gap": pair.gap,
             }
             for pair in pairs
         ]
         return rows, [trajectory for pair in pairs for trajectory in (pair.chosen, pair.rejected)]
 
-    recorded = options.model_dump(include={"loss", "pairs", "margin", "max_pairs", "score", "ranking"})
+    recorded = options.model_dump(include={"loss", *(LABELLED_BY if options.loss == "kto" else PAIRED_BY)})
     return episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds, options=recorded)
 
 
@@ -144,13 +161,17 @@ def _labelled(
 ) -> tuple[list[Row], list[Trajectory]]:
     """Each episode as good or bad. Raises: RecipeError unless there are both."""
     valid = [trajectory for trajectory in trajectories if trajectory.valid]
-    labels = [score_of(trajectory, options.score) >= options.desirable_from for trajectory in valid]
+    scores = [score_of(trajectory, options.score) for trajectory in valid]
+    labels = [score >= options.desirable_from for score in scores]
     if len(set(labels)) < 2:
         raise RecipeError(
             f"The stage {stage!r} finds all {len(valid)} episodes {'good' if labels[0] else 'bad'} by "
             f"desirable_from = {options.desirable_from}, and kto learns from both kinds. Collect more, or change it."
         )
-    rows: list[Row] = [{"episode": t.id, "good": label} for t, label in zip(valid, labels, strict=True)]
+    rows: list[Row] = [
+        {"episode": trajectory.id, "good": label, "score": score}
+        for trajectory, label, score in zip(valid, labels, scores, strict=True)
+    ]
     return rows, valid
 
 

@@ -25,6 +25,7 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.rollout.engine import ReportingEngine
+from agentgym.storage.adaptations import AdaptationMark, joined
 from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
@@ -87,8 +88,9 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
         return _reinforce(context, learner)
     if adapt.split == "held_out":
         context.processes.share(lambda: _note_adaptation(context, learner))
+    words = joined(context.adapted, adapt.describe(context.task_set))
     with context.rollouts.judged_by(adapt.make_reward()):
-        return _reinforce(replace(context, task_set=adapt.tasks(context.task_set)), learner)
+        return _reinforce(replace(context, task_set=adapt.tasks(context.task_set), adapted=words), learner)
 
 
 def _note_adaptation(context: RunContext, learner: Learner) -> None:
@@ -149,6 +151,7 @@ def _make_trainer(
     hook_maker = _begin_hook(learner, checkpoint)
     config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
+    mark = AdaptationMark(context.adapted)
     reference = ReferenceCallback(section.reference)
     entropies, signal_to_noise = EntropyHistoryCallback(), SignalToNoiseCallback()
     title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
@@ -203,7 +206,7 @@ def _make_trainer(
             reference,
             entropies,
             *([signal_to_noise] if section.snr_learning_rate else []),
-            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer])),
+            CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer, mark])),
             guard,
             *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],

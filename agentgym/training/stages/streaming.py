@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentgym.errors import PolicyError
+from agentgym.policy.contract import Policy
 from agentgym.policy.transformers import TransformersPolicy
 from agentgym.training.asynchronous.callback import StreamCallback, StreamedSampler
 from agentgym.training.asynchronous.capacity import Capacity
@@ -17,6 +17,7 @@ from agentgym.training.asynchronous.task_order import shuffled
 from agentgym.training.gatherers import Gatherer, play_groups
 from agentgym.training.samplers import Sampler
 from agentgym.training.stages.context import Learner, RunContext
+from agentgym.training.vllm.engine import TrainedVllmPolicy, TrainedVllmPool
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +38,7 @@ class Streaming:
 def streaming(
     context: RunContext, learner: Learner, sampler: Sampler | None, checkpoint: Path | None
 ) -> Iterator[Streaming | None]:
-    """Open a player that runs until this is left; None where the recipe has each step played when it is trained.
-
-    The player has a copy of the model, made before a trainer changes how the model computes.
-    """
+    """Open a player that runs until this is left; None where the recipe has each step played when it is trained."""
     section, processes = context.recipe.train, context.processes
     if not section.is_streamed:
         yield None
@@ -52,14 +50,11 @@ def streaming(
     if not processes.is_first:
         yield Streaming(play_groups, StreamCallback(None, *after), known_sampler)
         return
-    waits_for_all = not section.staleness and section.group_quorum is None  # else one slow tool would hold up all
-    copy = context.learner(sampling_copy(learner.model), learner.processing_class, lockstep=waits_for_all)
-    if not isinstance(copy.policy, TransformersPolicy):
-        raise PolicyError("Playing in the background samples in this process: leave [vllm] out.")
+    policy, take_weights = _sampler(context, learner)
     stream = GroupStream(
         context.rollouts,
-        copy.policy,
-        learner.model,
+        policy,
+        take_weights,
         draw=shuffled(tasks, context.recipe.seed) if sampler is None else sampler.draw,
         label=context.folder.phase("train"),
         capacity=Capacity(section.staleness, groups),
@@ -73,4 +68,20 @@ def streaming(
             yield Streaming(stream.gather, StreamCallback(stream, *after), known_sampler)
         finally:
             stream.close()
-            context.rollouts.finish(copy.policy.close())
+            if policy is not learner.policy:
+                context.rollouts.finish(policy.close())
+
+
+def _sampler(context: RunContext, learner: Learner) -> tuple[Policy, Callable[[int], None]]:
+    """What plays, and what gives it the weights of the model.
+
+    In this process it has a copy of the model, made before a trainer changes how the model computes. A vLLM server has
+    one anyhow.
+    """
+    section, served = context.recipe.train, learner.policy
+    if isinstance(served, TrainedVllmPolicy | TrainedVllmPool):
+        return served, lambda version: context.rollouts.loop.run(served.refresh(version))
+    waits_for_all = not section.staleness and section.group_quorum is None  # else one slow tool would hold up all
+    policy = context.learner(sampling_copy(learner.model), learner.processing_class, lockstep=waits_for_all).policy
+    assert isinstance(policy, TransformersPolicy)
+    return policy, lambda version: policy.update_weights(learner.model, version=version)

@@ -36,9 +36,12 @@ class TrainedVllmPolicy(VllmPolicy):
         super().__init__(address, name, renderer=renderer, server=engine.server, **engine.options(address, model))
         self.trained, self.processing_class, self._engine = model, processing_class, engine
 
-    async def refresh(self) -> None:
-        """Raises: PolicyError if the server cannot be started, or does not take the weights."""
-        await self._engine.serve(self)
+    async def refresh(self, version: int | None = None) -> None:
+        """As Policy. `version`: of the weights, by default the policy's.
+
+        Raises: PolicyError if the server cannot be started, or does not take the weights.
+        """
+        await self._engine.serve(self, version)
 
 
 class TrainedVllmPool(PolicyPool):
@@ -55,9 +58,9 @@ class TrainedVllmPool(PolicyPool):
         self.trained, self.processing_class, self._engine = model, processing_class, engine
         self.renderer: TemplateRenderer = renderer
 
-    async def refresh(self) -> None:
-        """Raises: PolicyError if no server takes the weights."""
-        await self._engine.serve(self)
+    async def refresh(self, version: int | None = None) -> None:
+        """As TrainedVllmPolicy. Raises: PolicyError if no server takes the weights."""
+        await self._engine.serve(self, version)
         for member in self._members:  # they have these weights, or are left out
             member.version = self.version
 
@@ -84,6 +87,7 @@ class VllmEngine:
         # Removed at the end, so it is a folder of this run alone.
         self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
+        self._adapters = 2 + recipe.train.staleness  # that may answer at once, where episodes play on meanwhile
         self._hook: dict[str, Any] = recipe.policy.model_dump(include={"logit_hook", "logit_hook_options"})
         self.server: VllmServer | None = None
         self.deadline_s = section.deadline_s
@@ -110,27 +114,34 @@ class VllmEngine:
         kind = TrainedVllmPolicy if len(self.served) == 1 else TrainedVllmPool
         return kind(self, model, processing_class, renderer)
 
-    async def serve(self, policy: TrainedVllmPolicy | TrainedVllmPool) -> None:
-        """Give the servers the weights of the policy's model, if they have others. Raises: PolicyError."""
+    async def serve(self, policy: TrainedVllmPolicy | TrainedVllmPool, version: int | None = None) -> None:
+        """Give the servers the weights of the policy's model, if they have others.
+
+        Args:
+            version: of these weights; by default the policy's.
+        Raises: PolicyError.
+        """
         weights = digest(policy.trained)
+        version = policy.version if version is None else version
         if self._loaded is not None:
             former, loaded = self._loaded
             if former is policy and loaded == weights:
+                policy.version = version
                 return
             if former is not policy:
                 await former.close()
         if self.server is not None and not self.server.is_started:
             await self._start(self.server, policy)
         if has_adapter(policy.trained):
-            adapter = self._weights / f"adapter-{policy.version}"
+            adapter = self._weights / f"adapter-{version}"
             await asyncio.to_thread(save_model, policy.trained, policy.processing_class, adapter)
-            await policy.update_adapter(str(adapter), version=policy.version)
-            for folder in self._weights.glob("adapter-*"):
-                if folder != adapter:
-                    shutil.rmtree(folder)
+            await policy.update_adapter(str(adapter), version=version)
+            others = [folder for folder in self._weights.glob("adapter-*") if folder != adapter]
+            for folder in sorted(others, key=lambda folder: folder.stat().st_mtime_ns)[: -(self._adapters - 1)]:
+                shutil.rmtree(folder)
         else:
             await self._write(policy)
-            await policy.update_weights(str(self._weights), version=policy.version)
+            await policy.update_weights(str(self._weights), version=version)
         self._loaded = policy, weights
 
     async def close(self) -> None:
@@ -152,7 +163,7 @@ class VllmEngine:
             options += ["--gpu-memory-utilization", str(_GPU_SHARE)]
         if lora is not None:
             rank = next((rank for rank in _LORA_RANKS if rank >= lora.rank), lora.rank)
-            options += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", "2"]
+            options += ["--enable-lora", "--max-lora-rank", str(rank), "--max-loras", str(self._adapters)]
         applies_masks = self._hook["logit_hook"] is not None
         server.start(self._weights, [*options, *self._options], applies_masks=applies_masks)
         await server.wait_until_ready(self._start_s)

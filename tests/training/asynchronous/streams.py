@@ -36,7 +36,7 @@ class Player(ScriptedPolicy):
         self.requested.append(request.episode)
         return await super().generate(request)
 
-    def update_weights(self, source: object, *, version: int) -> None:
+    def take_weights(self, version: int) -> None:
         self.version = version
 
 
@@ -87,7 +87,7 @@ def stream_of(
         stream = GroupStream(
             rollouts,
             player,
-            None,
+            player.take_weights,
             draw=draw or (lambda count, step: TASKS[step * count : (step + 1) * count]),
             label="train",
             capacity=Capacity(staleness, groups),

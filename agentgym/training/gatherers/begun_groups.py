@@ -1,0 +1,28 @@
+"""Groups whose episodes all begin at the same turn of a recorded one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym.rollout import Fork
+from agentgym.training.gatherers.contract import GatheredGroup, StepRequest
+from agentgym.trajectory import Trajectory
+
+
+def begun_groups(step: StepRequest, forks: Sequence[Fork], label: str) -> list[GatheredGroup]:
+    """Play a group from each fork, in the order of the forks, none of which stands among them twice.
+
+    The turns before a fork are repeated as recorded and have no loss.
+    """
+    if not forks:
+        return []
+    branches = step.rollouts.branch(step.policy, forks, step.group_size, label=label, record=True)
+    groups: dict[tuple[str, int], list[Trajectory]] = {(fork.trajectory.id, fork.turn): [] for fork in forks}
+    for branch in sorted(branches, key=lambda trajectory: trajectory.sample):  # they end in any order
+        origin = branch.provenance.branch
+        assert origin is not None
+        groups[origin.trajectory, origin.turn].append(branch)
+    return [
+        GatheredGroup(group, untrained_turns={episode.id: turn for episode in group})
+        for (_, turn), group in groups.items()
+    ]

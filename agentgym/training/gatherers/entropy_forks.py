@@ -1,0 +1,152 @@
+"""Groups whose episodes branch off where the policy is less sure than at the beginning of the episode."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from agentgym.credit.options import Count, Share, Weight
+from agentgym.errors import AgentGymError, CreditError
+from agentgym.rollout import Fork
+from agentgym.task import seed_of
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.trajectory import Trajectory
+
+
+class EntropyForks:
+    """Plays a part of each group from the start, and lets the others branch off where a result left the policy unsure.
+
+    H_k is the entropy of the first `tokens` tokens of turn k: of the `top` likeliest ones, at temperature 1, divided by
+    the logarithm of the vocabulary's size, in the mean. Before turn k > 0 an episode forks if
+    clip(U - weight * (H_k - H_0), 0, 1) <= threshold, where U is drawn uniformly from 0 to 1, once for each turn. Each
+    fork adds an episode to the group. First the episodes from the start fork, at the earliest turns first, then those
+    that this adds, and so on until the group is full. What is missing in the end is played from the start.
+
+    The turns before a fork are repeated as recorded, in a fresh environment, and compared. They are trained on in every
+    episode that goes through them. With `grpo` that is the soft form of ARPO's credit. Its hard form, which gives a
+    shared turn the mean of these advantages, has the same gradient where no ratio is clipped.
+
+    Whether an episode forks depends on how it went: on what the policy reads and writes. Episodes of a group are
+    therefore no independent samples, and the bias class of an estimator does not hold.
+
+    Args:
+        roots: share of a group that is played from the start, at least 2 episodes.
+        tokens, top: whose entropy is measured.
+        weight, threshold: as above; with `weight` 0 any turn is as likely as another.
+    Raises: PolicyError by a policy that cannot measure entropies; CreditError for groups of fewer than 3.
+    Source: ARPO, Dong et al. 2025, arXiv:2507.19849, and its code, where a group of 16 has 8 episodes from the start,
+        and forks are decided while all episodes are at the same turn. Here they are decided once these have ended,
+        from the same record.
+    """
+
+    mixes_groups: ClassVar[bool] = True
+    reads_entropies: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        inner: Gatherer,
+        *,
+        roots: Share = 0.5,
+        tokens: Count = 20,
+        top: Annotated[int, Field(ge=2, le=20)] = 10,
+        weight: Weight = 0.2,
+        threshold: Share = 0.5,
+    ) -> None:
+        self._inner, self._roots, self._tokens, self._top = inner, roots, tokens, top
+        self._weight, self._threshold = weight, threshold
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step. Groups that the inner gatherer leaves out have no branches."""
+        if step.group_size < 3:
+            raise CreditError(
+                f"entropy_forks: a group of {step.group_size} has no room for 2 episodes from the start and a branch. "
+                "Raise train.group_size, or leave it out."
+            )
+        roots = min(step.group_size - 1, max(2, round(self._roots * step.group_size)))
+        groups = self._inner(replace(step, group_size=roots))
+        members = {index: list(group.trained) for index, group in enumerate(groups) if group.trained}
+        room = {index: step.group_size - len(rows) for index, rows in members.items()}
+        newest: Mapping[int, Sequence[Trajectory]] = members
+        for number in range(step.group_size):
+            forks = self._forks(step, newest, room)
+            if not forks:
+                break
+            newest = self._branches_of(step, forks, f"{step.label}-fork{number}")
+            for index, rows in newest.items():
+                members[index] += rows
+                room[index] -= len(rows)
+        missing = [groups[index].trained[0].task for index, count in room.items() for _ in range(count)]
+        rest = iter(step.play(missing, f"{step.label}-rest", 1) if missing else ())
+        for index, count in room.items():
+            members[index] += [next(rest) for _ in range(count)]
+        return [
+            replace(group, trained=members[index]) if index in members else group for index, group in enumerate(groups)
+        ]
+
+    def _forks(
+        self, step: StepRequest, newest: Mapping[int, Sequence[Trajectory]], room: Mapping[int, int]
+    ) -> list[tuple[int, Fork]]:
+        """Where the newest episodes of each group fork, as far as it has room."""
+        sources = [t for index, rows in newest.items() if room[index] for t in rows if _may_fork(t)]
+        rises = dict(zip((t.id for t in sources), self._rises(step, sources), strict=True))
+        forks: list[tuple[int, Fork]] = []
+        for index, rows in newest.items():
+            places = sorted(
+                (turn, order)
+                for order, trajectory in enumerate(rows)
+                for turn in range(_first_own_turn(trajectory), len(trajectory.turns))
+                if trajectory.id in rises and self.is_fork(trajectory, turn, rises[trajectory.id][turn])
+            )
+            forks += [(index, Fork(rows[order], turn)) for turn, order in places[: room[index]]]
+        return forks
+
+    def is_fork(self, trajectory: Trajectory, turn: int, rise: float) -> bool:
+        """Whether an episode forks before a turn whose entropy has risen so far since the first turn."""
+        uniform = random.Random(seed_of("entropy_forks", trajectory.id, turn)).random()
+        return min(1.0, max(0.0, uniform - self._weight * rise)) <= self._threshold
+
+    def _rises(self, step: StepRequest, trajectories: Sequence[Trajectory]) -> list[list[float]]:
+        """H_k - H_0 of every turn."""
+        if not trajectories:
+            return []
+        tokenizer: Any = getattr(step.policy.renderer, "tokenizer", None)
+        if tokenizer is None:
+            raise AgentGymError(
+                f"entropy_forks: {step.policy.name} has no tokenizer, so its turns have no tokens whose entropy could "
+                "be measured. Train a local model or one behind vLLM, or leave it out."
+            )
+        pairs = [(t.prompt_ids, t.arrays().ids[len(t.prompt_ids) :].tolist()) for t in trajectories]
+        measured = step.rollouts.entropies(step.policy, pairs, self._top)
+        rises = []
+        for trajectory, values in zip(trajectories, measured, strict=True):
+            spans = trajectory.turn_spans()
+            levels = [float(np.mean(values[a : min(b, a + self._tokens)])) if b > a else 0.0 for a, b in spans]
+            rises.append([(level - levels[0]) / float(np.log(len(tokenizer))) for level in levels])
+        return rises
+
+    def _branches_of(
+        self, step: StepRequest, forks: Sequence[tuple[int, Fork]], label: str
+    ) -> dict[int, list[Trajectory]]:
+        """The branches by the position of their group."""
+        by_origin = {fork.trajectory.id: index for index, fork in forks}
+        branches = step.rollouts.branch(step.policy, [fork for _, fork in forks], 1, label=label, record=True)
+        groups: dict[int, list[Trajectory]] = {}
+        for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
+            assert branch.provenance.branch is not None
+            groups.setdefault(by_origin[branch.provenance.branch.trajectory], []).append(branch)
+        return groups
+
+
+def _may_fork(trajectory: Trajectory) -> bool:
+    return trajectory.valid and len(trajectory.turns) > _first_own_turn(trajectory)
+
+
+def _first_own_turn(trajectory: Trajectory) -> int:
+    """The first turn before which it may fork: the one after that at which it began to differ from others."""
+    origin = trajectory.provenance.branch
+    return 1 if origin is None else origin.turn + 1

@@ -1,0 +1,127 @@
+"""Groups that begin within episodes of earlier steps, at turns from which the policy sometimes succeeds."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from typing import Any, ClassVar
+
+from agentgym.credit.options import Count, Share
+from agentgym.errors import AgentGymError
+from agentgym.rollout import Fork
+from agentgym.task import seed_of
+from agentgym.training.gatherers.begun_groups import begun_groups
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.trajectory import Trajectory
+
+
+@dataclass(slots=True)
+class Prefix:
+    """The first turns of an episode, from which groups may begin.
+
+    Attributes:
+        episode: its id, by which the ledger has it. turns: how many.
+        words: a hash of the task and of what the policy wrote, the same for prefixes that are the same.
+        priority: variance of the returns of the last group that was played from it, or of the one it was met in; 0 of
+            one from which the policy always or never succeeds.
+    """
+
+    episode: str
+    turns: int
+    words: int
+    priority: float
+
+
+class PrefixBuffer:
+    """Plays some groups from a turn of an earlier episode, where the returns of a group differed.
+
+    Every turn of an episode in a group with different returns is a candidate, with the variance of these returns as its
+    priority. A candidate that is drawn is played by a group of its own, whose variance becomes its priority, and whose
+    turns are candidates in turn. They are drawn in proportion to their priority, so a prefix from which the policy
+    always or never succeeds is drawn no more. If there are more than `capacity`, those of the least priority are
+    forgotten, of equal ones those that were met first.
+
+    The turns of the prefix are repeated as recorded, in a fresh environment, and compared. They are not trained on. The
+    policy took them itself, perhaps with older weights. Within a group the bias class of an estimator holds for the
+    turns after the prefix, but the mean over groups is over other beginnings than the task's own. Groups from the start
+    are needed, too: what is never met is never a candidate.
+
+    Args:
+        share: of the groups that begin with a prefix, while there are any.
+        capacity: the most prefixes that are remembered.
+    Source: ExIt, Jiang et al. 2025, arXiv:2509.04575: a buffer of partial histories with the variance of a group's
+        returns as priority. That a new candidate inherits the variance of its group is our choice.
+    """
+
+    mixes_groups: ClassVar[bool] = True
+    repeats_turns: ClassVar[bool] = True
+
+    def __init__(self, inner: Gatherer, *, share: Share = 0.5, capacity: Count = 256) -> None:
+        self._inner, self._share, self._capacity = inner, share, capacity
+        self.prefixes: dict[int, Prefix] = {}
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step, the groups that begin with a prefix first."""
+        rows = self._rows(step)
+        drawn = self._draw(step, len(rows))
+        begun = begun_groups(step, [self._fork(step, prefix) for prefix in drawn], f"{step.label}-prefix")
+        replaced = set(rows[: len(drawn)])
+        rest = [task for row, task in enumerate(step.tasks) if row not in replaced]
+        groups = [*begun, *(self._inner(replace(step, tasks=rest)) if rest else ())]
+        for prefix, group in zip(drawn, begun, strict=True):
+            prefix.priority = group.spread**2 if group.differs else 0.0
+        for group in groups:
+            self._add(group)
+        return groups
+
+    def _rows(self, step: StepRequest) -> list[int]:
+        """The positions of the tasks in whose place groups may begin with a prefix."""
+        draws = random.Random(seed_of("prefix_buffer", "rows", step.label))
+        return [row for row in range(len(step.tasks)) if draws.random() < self._share]
+
+    def _draw(self, step: StepRequest, count: int) -> list[Prefix]:
+        """Up to so many prefixes, none twice."""
+        draws = random.Random(seed_of("prefix_buffer", step.label))
+        left = [prefix for prefix in self.prefixes.values() if prefix.priority > 0]
+        drawn: list[Prefix] = []
+        while left and len(drawn) < count:
+            position = draws.choices(range(len(left)), [prefix.priority for prefix in left])[0]
+            drawn.append(left.pop(position))
+        return drawn
+
+    def _fork(self, step: StepRequest, prefix: Prefix) -> Fork:
+        if (ledger := step.rollouts.ledger) is None:
+            raise AgentGymError(
+                f"train.gather: prefix_buffer cannot read the episode {prefix.episode!r} back, because this run keeps "
+                "no ledger. Give it one, or leave the gatherer out."
+            )
+        return Fork(step.rollouts.loop.call(partial(ledger.load, prefix.episode)), prefix.turns)
+
+    def _add(self, group: GatheredGroup) -> None:
+        """Take in the turns of a group whose returns differ."""
+        if not group.differs:
+            return
+        for episode in group.trained:
+            if episode.valid and episode.id not in group.replayed and episode.provenance.assistance is None:
+                for turns in range(group.untrained_turns.get(episode.id, 0) + 1, len(episode.turns)):
+                    words = words_of(episode, turns)
+                    self.prefixes.setdefault(words, Prefix(episode.id, turns, words, group.spread**2))
+        ordered = sorted(self.prefixes.values(), key=lambda prefix: prefix.priority)  # stable: the first met go first
+        for prefix in ordered[: max(0, len(ordered) - self._capacity)]:
+            del self.prefixes[prefix.words]
+
+    def state(self) -> dict[str, Any]:
+        """As Stateful: the prefixes in their order; the ledger keeps the episodes."""
+        return {"prefixes": [astuple(prefix) for prefix in self.prefixes.values()]}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """As Stateful."""
+        self.prefixes = {prefix.words: prefix for prefix in (Prefix(*values) for values in state["prefixes"])}
+
+
+def words_of(episode: Trajectory, turns: int) -> int:
+    """A hash of the task and of what the policy wrote in the first turns."""
+    written = [(t.message.text, [(c.name, c.arguments) for c in t.message.calls]) for t in episode.turns[:turns]]
+    return seed_of("prefix", episode.task.id, repr(written))

@@ -1,0 +1,85 @@
+"""Reads the stage times of a training from two short runs of it: one episode at a time, and many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+
+from agentgym.errors import LedgerError
+from agentgym.storage.ledger import Ledger
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training.scale_plan.simulation import ClusterShape, StepSchedule, simulate
+from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
+from agentgym.trajectory import Trajectory
+
+_FIT_STEPS = 12
+_HALVINGS = 20
+_HIGHEST = 1000.0
+"""Where so many times the whole of a token is not enough, requests do not meet."""
+
+
+def stage_times_of(alone: RunFolder, together: RunFolder, at_once: int, schedule: StepSchedule) -> StageTimes:
+    """From a run with `episode.concurrency = 1` and one of the same recipe with `at_once`, both synchronous.
+
+    The first step of each is left out: things are loaded in it.
+    Raises: LedgerError if one of them has fewer than two steps, or policy replies without tokens.
+    """
+    single, many = _steps_of(alone), _steps_of(together)
+    learn_s = median(max(0.0, seconds - sum(t.duration_s for t in step)) for seconds, step in single)
+    episodes = [t for _, step in single for t in step]
+    step_s = median(seconds for seconds, _ in many)
+    times = StageTimes(
+        tuple(map(_times_of, episodes)), _seconds_per_token(episodes), 0.0, learn_s, measured_step_s=step_s
+    )
+    token_s = _seconds_per_token([t for _, step in many for t in step])
+    return replace(times, token_load_s=token_load(times, ClusterShape(1, at_once), schedule, token_s))
+
+
+def token_load(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, token_s: float) -> float:
+    """What each further request of a server must add to a token for the simulation to have tokens of `token_s` seconds.
+
+    How many other requests a request meets depends on how they come, in waves or one by one, which the mean number of
+    open requests does not say: half the time two and half the time none is a mean of 1, and every request meets one.
+    Returns: seconds; 0 where requests never meet.
+    """
+
+    def simulated_s(load_s: float) -> float:
+        return simulate(replace(times, token_load_s=load_s), shape, schedule, steps=_FIT_STEPS).token_s
+
+    low, high = 0.0, token_s
+    while simulated_s(high) < token_s:
+        low, high = high, 2 * high
+        if high > _HIGHEST * token_s:
+            return 0.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if simulated_s(middle) >= token_s else (middle, high)
+    return high
+
+
+def _steps_of(run: RunFolder) -> list[tuple[float, list[Trajectory]]]:
+    """Seconds and valid episodes of each training step but the first."""
+    ledger = Ledger(run.ledger)
+    try:
+        steps = [
+            (row["step_time"], [t for t in ledger.trajectories(f"train-{row['step'] - 1:06d}/") if t.valid])
+            for row in run.metrics("train")
+            if "step_time" in row and row["step"] > 1
+        ]
+    finally:
+        ledger.close()
+    if not steps or not all(any(turn.token_ids for t in step for turn in t.turns) for _, step in steps):
+        raise LedgerError(f"{run.path} has no two training steps with tokens to measure. Train it for three steps.")
+    return steps
+
+
+def _seconds_per_token(episodes: Sequence[Trajectory]) -> float:
+    turns = [turn for t in episodes for turn in t.turns]
+    return sum(turn.generate_s for turn in turns) / sum(len(turn.token_ids) for turn in turns)
+
+
+def _times_of(trajectory: Trajectory) -> EpisodeTimes:
+    turns = tuple(TurnTimes(len(turn.token_ids), turn.tools_s) for turn in trajectory.turns)
+    in_turns_s = sum(turn.generate_s + turn.tools_s for turn in trajectory.turns)
+    return EpisodeTimes(turns, max(0.0, trajectory.duration_s - in_turns_s))
