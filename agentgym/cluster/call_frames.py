@@ -1,6 +1,6 @@
 """How calls between two processes of ours travel over a byte stream: pickled, each with its number and its size.
 
-Only for ends that trust each other (see `call_stream.admit`), because to unpickle is to run code.
+Only for ends that trust each other (which `call_stream` makes sure of), because to unpickle is to run code.
 """
 
 from __future__ import annotations

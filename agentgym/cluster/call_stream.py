@@ -108,6 +108,7 @@ class CallStream:
         try:
             reader, self._writer = await self._connect()
             self._writer.writelines(self._unsent)
+            self._unsent.clear()
             frames = CallReader()
             while data := await reader.read(_READ_BYTES):
                 for number, answer in frames.feed(data):

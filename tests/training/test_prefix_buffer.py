@@ -12,7 +12,7 @@ from agentgym.policy.contract import Reply, Request
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.gatherers.prefix_buffer import words_of
+from agentgym.training.gatherers.prefix_buffer import hash_of_words
 from agentgym.training.rollouts.rollouts import Rollouts
 
 TURNS, DECIDES, GROUP = 4, 1, 8
@@ -90,7 +90,7 @@ def test_solved_and_hopeless_prefixes_are_played_once_and_the_one_that_decides_s
         assert group.untrained_turns.keys() == {t.id for t in group.trained}
         (turn,) = {t.provenance.branch.turn for t in group.trained}
         assert set(group.untrained_turns.values()) == {turn}
-        assert len({words_of(t, turn) for t in group.trained}) == 1
+        assert len({hash_of_words(t, turn) for t in group.trained}) == 1
 
 
 def test_the_least_learnable_are_forgotten_first(rollouts):

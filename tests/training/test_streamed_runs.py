@@ -153,6 +153,12 @@ def test_what_playing_in_the_background_cannot_do_is_refused_before_the_start(ch
         check_before_start(chosen, load_task_set(chosen.tasks.set))
 
 
+def test_a_model_in_parts_is_not_played_in_the_background():
+    chosen = streamed(train__staleness=1, machine__sharding="fsdp")
+    with pytest.raises(RecipeError, match=r"staleness = 1 .* machine.sharding brings the weights together only when"):
+        check_before_start(chosen, load_task_set(chosen.tasks.set))
+
+
 def test_a_quorum_is_no_larger_than_its_group():
     with pytest.raises(RecipeError, match="group_quorum = 5 is more than the group_size = 4"):
         streamed(train__group_quorum=5)

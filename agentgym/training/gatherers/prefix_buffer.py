@@ -106,7 +106,7 @@ class PrefixBuffer:
         for episode in group.trained:
             if episode.valid and episode.id not in group.replayed and episode.provenance.assistance is None:
                 for turns in range(group.untrained_turns.get(episode.id, 0) + 1, len(episode.turns)):
-                    words = words_of(episode, turns)
+                    words = hash_of_words(episode, turns)
                     self.prefixes.setdefault(words, Prefix(episode.id, turns, words, group.spread**2))
         ordered = sorted(self.prefixes.values(), key=lambda prefix: prefix.priority)  # stable: the first met go first
         for prefix in ordered[: max(0, len(ordered) - self._capacity)]:
@@ -121,7 +121,7 @@ class PrefixBuffer:
         self.prefixes = {prefix.words: prefix for prefix in (Prefix(*values) for values in state["prefixes"])}
 
 
-def words_of(episode: Trajectory, turns: int) -> int:
+def hash_of_words(episode: Trajectory, turns: int) -> int:
     """A hash of the task and of what the policy wrote in the first turns."""
     written = [(t.message.text, [(c.name, c.arguments) for c in t.message.calls]) for t in episode.turns[:turns]]
     return seed_of("prefix", episode.task.id, repr(written))

@@ -176,7 +176,7 @@ def _labelled(
 
 
 def undesirable_weight(chosen: EpisodeSet, options: PreferSection) -> float:
-    """With which good and bad episodes count the same, unless the recipe gives another. Source: KTO, section 4.2."""
+    """With which good and bad episodes count the same, unless the recipe gives another. Source: KTO, see KtoLoss."""
     if options.undesirable_weight is not None:
         return options.undesirable_weight
     goods = sum(row["good"] for row in chosen.rows)
