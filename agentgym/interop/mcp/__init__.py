@@ -1,0 +1,14 @@
+"""MCP, the Model Context Protocol: tools of its servers as environments.
+
+server.py            how a server is started or reached, and the connection to it
+guest_bridge.py      the client that runs beside the server in its sandbox; guest_transports.py, what it speaks over
+environment.py       McpEnvironment, `register_mcp`
+content.py           what a tool returned, as content of a message
+judge.py             the reward `mcp`
+"""
+
+from .environment import McpEnvironment, register_mcp
+from .judge import McpReward
+from .server import McpServer
+
+__all__ = ["McpEnvironment", "McpReward", "McpServer", "register_mcp"]
