@@ -14,7 +14,7 @@ STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
 TEXT, COUNT = {"type": "string"}, {"type": "integer", "minimum": 1}
 
 
-class Refused(Exception):
+class WrongCall(Exception):
     """What the caller did wrong."""
 
 
@@ -32,7 +32,7 @@ class Stockroom:
         """Where an item lies: pieces by shelf."""
         places = {shelf: held[item] for shelf, held in self.shelves.items() if item in held}
         if not places:
-            raise Refused(f"There is no {item} on any shelf.")
+            raise WrongCall(f"There is no {item} on any shelf.")
         return places
 
     def look(self, shelf: str) -> Any:
@@ -57,13 +57,13 @@ class Stockroom:
 
     def _shelf(self, name: str) -> dict[str, int]:
         if name not in self.shelves:
-            raise Refused(f"There is no shelf {name}. There are {', '.join(sorted(self.shelves))}.")
+            raise WrongCall(f"There is no shelf {name}. There are {', '.join(sorted(self.shelves))}.")
         return self.shelves[name]
 
     def _take(self, item: str, pieces: int, shelf: str) -> None:
         held = self._shelf(shelf)
         if held.get(item, 0) < pieces:
-            raise Refused(f"On shelf {shelf} are {held.get(item, 0)} pieces of {item}, not {pieces}.")
+            raise WrongCall(f"On shelf {shelf} are {held.get(item, 0)} pieces of {item}, not {pieces}.")
         held[item] -= pieces
         if not held[item]:
             del held[item]
@@ -109,12 +109,12 @@ def call(stockroom: Stockroom, params: dict[str, Any]) -> dict[str, Any]:
     name, arguments = params.get("name"), params.get("arguments") or {}
     try:
         if name not in ARGUMENTS:
-            raise Refused(f"There is no tool {name}.")
+            raise WrongCall(f"There is no tool {name}.")
         if sorted(arguments) != sorted(ARGUMENTS[name]):
-            raise Refused(f"{name} takes {', '.join(ARGUMENTS[name]) or 'no arguments'}.")
+            raise WrongCall(f"{name} takes {', '.join(ARGUMENTS[name]) or 'no arguments'}.")
         text = json.dumps(getattr(stockroom, name)(**arguments))
-    except Refused as refused:
-        return {"content": [{"type": "text", "text": str(refused)}], "isError": True}
+    except WrongCall as error:
+        return {"content": [{"type": "text", "text": str(error)}], "isError": True}
     return {"content": [{"type": "text", "text": text}], "isError": False}
 
 

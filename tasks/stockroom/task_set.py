@@ -99,13 +99,17 @@ def _job(
 ) -> tuple[str, list[Step], str | None]:
     """Draw a job and do it. Returns: what it asks for, the steps that do it, and the answer where it is a question."""
     places = stockroom.find(item)
-    found: Step = ("find", {"item": item})
+    finding: Step = ("find", {"item": item})
     kind = rng.choice(kinds)
     if kind == "where":
-        return f"Which shelf holds the most {item}? Answer with its name.", [found], max(places, key=places.__getitem__)
+        return (
+            f"Which shelf holds the most {item}? Answer with its name.",
+            [finding],
+            max(places, key=places.__getitem__),
+        )
     if kind == "count":
         text = f"How many {item} are there on all shelves together? Answer with the number."
-        return text, [found], str(sum(places.values()))
+        return text, [finding], str(sum(places.values()))
     if kind == "collect":
         target = rng.choice([shelf for shelf in SHELVES if shelf not in places])
         moves = [
@@ -120,7 +124,7 @@ def _job(
         text = f"Ship {pieces} {item} from the shelf that holds the most of them."
     for name, arguments in moves:
         getattr(stockroom, name)(**arguments)
-    return text, [found, *moves], None
+    return text, [finding, *moves], None
 
 
 def oracle(task: Task) -> list[Message]:

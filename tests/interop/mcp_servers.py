@@ -14,7 +14,7 @@ import time
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 mode = sys.argv[1] if len(sys.argv) > 1 else "good"
 tools = [{"name": "echo", "description": "Say it again.", "inputSchema": TEXT}]
-said = []
+texts = []
 
 
 def send(**message):
@@ -26,7 +26,7 @@ def text_result(text, **more):
 
 
 def called(number, arguments):
-    said.append(arguments.get("text"))
+    texts.append(arguments.get("text"))
     if mode == "ends":
         print("out of luck", file=sys.stderr)
         sys.exit(3)
@@ -58,7 +58,7 @@ def called(number, arguments):
         ]
         send(id=number, result={"content": blocks})
         return
-    send(id=number, result=text_result(f"{arguments['text']} {len(said)}"))
+    send(id=number, result=text_result(f"{arguments['text']} {len(texts)}"))
 
 
 if mode == "does not start":

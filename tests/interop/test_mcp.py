@@ -56,7 +56,7 @@ async def test_a_server_greets_offers_its_tools_page_by_page_and_keeps_its_state
 
 @pytest.mark.needs_namespaces
 @pytest.mark.parametrize(
-    ("mode", "said", "then"),
+    ("mode", "message", "then"),
     [
         ("ends", "The server ended with exit code 3. It last wrote: out of luck", "exit code 3"),
         ("is silent", "The server did not answer within 0.5 s.", "did not answer within 0.5 s"),
@@ -65,10 +65,10 @@ async def test_a_server_greets_offers_its_tools_page_by_page_and_keeps_its_state
         ("kills what connects it", "The server has ended, and what connected it.", "has ended"),
     ],
 )
-async def test_what_a_server_does_after_a_call_is_a_result(mode, said, then):
+async def test_what_a_server_does_after_a_call_is_a_result(mode, message, then):
     call_s = 0.5 if mode == "is silent" else 60.0
     (first, second), _ = await answers(task(mode, server={"call_s": call_s}), ECHO, ECHO)
-    assert (first.status, first.content) == (ResultStatus.TOOL_ERROR, said)
+    assert (first.status, first.content) == (ResultStatus.TOOL_ERROR, message)
     assert second.status is ResultStatus.TOOL_ERROR
     assert then in second.content
 
@@ -97,7 +97,7 @@ async def test_pictures_stay_pictures_and_other_media_are_named():
 
 @pytest.mark.needs_namespaces
 @pytest.mark.parametrize(
-    ("given", "error", "said"),
+    ("given", "error", "message"),
     [
         (task("does not start"), SandboxUnavailable, "does not start: The server ended with exit code 1.*no such lib"),
         (task("never greets", server={"start_s": 0.4}), SandboxUnavailable, "did not answer within 0.4 s"),
@@ -110,13 +110,13 @@ async def test_pictures_stay_pictures_and_other_media_are_named():
         (task(server={"era": "stateless"}), SandboxUnavailable, "does not speak MCP 2026-07-28: Method not found"),
     ],
 )
-async def test_what_cannot_be_played_is_named_at_the_reset(given, error, said):
-    with pytest.raises(error, match=said):
+async def test_what_cannot_be_played_is_named_at_the_reset(given, error, message):
+    with pytest.raises(error, match=message):
         await answers(given)
 
 
 @pytest.mark.parametrize(
-    ("parameters", "said"),
+    ("parameters", "message"),
     [
         ({}, r"t has no parameters\['server'\]"),
         ({"server": ["python3"]}, r"parameters\['server'\] is \['python3'\]"),
@@ -130,9 +130,9 @@ async def test_what_cannot_be_played_is_named_at_the_reset(given, error, said):
         ({"server": {"command": ["x"]}, "files": {"a": 3}}, r"parameters\['files'\] is \{'a': 3\}"),
     ],
 )
-async def test_wrong_parameters_are_named_before_a_sandbox_is_made(parameters, said):
+async def test_wrong_parameters_are_named_before_a_sandbox_is_made(parameters, message):
     environment = load("environments", "agentgym/mcp-v1")()  # has no backend
-    with pytest.raises(TaskError, match=said):
+    with pytest.raises(TaskError, match=message):
         await environment.reset(Task("t", "agentgym/mcp-v1", "Speak.", parameters=parameters), seed=0)
 
 
@@ -260,17 +260,17 @@ async def test_a_server_over_http_is_played_from_a_sandbox_that_reaches_it_alone
 
 @pytest.mark.needs_namespaces
 @pytest.mark.parametrize(
-    ("path", "sandbox", "said"),
+    ("path", "sandbox", "message"),
     [
         ("moved", None, "answers 307 Temporary Redirect"),
         ("stateless", SandboxSpec(), "cannot be reached"),
         ("stateless", SandboxSpec(network=("example.org",)), "cannot be reached"),
     ],
 )
-async def test_no_server_is_followed_or_reached_where_the_sandbox_may_not(http_address, path, sandbox, said):
+async def test_no_server_is_followed_or_reached_where_the_sandbox_may_not(http_address, path, sandbox, message):
     name = register_mcp("test/http-v1", url=f"http://{http_address}/{path}", sandbox=sandbox)
     environment = make(name)
-    with pytest.raises(SandboxUnavailable, match=said):
+    with pytest.raises(SandboxUnavailable, match=message):
         await environment.reset(Task("t", name, "Speak."), seed=0)
     await environment.close()
     assert not [method for method, _ in HttpServer.seen if method == "tools/list"]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,41 @@ from agentgym import Call, Task, close_backends, make, registry
 from agentgym.interop import register_mcp
 from agentgym.interop.mcp.server import BRIDGE
 
-SERVER = Path(__file__).with_name("mcp_sdk_server.py")
+SERVER = """
+import sys
+
+try:
+    from mcp.server import MCPServer
+except ImportError:
+    from mcp.server.fastmcp import FastMCP as MCPServer
+
+port = int(sys.argv[1]) if len(sys.argv) > 1 else None
+is_first = MCPServer.__name__ == "FastMCP"
+server = MCPServer("counter", instructions="Count.", **({"port": port} if port and is_first else {}))
+count = 0
+
+
+@server.tool()
+def add(by: int) -> int:
+    'Add to the counter.'
+    global count
+    count += by
+    return count
+
+
+@server.tool()
+def fail() -> str:
+    'Fail.'
+    raise ValueError("It fails.")
+
+
+if port is None:
+    server.run("stdio")
+else:
+    server.run("streamable-http", **({} if is_first else {"port": port}))
+"""
+"""A counter behind the SDK of either line, on standard streams or, given a port, over HTTP."""
+
 ADD = [{"by": 3}, {"by": 4}]
 BOTH_LINES = pytest.mark.parametrize(
     ("line", "era", "protocol"),
@@ -36,7 +69,7 @@ def test_a_server_on_standard_streams(line, era, protocol, tmp_path):
     """The bridge itself, in this host's interpreter: a sandbox has no third-party packages."""
     bridge = tmp_path / "bridge.py"
     bridge.write_text(BRIDGE.program("serve"))
-    start = {"do": "start", "command": [interpreter(line), str(SERVER)], "url": "", "headers": {}, "environment": {}}
+    start = {"do": "start", "command": [interpreter(line), "-c", SERVER], "url": "", "headers": {}, "environment": {}}
     calls = [{"do": "call", "name": "add", "arguments": arguments} for arguments in ADD]
     calls += [{"do": "call", "name": name, "arguments": {}} for name in ("fail", "nosuch")]
     requests = [{**request, "timeout_s": 60} for request in ({**start, "era": era}, *calls)]
@@ -60,7 +93,7 @@ def address(line) -> Iterator[str]:
     """Where a server of the SDK listens."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-    with subprocess.Popen([interpreter(line), SERVER, str(port)], stderr=subprocess.DEVNULL) as server:
+    with subprocess.Popen([interpreter(line), "-c", SERVER, str(port)], stderr=subprocess.DEVNULL) as server:
         deadline = time.monotonic() + 60
         while not listens(port):
             assert server.poll() is None, "the server did not start"

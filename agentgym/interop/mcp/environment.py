@@ -87,7 +87,7 @@ class McpEnvironment(Environment):
             )
         self._tool_names, self._final_names = given.get("tools"), given.get("final", ())
         for name, names in (("tools", self._tool_names or ()), ("final", self._final_names)):
-            if not isinstance(names, list | tuple) or not all(isinstance(one, str) for one in names):
+            if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
                 raise TaskError(f"{task.id}: parameters[{name!r}] is {names!r:.200}; give a list of names of tools.")
         try:
             calls = given.get("state", ())
@@ -224,6 +224,6 @@ def register_mcp(
         call_s=call_s,
     )
     spec = sandbox or SandboxSpec(network=(server.origin,) if url else False)
-    body = {"server": server, "sandbox": spec, "__doc__": f"The tools of the MCP server {server.place!r}."}
+    body = {"server": server, "sandbox": spec, "__doc__": f"The tools of the MCP server {server.location!r}."}
     register(name, type(re.sub(r"\W", "_", name), (McpEnvironment,), body))
     return name

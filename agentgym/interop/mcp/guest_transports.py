@@ -157,11 +157,11 @@ class StreamableHttp:
                 received = json.loads(text)
             except (ValueError, RecursionError) as error:
                 raise ServerFailed(f"The server sent what is no JSON: {text[:200]!r}.") from error
-            for one in received if isinstance(received, list) else [received]:
+            for entry in received if isinstance(received, list) else [received]:
                 if (count := count + 1) > MAX_MESSAGES:
                     raise ServerFailed(f"The server sent {MAX_MESSAGES} messages without an answer among them.")
-                if isinstance(one, dict):
-                    yield one
+                if isinstance(entry, dict):
+                    yield entry
         raise ServerFailed("The server ended its reply without an answer.")
 
     def _post(self, message: Message, deadline: float) -> Iterator[str]:
@@ -185,8 +185,8 @@ class StreamableHttp:
             if error.headers.get_content_type() == "application/json" and b'"jsonrpc"' in body:
                 yield body.decode("utf-8", "replace")
                 return
-            said = body[:300].decode("utf-8", "replace").strip()
-            raise ServerFailed(f"{self._url} answers {error.code} {error.reason}. {said}".rstrip()) from error
+            answer = body[:300].decode("utf-8", "replace").strip()
+            raise ServerFailed(f"{self._url} answers {error.code} {error.reason}. {answer}".rstrip()) from error
         except TimeoutError as error:
             raise ServerLate from error
         except OSError as error:  # urllib.error.URLError is one

@@ -46,11 +46,10 @@ class McpReward(Reward):
         call, result = ended
         passed = []
         if expected is not None:
-            found = _end_state(result, task.id)
-            passed += [_equal(*pair) for pair in zip(found, expected, strict=True)]
+            passed += [_equal(*pair) for pair in zip(_end_state(result, task.id), expected, strict=True)]
         if (answer := truth.get("answer")) is not None:
             given = _normalised(call.arguments.get("text", ""))
-            passed.append(given in [_normalised(one) for one in (answer if isinstance(answer, list) else [answer])])
+            passed.append(given in [_normalised(text) for text in (answer if isinstance(answer, list) else [answer])])
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
 
 
@@ -70,16 +69,16 @@ def _end_state(result: Result, task: str) -> list[Any]:
         raise JudgeError(f"{task}: the result {text[:60]!r} of the last call holds no end state: {error}.") from error
 
 
-def _equal(found: Any, expected: Any) -> bool:
+def _equal(actual: Any, expected: Any) -> bool:
     """Results of the server, texts or None where a call failed, against what the truth says."""
-    if found is None or expected is None:
-        return found is expected
+    if actual is None or expected is None:
+        return actual is expected
     try:
-        found_data = json.loads(found)
+        actual_data = json.loads(actual)
         expected_data = json.loads(expected) if isinstance(expected, str) else expected
     except ValueError:
-        return isinstance(expected, str) and _lines(found) == _lines(expected)
-    return bool(found_data == expected_data)
+        return isinstance(expected, str) and _lines(actual) == _lines(expected)
+    return bool(actual_data == expected_data)
 
 
 def _lines(text: str) -> list[str]:

@@ -71,7 +71,7 @@ class McpServer:
             raise TaskError(f"{task}: {error}") from error
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it is, for messages."""
         return self.url or " ".join(self.command)
 
@@ -110,7 +110,7 @@ class McpConnection:
         try:
             reply = await connection._ask(start, server.start_s)
         except ToolError as error:
-            raise SandboxUnavailable(f"The MCP server {server.place!r} does not start: {error}") from error
+            raise SandboxUnavailable(f"The MCP server {server.location!r} does not start: {error}") from error
         about = reply["ok"]
         connection.protocol, connection.instructions = str(about["protocol"]), str(about["instructions"])
         return connection
