@@ -177,6 +177,13 @@ def test_states_that_spread_more_than_usual_get_a_bonus():
     expect(velocity, [[1.35 + 0.19738] * 2, [-0.9], [-0.45] * 3], 1e-5)
 
 
+def test_a_falling_scale_multiplies_the_bonus():
+    """tanh 0.2 x 0.5 x 0.25."""
+    group = ranked([0.2, 0.0, -1.0], [0.0] * 3, [0.0] * 3).with_signals(rank_scales=[0.25] * 3)
+    scaled = estimator("rloo | rank_shaped(scale='falling')")(group)
+    expect(scaled, [[1.35 + 0.02467] * 2, [-0.9], [-0.45] * 3], 1e-5)
+
+
 def test_a_bonus_of_states_never_turns_a_sign_and_is_off_without_a_weight():
     spread = ranked([5.0] * 3, [5.0] * 3, [0.0] * 3)
     expect(estimator("rloo | rank_shaped(weight=9.0)")(spread), [[2.025] * 2, [-0.45], [-0.225] * 3])

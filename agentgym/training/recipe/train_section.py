@@ -54,6 +54,7 @@ class SignalsSection(Section):
     `learning_rate`, `epochs`: of these networks.
     `double`: the critic has two heads and a slowly updated copy. `privileged`: the critic reads the task's truth, which
     the policy never does. `replay`: the critic also learns from earlier steps; it is `double` then.
+    `rank_every`: own tokens after which `rank_shaped` measures the hidden states; 0 measures after each turn.
     """
 
     continuations: Count = 4
@@ -66,6 +67,7 @@ class SignalsSection(Section):
     double: bool = False
     privileged: bool = False
     replay: ReplaySection | None = None
+    rank_every: Annotated[int, Field(ge=0)] = 0
 
 
 class ReferenceSection(Section):
