@@ -93,6 +93,14 @@ def _reasons_of_objective(section: TrainSection, needs: Needs) -> Iterator[str]:
             f"compares whole groups, which [train.trl] steps_per_generation = {steps!r} shares out among several "
             "optimiser steps. Leave that out."
         )
+    if section.group_size == 1 and needs.group_outcomes:
+        yield "compares the episodes of a group, and train.group_size = 1 plays one of each task. Raise it."
+    if section.group_size < estimator.minimum_group and needs.advantages:
+        yield (
+            f"takes advantages, and the estimator {estimator.name} compares at least {estimator.minimum_group} "
+            f"episodes of a task: with train.group_size = {section.group_size} all of them would be 0. Raise it, or "
+            "choose an estimator that compares none, such as turn_gae or reinforce_pp."
+        )
     if needs.group_outcomes and "branches" in estimator.requires:
         yield (
             f"compares whole episodes of a group, and those of {estimator.name} branch off each other. Choose an "

@@ -29,7 +29,7 @@ from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.trial_episode import check_reward
 from agentgym.training.recipe.trial_reset import check_environments
 from agentgym.training.samplers import sampler_of
-from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_critic_options, check_signals_available
+from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_signal_options, check_signals_available
 from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.reinforce import grpo_config
@@ -111,7 +111,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
         task_set, reward = adapt.tasks(task_set), adapt.make_reward()
     if recipe.train.steps:
         check_signals_available(recipe.train.make_estimator(), task_set)
-        check_critic_options(recipe.train.make_estimator(), recipe.train.signals)
+        check_signal_options(recipe.train.make_estimator(), recipe.train.signals)
     check_losses(recipe, task_set, processes)
     _check_supply(recipe, task_set, reward)
     _check_streaming(recipe, reward)
