@@ -146,7 +146,8 @@ class Gatherer(Protocol):
 
     One that asks another gatherer for the step as it is, and only changes which of the groups and episodes that come
     back are trained on, has `plays_nothing = True`. It also wraps a GroupStream, whose episodes were begun before the
-    step; all others are refused there. One that puts episodes of earlier steps into groups has `replays = True`.
+    step; all others are refused there. One that puts episodes of earlier steps into groups has `replays = True`. One
+    that needs episodes which an earlier stage has recorded has their label as `recorded_label`.
     """
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
