@@ -128,6 +128,23 @@ def test_an_entropy_bonus_on_tokens_by_hand():
     assert all((weights == 1.0).all() for row in off.token_weights for weights in row)
 
 
+def test_the_tokens_with_the_greatest_advantage_times_entropy_by_hand():
+    """3 of the 6 tokens of the first episode, and 2 of the 3 of the second."""
+    group = Group.from_arrays(
+        outcomes=[1.0, -1.0],
+        turns=[2, 1],
+        lengths=[[3, 3], [3]],
+        token_entropies=[[[0.1, 3.0, 1.0], [1.2, 0.4, 0.0]], [[0.2, 0.2, 0.1]]],
+    )
+    advantages = np.array([[1.0, -4.0], [0.5, 0.0]])  # products: .1, 3, 1; 4.8, 1.6, 0; and .1, .1, .05
+    chosen = load("credit_wrappers", "top_tokens").function(group, advantages, share=0.5)
+    assert chosen.tolist() == [[[0, 1, 0], [1, 1, 0]], [[1, 1, 0], [0, 0, 0]]]
+    everything = load("credit_wrappers", "top_tokens").function(group, advantages, share=1.0)
+    assert everything.sum() == 9
+    credit = estimator("rloo | top_tokens(share=0.2)").explain(group)
+    assert [[turn.tolist() for turn in row] for row in credit.token_weights] == [[[0, 1, 0], [1, 0, 0]], [[1, 0, 0]]]
+
+
 def test_the_same_entropy_at_every_token_is_the_bonus_of_the_turn():
     group = token_group(token_entropies=[[[0.7] * 3], [[0.3] * 2]], entropies=[[0.7], [0.3]])
     of_turns = estimator("rloo | entropy_weighted")(group)

@@ -14,6 +14,7 @@ masked.py            trajectories that are not trained on
 off_policy.py        turns weighted by the ratio of the trained to the sampling policy
 entropy_weighted.py  turns weighted by the entropy of the policy
 entropy_tokens.py    tokens weighted by the entropy of the policy
+top_tokens.py        the tokens with the greatest advantage times entropy alone
 span_weighted.py     tokens weighted by the spans that a reward named
 flow_tokens.py       tokens weighted by how their hidden states go
 rank_shaped.py       episodes whose hidden states spread more than usual
