@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from agentgym import Call, Environment, Message, Reward, Task, ToolError, tool
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, RecipeError
 from agentgym.messages import StopReason
 from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.policy.contract import Reply, Request
@@ -18,6 +18,7 @@ from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.loss.grpo_batches import trl_rows
+from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
 
@@ -159,6 +160,22 @@ def test_without_a_recorded_success_the_remedy_is_named(locked):
     gather = make_gatherer(play_groups, ["starts(label='other')"])
     with pytest.raises(AgentGymError, match=r"starts\(label='other'\) finds no success .* Put a stage"):
         gather(StepRequest(rollouts, Trying(), tasks, "train-000000", GROUP))
+
+
+@pytest.mark.parametrize(
+    ("label", "names"),
+    [("collect", ["shown"]), ("shown", ["train"]), ("collect", ["shown", "collect"]), ("demonstration-oracle", [])],
+)
+def test_a_run_none_of_whose_stages_records_the_successes_is_refused_before_it_starts(label, names):
+    data = json.loads(json.dumps(RECIPE))
+    data["train"] |= {"gather": [f"starts(label={label!r})"]}
+    collected = [{"kind": "collect", "name": name, "options": {"policy": "oracle"}} for name in names]
+    data["stage"] = [{"kind": "imitate"}, *collected, {"kind": "reinforce", "name": "practice"}]
+    recipe = Recipe.parse(data)
+    if label in [*names, "demonstration-oracle"]:
+        return check_before_start(recipe, recipe.tasks.load())
+    with pytest.raises(RecipeError, match=f"no stage before 'practice' records episodes .* begin with '{label}'"):
+        check_before_start(recipe, recipe.tasks.load())
 
 
 def test_the_turns_that_others_took_are_no_part_of_the_loss():

@@ -27,7 +27,8 @@ class Starts:
     says what to do from there on, and not how to get there, so a run also needs groups from the start.
 
     The successes are those of this run whose ids begin with `label`: play them in a stage `collect` before, for
-    example by the oracle. Tasks without one are played from the start.
+    example by the oracle, or take the demonstrations of a warm start, "demonstration-oracle". Tasks without one are
+    played from the start.
 
     Args:
         label: of the recorded episodes.
@@ -50,7 +51,7 @@ class Starts:
         solved: Share = 0.6,
         groups: Count = 4,
     ) -> None:
-        self._inner, self._label, self._share, self._solved, self._groups = inner, label, share, solved, groups
+        self._inner, self.recorded_label, self._share, self._solved, self._groups = inner, label, share, solved, groups
         self._successes: dict[str, Trajectory] | None = None
         self.turns_left = 1
         self._recent: list[float] = []
@@ -91,13 +92,13 @@ class Starts:
         if self._successes is None:
             ledger = step.rollouts.ledger
             self._successes = {}
-            for episode in ledger.trajectories(self._label) if ledger is not None else ():
+            for episode in ledger.trajectories(self.recorded_label) if ledger is not None else ():
                 if episode.valid and (episode.success or 0) >= 1 and episode.turns:
                     self._successes.setdefault(episode.task.id, episode)
             if not self._successes:
                 raise AgentGymError(
-                    f"train.gather: starts(label={self._label!r}) finds no success in this run's episodes with this "
-                    "label. Put a stage `collect` before, such as options = { policy = 'oracle' }, and name it."
+                    f"train.gather: starts(label={self.recorded_label!r}) finds no success in this run's episodes with "
+                    "this label. Put a stage `collect` before, such as options = { policy = 'oracle' }, and name it."
                 )
         return self._successes
 

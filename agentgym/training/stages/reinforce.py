@@ -196,7 +196,7 @@ def _make_trainer(
                         section.validate_tasks,
                         "validation",
                         stratum=section.validate_stratum,
-                        instruction=gatherer.instruction,
+                        instruction=gatherer.best_instruction,
                     )
                 ),
                 every=section.validate_every,
