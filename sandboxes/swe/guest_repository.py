@@ -1,11 +1,10 @@
-"""Runs inside the sandbox: searches files, and runs tests in the warm interpreter. Standard library, and pytest.
+"""Runs inside the sandbox: searches files, and runs tests for the agent. Standard library, and pytest.
 
 This text is sent to the sandbox as it stands.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -85,46 +84,6 @@ def run_tests(arguments: list[str], source: list[str]) -> None:
     code = pytest.main(["-q", "--tb=short", "-p", "no:cacheprovider", *PLAIN, *arguments])
     sys.stdout.flush()
     os._exit(int(code))
-
-
-def judge_tests(nonce: str, chosen: list[str], source: list[str], cpu_s: int) -> None:
-    """Run tests and write {test: outcome} as one line that begins with the nonce; they themselves write to nowhere.
-
-    What is tested runs in this process. It could find the nonce if it looked for it in the frames above.
-    """
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-    report = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nowhere, descriptor)
-    begin(source)
-    import pytest
-
-    outcomes: dict[str, str] = {}
-    reasons: dict[str, str] = {}
-
-    class Recorder:
-        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-            worst = outcomes.get(report.nodeid)
-            if report.failed or worst in (None, "passed"):
-                outcomes[report.nodeid] = report.outcome
-            if report.failed:
-                reasons[report.nodeid] = str(report.longrepr)[-4000:]
-
-        def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-            if report.failed:
-                outcomes[report.nodeid] = "error"
-                reasons[report.nodeid] = str(report.longrepr)[-4000:]
-
-    options = ["-q", "-p", "no:cacheprovider", *PLAIN, "--continue-on-collection-errors", "-W", "ignore"]
-    options += ["--rootdir=/work/repo", "--maxfail=0"]
-    pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
-    data = f"{nonce} {json.dumps([outcomes, reasons])}\n".encode()
-    while data:
-        data = data[os.write(report, data) :]
-    os._exit(0)
 
 
 def begin(source: list[str]) -> None:

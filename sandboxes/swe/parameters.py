@@ -30,6 +30,8 @@ class RepositoryParameters:
         source: folders put on the import path. `requires`: installed modules that its tests import.
         packages: packages that its tests import and that are not installed, as name==version: their source
             distributions are unpacked beside the repository, and on the import path behind it.
+        plugins: modules of the repository that are plugins of pytest, loaded where it judges. Installed plugins are
+            loaded by themselves; those that metadata in the repository names are not.
         shown: files that `agentgym/swe-given-v1` shows at the start.
         tests: tests that the agent is told of, by their pytest ids; all it can find may be run.
         attempts: how often it may submit, while `tests` still fail. `guidance`: said with each refusal.
@@ -41,6 +43,7 @@ class RepositoryParameters:
     source: tuple[str, ...] = (".",)
     requires: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     attempts: int = 1
@@ -55,7 +58,7 @@ class RepositoryParameters:
             values[name] = given.pop(name, default)
             if not isinstance(values[name], str):
                 raise TaskError(f"{task.id}: parameters[{name!r}] is {values[name]!r}: give text.")
-        for name in ("source", "requires", "packages", "shown", "tests"):
+        for name in ("source", "requires", "packages", "plugins", "shown", "tests"):
             value = given.pop(name, None)
             if value is None:
                 continue
