@@ -144,7 +144,7 @@ def trusted_plugins() -> list[str]:
     """The plugins of pytest that lie outside the repository, by their entry points."""
     from importlib.metadata import distributions
 
-    folders = [folder for folder in sys.path if folder.startswith(("/packages", "/work/env/"))]
+    folders = [folder for folder in sys.path if folder.startswith(("/packages", "/work/packages/env/"))]
     return sorted(
         entry.name
         for distribution in distributions(path=folders)

@@ -86,10 +86,29 @@ def run_tests(arguments: list[str], source: list[str]) -> None:
     os._exit(int(code))
 
 
+def compile_files(source: list[str]) -> tuple[str, bool]:
+    """Compile all Python files, each valid for as long as its content is the same.
+
+    Returns: the version of Python, and whether there is a pytest.
+    """
+    import compileall
+    import importlib.util
+    import py_compile
+    import warnings
+
+    warnings.simplefilter("ignore")
+    for folder in ("/work/repo", "/work/packages"):
+        compileall.compile_dir(folder, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+    begin(source)
+    return f"{sys.version_info[0]}.{sys.version_info[1]}", importlib.util.find_spec("pytest") is not None
+
+
 def begin(source: list[str]) -> None:
     """Stand in the repository with its sources importable and nothing of it imported."""
     os.chdir("/work/repo")
     sys.dont_write_bytecode = True
-    sys.path[:0] = [os.path.join("/work/repo", path) for path in source]
-    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.join("/work/repo", path) for path in source)
+    folders = [os.path.normpath(os.path.join("/work/repo", path)) for path in source]
+    sys.path[:0] = folders
+    os.environ["PYTHONPATH"] = os.pathsep.join([*folders, "/packages"])
+    os.environ["PATH"] = "/work/packages/env/bin" + os.pathsep + os.environ.get("PATH", os.defpath)
     os.environ.setdefault("HOME", "/tmp")

@@ -185,7 +185,7 @@ class RepositoryTests(Reward):
         spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
-        base = await prepared(backend, spec, repository, parameters.patch)
+        base = await prepared(backend, spec, repository, parameters.patch, **parameters.preparation)
         sandbox = await backend.create(spec, snapshot=base)
         try:
             if patch:
