@@ -2,8 +2,8 @@
 
     python benchmarks/mcp.py [--servers 100] [--calls 500]
 
-Each server is that of `mcp/stockroom-v1`, in a sandbox of its own behind our bridge, as in an episode. A call is measured
-against the same server in this process's own child, behind bare pipes, in the same run; both are one call after another.
+Each server is that of `mcp/stockroom-v1`, in a sandbox of its own behind our bridge, as in an episode. A call is compared
+with one of the same server behind bare pipes, a child of this process, in the same run.
 """
 
 from __future__ import annotations
