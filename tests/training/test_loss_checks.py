@@ -48,6 +48,10 @@ def check(train: dict[str, Any], task_set: TaskSet | None = None, processes: int
             {"objective": "apo", "reference": {"kind": "best"}},
             "a reference that stays, not one of the kind 'best'",
         ),
+        (
+            {"terms": {"entropy_bonus": {"options": {"x": 1.0}}}},
+            r"^\[train\.terms\]: The loss term 'entropy_bonus' has no",
+        ),
         ({"terms": {"teacher_kl": {}}}, "train.terms.teacher_kl needs a teacher"),
         ({"terms": {"teacher_kl": {}}, "teacher": {"path": "./no/such"}}, "'./no/such' holds no checkpoint"),
         ({"terms": {"reference_kl": {}}}, "train.terms.reference_kl needs a reference model"),

@@ -46,9 +46,12 @@ def check_losses(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE
     section = recipe.train
     try:
         objective = section.make_objective()
+    except (CreditError, ValueError) as error:
+        raise RecipeError(f"train.objective = {section.objective!r}: {error}") from error
+    try:
         terms = section.make_terms()
     except (CreditError, ValueError) as error:
-        raise RecipeError(f"train.objective = {section.objective!r}, [train.terms]: {error}") from error
+        raise RecipeError(f"[train.terms]: {error}") from error
     unread = [key for key in section.trl if key.startswith(_ONLY_IN_LOSSES_OF_TRL)]
     if unread and not isinstance(objective, TrlLoss):
         raise RecipeError(
