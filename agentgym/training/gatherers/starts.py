@@ -23,8 +23,9 @@ class Starts:
 
     At first one turn is left to play. Once the mean success of the last `groups` such groups is at least `solved`, one
     more is left, up to whole episodes (a reverse curriculum). The turns before are repeated as recorded, in a fresh
-    environment, and compared; they are not trained on. All episodes of a group begin at the same turn. Such a group
-    says what to do from there on, and not how to get there, so a run also needs groups from the start.
+    environment, and compared; they are not trained on. All episodes of a group begin at the same turn, and the bias
+    class of an estimator holds for the turns from there on. Such a group does not say how to get there, so a run also
+    needs groups from the start.
 
     The successes are those of this run whose ids begin with `label`: play them in a stage `collect` before, for
     example by the oracle, or take the demonstrations of a warm start, "demonstration-oracle". Tasks without one are
