@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -142,6 +143,25 @@ def test_a_group_begins_where_all_of_it_begins_and_only_a_share_does(locked):
                 assert group.untrained_turns.keys() == {t.id for t in group.trained}
                 (turn,) = {t.provenance.branch.turn for t in group.trained}
                 assert set(group.untrained_turns.values()) == {turn}
+
+
+def test_uniform_starts_are_at_any_turn_of_any_recorded_episode_alike_also_of_a_failure(locked):
+    """10 turns of a success, and 3 of an episode that broke the third lock: 13 places for the first task."""
+    rollouts, (task, _) = locked
+    keys = [*task.parameters["keys"][:2], (task.parameters["keys"][2] + 1) % KEYS]
+    script = [Message("assistant", "", (Call("turn", {"key": key}),)) for key in keys]
+    (failure,) = rollouts.play(ScriptedPolicy(script), [task], label="collect-more", group_size=1)
+    assert (failure.success, len(failure.turns)) == (0, 3)
+    gather = make_gatherer(play_groups, ["starts(share=1.0, uniform=True)"])
+    starts: Counter[tuple[str, int]] = Counter()
+    for number in range(390):
+        (group,) = gather(StepRequest(rollouts, Trying(), [task], f"train-{number:06d}", 1))
+        (episode,) = group.trained
+        starts[episode.provenance.branch.trajectory, episode.provenance.branch.turn] += 1
+    success = f"collect/{task.id}#0"
+    assert set(starts) == {(success, turn) for turn in range(LOCKS)} | {(failure.id, turn) for turn in range(3)}
+    assert max(abs(count - 30) for count in starts.values()) < 4 * np.sqrt(30)
+    assert gather.wrappers[0].turns_left == 1, "there is no curriculum"
 
 
 def test_it_goes_on_from_a_checkpoint_with_as_many_turns_left(locked, tmp_path):
