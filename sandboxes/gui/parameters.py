@@ -7,6 +7,7 @@ import inspect
 import io
 import json
 import os
+import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,8 @@ from agentgym import MissingExtraError, Task, TaskError, load
 APPS = ("shop", "mail", "forum", "calendar", "form", "cards", "wizard")
 MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_ARCHIVE = 64 * 2**20
-_MAX_SIDE = 4_096
+_MAX_SIDE, _MAX_FILES = 4_096, 2**20
+_FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,7 @@ class WebParameters:
         folder: the folder with the pages, for `folder` and (optional) `miniwob`.
         seed: for MiniWoB++ or the asset.
         viewport: width and height in pixels.
+        files: text of the files that the agent may upload, by name.
     """
 
     site: str
@@ -42,6 +45,7 @@ class WebParameters:
     folder: str
     seed: int
     viewport: tuple[int, int]
+    files: Mapping[str, str]
 
     @classmethod
     def of(cls, task: Task) -> WebParameters:
@@ -59,7 +63,17 @@ class WebParameters:
         viewport = raw.get("viewport", default)
         if len(viewport) != 2 or not all(isinstance(side, int) and 50 <= side <= _MAX_SIDE for side in viewport):
             raise TaskError(f"{task.id}: parameters['viewport'] is {viewport!r}; give width and height in pixels.")
-        return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]))
+        files = raw.get("files", {})
+        if (
+            not isinstance(files, Mapping)
+            or not all(isinstance(text, str) and _FILE_NAME.fullmatch(name) for name, text in files.items())
+            or sum(map(len, files.values())) > _MAX_FILES
+        ):
+            raise TaskError(
+                f"{task.id}: parameters['files'] is {str(files)[:60]!r}; give text by name, without folders, and "
+                f"at most {_MAX_FILES >> 20} MiB."
+            )
+        return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]), files)
 
     def archive(self) -> bytes | None:
         """The pages as a zip; None for an application. Raises: TaskError, MissingExtraError."""
@@ -108,7 +122,7 @@ def archive_of(folder: str) -> bytes:
         for path in sorted(root.rglob("*")):
             name = path.relative_to(root).as_posix()
             if path.is_file() and not name.startswith("flight/"):
-                archive.writestr(zipfile.ZipInfo(name), path.read_bytes())
+                archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
             if packed.tell() > _MAX_ARCHIVE:
                 raise TaskError(f"The folder of pages {folder!r} is larger than {_MAX_ARCHIVE >> 20} MiB.")
     return packed.getvalue()

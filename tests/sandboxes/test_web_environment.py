@@ -116,7 +116,7 @@ async def test_what_is_shown_is_bounded(tmp_path):
     task = folder_of(tmp_path, long="".join(f"<button>Button {n}</button>" for n in range(2_000)))
     async with await Visit.to(task, max_chars=1_000) as visit:
         assert len(visit.page) < 1_200
-        assert "more elements]" in visit.page
+        assert "after them are left out: scroll for the rest]" in visit.page
 
 
 async def test_every_action_reaches_the_page(tmp_path):

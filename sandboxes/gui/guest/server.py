@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from .cdp import ChromiumProcess
+from .files import Downloads
 
 if TYPE_CHECKING:
     from .sites import Site
@@ -57,6 +58,7 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().__init__(("0.0.0.0", 0), _Handler)
         self._sites: dict[str, Site] = {}
         self._watchers: dict[str, Watcher] = {}
+        self.downloads = Downloads()
         self._numbers = itertools.count(1)
         browser.listen(None, self._on_browser_event)
         browser.call("Target.setDiscoverTargets", {"discover": True})
@@ -94,6 +96,8 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         elif method == "Target.targetDestroyed":
             for watcher in list(self._watchers.values()):
                 watcher(params["targetId"], True)
+        elif method.startswith("Browser.download"):
+            self.downloads.on_event(method, params)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

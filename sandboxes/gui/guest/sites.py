@@ -44,8 +44,8 @@ class Site:
         """Of an application of steps: how many were taken, how many of them rightly, and how many there are."""
         return None
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
-        """The end state that the reward reads."""
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
+        """The end state that the reward reads; `url` is the address that was shown last."""
         return {}
 
 
@@ -64,8 +64,8 @@ class Folder(Site):
             return PageResponse("There is no such page.", status=404)
         return PageResponse(body, mimetypes.guess_type(name)[0] or "application/octet-stream")
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
-        return {"url": tab.location()[0]}
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
+        return {"url": url}
 
 
 class MiniWob(Folder):
@@ -92,7 +92,7 @@ class MiniWob(Folder):
                 self._ended = float(reward)
         return self._ended is not None
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         return {"page_reward": self._ended} if self.over(tab) else {}
 
 
@@ -121,7 +121,7 @@ class Application(Site):
         with self.lock:
             return self._app.steps()
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         with self.lock:
             return {"effects": self._app.effects()}
 
