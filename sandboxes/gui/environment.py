@@ -22,6 +22,7 @@ from agentgym import (
     SandboxSpec,
     SandboxUnavailable,
     Task,
+    TaskError,
     TextPart,
     ToolError,
     tool,
@@ -111,18 +112,21 @@ class WebPages(Environment):
         return ""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Open the task's first page in a fresh browser context. Raises: TaskError if there is no such site."""
+        """Open the task's first page in a fresh browser context.
+
+        Raises: TaskError if there is no such site or page, or if an application of the task's own does not start.
+        """
         parameters = WebParameters.of(task)
-        archive = await asyncio.to_thread(parameters.archive)
+        archives = await asyncio.to_thread(parameters.archives)
         if self._channel is None:
             await self._lease()
         assert self._browser is not None
-        path = await self._browser.put(archive) if archive is not None else ""
+        paths = [await self._browser.put(archive) for archive in archives]
         self._actions, self._crashes, self._over = [], set(), False
         look = {"views": self._observe, "max_chars": self._max_chars, "ask": self.asks}
         files = {name: base64.b64encode(text.encode()).decode() for name, text in parameters.files.items()}
         self._begin = {
-            "site": parameters.site_in(path),
+            "site": parameters.site_in(paths),
             "viewport": parameters.viewport,
             "look": look,
             "files": files,
@@ -268,6 +272,8 @@ class WebPages(Environment):
             reply = await asyncio.shield(self._running)
         except TimeoutError as error:
             raise SandboxDied(f"The browser did not answer within {CALL_S:g} s.") from error
+        if isinstance(reply, dict) and "app" in reply:
+            raise TaskError(f"The application of the task failed: {reply['app']}")
         if isinstance(reply, dict) and "crashed" in reply:
             raise PageCrashed(f"The page has crashed: {reply['crashed']}")
         if not isinstance(reply, dict) or "died" in reply:

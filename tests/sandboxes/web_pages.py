@@ -60,5 +60,5 @@ def folder_of(path, environment="agentgym/web-v1", parameters=(), **bodies):
         environment,
         "Look around.",
         parameters={"site": "folder", "folder": str(path), "page": f"{next(iter(bodies))}.html", **dict(parameters)},
-        truth={"effects": {}},
+        truth={"answer": "yes"},
     )

@@ -16,6 +16,7 @@ from .actions import OpenTab
 from .cdp import ChromiumProcess, Crashed, DialogOpened, Late, Refused
 from .clipboard import Clipboard
 from .files import EpisodeFiles
+from .own_app import AppFailed
 from .pictures import marked_picture, picture
 from .server import PageServer
 from .sites import Site
@@ -65,6 +66,8 @@ class BrowserEpisode:
             return {"refused": "The page did not answer: it is busy, and what it was doing was stopped."}
         except Crashed as error:
             return {"crashed": str(error)}
+        except AppFailed as error:
+            return {"app": str(error)}
         except Refused as error:
             return {"died": f"the browser refused a command: {error}"}
         except Exception as error:  # noqa: BLE001  a mistake in this guest is told to the host
@@ -89,6 +92,7 @@ class BrowserEpisode:
         """
         self.close()
         self._site, self._look, self._clipboard = site, look, Clipboard()
+        site.open()
         address = self._server.open(site)
         context = self._browser.call(
             "Target.createBrowserContext",
@@ -385,6 +389,7 @@ class BrowserEpisode:
             return
         self._server.unwatch(context)
         self._server.close(self._site)
+        self._site.close()
         self._server.downloads.watchers.discard(self._on_download)
         self._files.close()
         for page in self._pages:
