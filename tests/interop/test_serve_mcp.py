@@ -115,7 +115,7 @@ async def test_an_episode_that_cannot_begin_says_why():
 
 
 def test_from_the_command_line(tmp_path):
-    """Garbage between the messages is answered as such; the episode is kept and judged."""
+    """Garbage between the messages is answered as such; the episode is recorded and judged."""
     out = tmp_path / "run"
     right = json.dumps(call("guess", number=the_task().truth["secret"]))
     lines = [json.dumps(request("tools/list")), "not json", "[]", "", right]
@@ -126,8 +126,8 @@ def test_from_the_command_line(tmp_path):
     assert [reply.get("error", {}).get("code") for reply in replies] == [None, -32700, -32700, None]
     assert "after 1 turns: success +1" in done.stderr
     ledger = Ledger(RunFolder(out).ledger)
-    [kept] = ledger.trajectories()
+    [trajectory] = ledger.trajectories()
     ledger.close()
-    assert kept.success == 1.0
+    assert trajectory.success == 1.0
     wrong = subprocess.run([*command[:5], f"{SET}:train", "--task", "x"], capture_output=True, text=True, timeout=120)
     assert f"{SET}:train has no task 'x'" in wrong.stderr

@@ -58,7 +58,7 @@ class OfferedEpisode:
     """
 
     def __init__(self, task: Task, config: RolloutConfig, ledger: Ledger | None = None) -> None:
-        self._made, self._options = config.environment or task.environment, dict(config.environment_options)
+        self._factory, self._options = config.environment or task.environment, dict(config.environment_options)
         self._policy = ClientPolicy()
         config = replace(
             config,
@@ -76,8 +76,8 @@ class OfferedEpisode:
 
     def _environment(self) -> Environment:
         """A new environment whose results are seen here too: a message of the conversation lacks their status."""
-        made = self._made
-        environment = make(made, **self._options) if isinstance(made, str) else made(**self._options)
+        factory = self._factory
+        environment = make(factory, **self._options) if isinstance(factory, str) else factory(**self._options)
         run = environment.call
 
         async def call(call: Call) -> Result:
@@ -150,12 +150,12 @@ class OfferedEpisode:
             return _result(self._last)
 
     async def _next_request(self) -> None:
-        """Wait for the policy to be asked again, or for the end. Raises: what made the episode fail."""
-        asked = asyncio.create_task(self._policy.requests.get())
-        await asyncio.wait([asked, self._playing], return_when=asyncio.FIRST_COMPLETED)
-        self._request = asked.result() if asked.done() else None
-        if not asked.done():
-            asked.cancel()
+        """Wait for the policy to be request again, or for the end. Raises: what made the episode fail."""
+        request = asyncio.create_task(self._policy.requests.get())
+        await asyncio.wait([request, self._playing], return_when=asyncio.FIRST_COMPLETED)
+        self._request = request.result() if request.done() else None
+        if not request.done():
+            request.cancel()
             [self.trajectory] = self._playing.result()
 
     async def close(self) -> Trajectory:
