@@ -2,8 +2,8 @@
 
     python benchmarks/mcp.py [--servers 100] [--calls 500]
 
-Each server is that of `mcp/stockroom-v1`, in a sandbox of its own behind our bridge, as in an episode. A call is compared
-with one of the same server behind bare pipes, a child of this process, in the same run.
+Each server is that of `mcp/stockroom-v1`, in a sandbox of its own behind our bridge, as in an episode. A call is
+compared with one of the same server behind bare pipes, a child of this process, in the same run.
 """
 
 from __future__ import annotations

@@ -93,12 +93,13 @@ TOOLS = [
 
 def answer(stockroom: Stockroom, method: str, params: dict[str, Any]) -> dict[str, Any]:
     """The result of a request. Raises: KeyError for a method that is not known."""
+    cached = {"ttlMs": 3_600_000, "cacheScope": "public"}
     about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "stockroom", "version": "1"}}
     methods: dict[str, Callable[[], dict[str, Any]]] = {
-        "server/discover": lambda: {"supportedVersions": [STATELESS, HANDSHAKE], **about},
+        "server/discover": lambda: {"supportedVersions": [STATELESS, HANDSHAKE], **about, **cached},
         "initialize": lambda: {"protocolVersion": HANDSHAKE, **about},
         "ping": dict,
-        "tools/list": lambda: {"tools": TOOLS},
+        "tools/list": lambda: {"tools": TOOLS, **cached},
         "tools/call": lambda: call(stockroom, params),
     }
     return {"resultType": "complete", **methods[method]()}

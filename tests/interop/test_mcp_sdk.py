@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentgym import Call, Task, close_backends, make, registry
+from agentgym import Call, Task, close_backends, load_task_set, make, registry
 from agentgym.interop import register_mcp
 from agentgym.interop.mcp.server import BRIDGE
 
@@ -50,6 +50,33 @@ else:
     server.run("streamable-http", **({} if is_first else {"port": port}))
 """
 """A counter behind the SDK of either line, on standard streams or, given a port, over HTTP."""
+
+CLIENT = """
+import asyncio, json, sys
+from mcp import StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+async def play(session):
+    tools = [tool.name for tool in (await session.list_tools()).tools]
+    results = [await session.call_tool(*call) for call in json.loads(sys.argv[2])]
+    print(json.dumps([tools, [result.content[0].text for result in results]]))
+
+async def main():
+    server = StdioServerParameters(command=sys.argv[1], args=["-m", "agentgym", "serve", "mcp", sys.argv[3]])
+    try:
+        from mcp import Client
+    except ImportError:
+        from mcp import ClientSession
+        async with stdio_client(server) as streams, ClientSession(*streams) as session:
+            print((await session.initialize()).instructions, file=sys.stderr)
+            await play(session)
+    else:
+        async with Client(stdio_client(server)) as session:
+            await play(session)
+
+asyncio.run(main())
+"""
+"""A client of the SDK of either line, which plays an episode of ours that it starts itself."""
 
 ADD = [{"by": 3}, {"by": 4}]
 BOTH_LINES = pytest.mark.parametrize(
@@ -120,3 +147,17 @@ async def test_a_server_over_http_played_from_a_sandbox(address, era, protocol, 
     assert not failed.ok
     await environment.close()
     await close_backends()
+
+
+@pytest.mark.parametrize("line", ["1", "2"])
+def test_a_client_of_the_sdk_plays_an_episode_of_ours(line):
+    task_set = load_task_set("text/number-guess-v1")
+    task = task_set["train"][0]
+    calls = [("guess", {"number": 3}), ("guess", {"number": task.truth["secret"]})]
+    command = [interpreter(line), "-c", CLIENT, sys.executable, json.dumps(calls), f"{task_set.name}:train"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    tools, results = json.loads(done.stdout)
+    assert tools == ["guess"]
+    assert len(results) == 2
+    assert "after 2 turns: success +1" in done.stderr

@@ -20,7 +20,7 @@ METHOD_NOT_FOUND = -32_601
 PROBE_S = 5.0
 """How long a server may take to say whether it speaks STATELESS; one that is silent is greeted as before."""
 MAX_TOOLS, MAX_PAGES = 1_000, 100
-_ENVELOPE = "io.modelcontextprotocol/"
+ENVELOPE = "io.modelcontextprotocol/"
 _WHO = {"name": "agentgym", "version": "1"}
 
 Transport = StandardStreams | StreamableHttp
@@ -118,7 +118,7 @@ class Client:
         is_stateless = self._version == STATELESS
         if is_stateless:
             envelope = {"protocolVersion": STATELESS, "clientCapabilities": {}, "clientInfo": _WHO}
-            params = {**params, "_meta": {_ENVELOPE + name: value for name, value in envelope.items()}}
+            params = {**params, "_meta": {ENVELOPE + name: value for name, value in envelope.items()}}
         if isinstance(self._transport, StreamableHttp):
             self._transport.mirrored = self._routing(method, params) if is_stateless else {}
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
