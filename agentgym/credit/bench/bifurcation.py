@@ -234,6 +234,7 @@ SIGNAL_MAKERS: Mapping[str, Callable[[_SignalInputs], Any]] = {
     "span_values": _rows([]),
     "flow_deviations": _rows([]),
     "rank_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
+    "rank_scales": lambda inputs: [0.5] * len(inputs.sample.outcomes),
     "rank_velocity_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
     "rank_acceleration_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
     "score_norms": _score_norms,

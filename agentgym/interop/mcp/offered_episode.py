@@ -150,12 +150,12 @@ class OfferedEpisode:
             return _result(self._last)
 
     async def _next_request(self) -> None:
-        """Wait for the policy to be request again, or for the end. Raises: what made the episode fail."""
-        request = asyncio.create_task(self._policy.requests.get())
-        await asyncio.wait([request, self._playing], return_when=asyncio.FIRST_COMPLETED)
-        self._request = request.result() if request.done() else None
-        if not request.done():
-            request.cancel()
+        """Wait for the policy's next request, or for the end. Raises: what made the episode fail."""
+        waiting = asyncio.create_task(self._policy.requests.get())
+        await asyncio.wait([waiting, self._playing], return_when=asyncio.FIRST_COMPLETED)
+        self._request = waiting.result() if waiting.done() else None
+        if not waiting.done():
+            waiting.cancel()
             [self.trajectory] = self._playing.result()
 
     async def close(self) -> Trajectory:
