@@ -137,3 +137,15 @@ async def test_marks_are_on_whatever_reacts_once_each(tmp_path):
     assert pictures["plain"][0] == pictures["plain"][1]
     assert pictures["pointer"][1] == pictures["parent"][1] != pictures["plain"][1]
     assert pictures["both"][1] not in (pictures["parent"][1], pictures["plain"][1])
+
+
+async def test_text_of_every_weight_has_a_size(tmp_path):
+    """Chromium draws no Type 1 fonts; chosen for a weight, one made text of no size, which nothing could click."""
+    weights = "".join(
+        f"<p><a href=# style='font:{weight} 14px sans-serif'>Words</a></p>" for weight in range(100, 1000, 100)
+    )
+    async with await Visit.to(folder_of(tmp_path, WEB, page=weights)) as visit:
+        widths = await visit.environment.evaluate(
+            "[...document.querySelectorAll('a')].map(one => one.getBoundingClientRect().width)"
+        )
+        assert min(widths) > 20
