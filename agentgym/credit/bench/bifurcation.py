@@ -234,7 +234,6 @@ SIGNAL_MAKERS: Mapping[str, Callable[[_SignalInputs], Any]] = {
     "span_values": _rows([]),
     "flow_deviations": _rows([]),
     "rank_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
-    "rank_scales": lambda inputs: [0.5] * len(inputs.sample.outcomes),
     "rank_velocity_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
     "rank_acceleration_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
     "rank_scales": lambda inputs: [1.0 - float(inputs.sample.outcomes.mean())] * len(inputs.sample.outcomes),
