@@ -29,10 +29,9 @@ CALL = Call("look", {"shelf": "A1"})
 def bare_call_s(task: Task, calls: int) -> float:
     """Seconds of a call of the server behind bare pipes."""
     with tempfile.TemporaryDirectory() as folder:
-        program = server_source().decode().replace("/work/", f"{folder}/")
         Path(folder, "stock.json").write_text(task.parameters["files"]["stock.json"])
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-        with subprocess.Popen([sys.executable, "-S", "-c", program], **pipes) as server:
+        with subprocess.Popen([sys.executable, "-S", "-c", server_source().decode()], cwd=folder, **pipes) as server:
             params = {"name": CALL.name, "arguments": CALL.arguments}
             line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}) + "\n"
             for call in range(calls + 1):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         gymnasium_tasks,
         register_gymnasium,
     )
-    from agentgym.interop.mcp import McpEnvironment, McpReward, McpServer, register_mcp
+    from agentgym.interop.mcp import McpEnvironment, McpServer, register_mcp
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.toy_text import ActionText
 
@@ -25,7 +25,6 @@ _HOME = {
     "GymnasiumEnvironment": "gymnasium",
     "GymnasiumEpisode": "gymnasium",
     "McpEnvironment": "mcp",
-    "McpReward": "mcp",
     "McpServer": "mcp",
     "TextEnv": "text_env",
     "gymnasium_tasks": "gymnasium",
@@ -38,7 +37,6 @@ __all__ = [
     "GymnasiumEnvironment",
     "GymnasiumEpisode",
     "McpEnvironment",
-    "McpReward",
     "McpServer",
     "TextEnv",
     "gymnasium_tasks",

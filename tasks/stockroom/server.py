@@ -1,4 +1,4 @@
-"""An MCP server over a small stockroom. Standard library alone; it reads /work/stock.json when it starts.
+"""An MCP server over a small stockroom. Standard library alone; it reads stock.json of its folder when it starts.
 
 The file is sent into a sandbox as it is, and runs there by itself.
 """
@@ -120,7 +120,7 @@ def call(stockroom: Stockroom, params: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    with open("/work/stock.json", encoding="utf-8") as file:
+    with open("stock.json", encoding="utf-8") as file:
         stockroom = Stockroom(json.load(file))
     for line in sys.stdin:
         request = json.loads(line)

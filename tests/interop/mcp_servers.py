@@ -40,6 +40,9 @@ def called(number, arguments):
             sys.stdout.write("x" * 65536)
     if mode == "kills what connects it":
         os.kill(os.getppid(), signal.SIGKILL)
+    if mode == "breaks its tools":
+        tools.append({"name": "more", "description": "There is more.", "inputSchema": {"properties": [1]}})
+        send(method="notifications/tools/list_changed")
     if mode == "asks for a model":
         send(id="s1", method="sampling/createMessage", params={"messages": [], "maxTokens": 9})
         refusal = json.loads(sys.stdin.readline())

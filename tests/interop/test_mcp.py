@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, Task, close_backends, load, make, registry
-from agentgym.errors import DuplicateNameError, JudgeError, SandboxUnavailable, TaskError
-from agentgym.interop import McpReward, McpServer, register_mcp
+from agentgym.errors import DuplicateNameError, JudgeError, SandboxUnavailable, TaskError, ToolError
+from agentgym.interop import McpServer, register_mcp
+from agentgym.interop.mcp.server import McpConnection
 from agentgym.messages import ImagePart, ResultStatus
+from agentgym.rewards.mcp import McpReward, _equal
 from agentgym.sandbox import SandboxSpec
 
 SOURCE = Path(__file__).with_name("mcp_servers.py").read_text()
@@ -85,6 +87,34 @@ async def test_a_list_of_tools_that_changes_is_read_again():
     assert first.ok
     assert tools == ["echo", "more", "answer"]
     assert second.status is not ResultStatus.UNKNOWN_TOOL
+
+
+@pytest.mark.parametrize("line", [[], 3, {}, {"ok": 3}, {"ok": {}, "tools": [1]}, {"tools": []}])
+async def test_what_is_no_reply_of_the_bridge_is_a_result(line):
+    """No server has managed to write one: the bridge's output is a socket. If one does, no episode is thrown away."""
+
+    class Line:
+        async def request(self, message: object, *, timeout_s: float) -> object:
+            return line
+
+    connection = McpConnection(McpServer(("x",)), sandbox=None, channel=Line())
+    for _ in range(2):
+        with pytest.raises(ToolError, match="The server has broken what connects it"):
+            await connection.call("echo", {})
+
+
+@pytest.mark.needs_namespaces
+async def test_tools_that_a_call_breaks_are_a_result_of_the_call():
+    (first, second), tools = await answers(task("breaks its tools"), ECHO, ECHO)
+    assert (first.status, second.status) == (ResultStatus.TOOL_ERROR, ResultStatus.TOOL_ERROR)
+    assert "The server has changed its tools: the server's tool 'more' cannot be used" in first.content
+    assert tools == ["echo", "answer"]
+
+
+@pytest.mark.needs_namespaces
+async def test_a_file_that_cannot_be_written_is_named():
+    with pytest.raises(TaskError, match="The file '/proc/x' of an MCP server cannot be written"):
+        await answers(task(files={"/proc/x": "text"}))
 
 
 @pytest.mark.needs_namespaces
@@ -277,8 +307,6 @@ async def test_no_server_is_followed_or_reached_where_the_sandbox_may_not(http_a
 
 
 def test_results_are_compared_as_data():
-    from agentgym.interop.mcp.judge import _equal
-
     assert _equal(json.dumps({"a": 1, "b": [2]}), '{"b": [2], "a": 1}')
     assert _equal('{"a": 1}', {"a": 1})
     assert not _equal('{"a": 1}', {"a": 2})

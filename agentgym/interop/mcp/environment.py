@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from agentgym.environment import Environment
 from agentgym.errors import TaskError, ToolDefinitionError, ToolError
@@ -18,11 +18,12 @@ from agentgym.task import Task
 from agentgym.tools import Tool
 
 from .content import content_of, text_of
-from .judge import TASK_OVER
 from .server import McpConnection, McpServer
 
 ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 MAX_STATE_CHARS = 10**6
+TASK_OVER = "The task is over.\n"
+"""The first line of the result of a call that ends an episode; the end state follows as JSON."""
 
 
 class McpEnvironment(Environment):
@@ -148,7 +149,10 @@ class McpEnvironment(Environment):
         assert self._connection is not None
         result = await self._connection.call(name, arguments)
         if self._connection.lists_read != self._lists_read:
-            self._take_tools("a list of tools that changed")
+            try:
+                self._take_tools("The server has changed its tools")
+            except TaskError as error:  # by what the agent called
+                raise ToolError(str(error)) from None
         return content_of(result)
 
     async def _call_finally(self, name: str, arguments: dict[str, Any]) -> str:
@@ -191,39 +195,21 @@ def _text_of_file(given: Any) -> str:
 
 
 def register_mcp(
-    name: str,
-    command: Collection[str] = (),
-    *,
-    url: str = "",
-    files: Mapping[str, str] | None = None,
-    environment: Mapping[str, str] | None = None,
-    headers: Mapping[str, str] | None = None,
-    era: Literal["auto", "stateless", "sessions"] = "auto",
-    start_s: float = 30.0,
-    call_s: float = 60.0,
-    sandbox: SandboxSpec | None = None,
+    name: str, command: Collection[str] = (), *, sandbox: SandboxSpec | None = None, **options: Any
 ) -> str:
     """Offer an MCP server as an environment, for this process: `register_mcp("me/notes-v1", ["python3", "notes.py"])`.
 
     Args:
         name: `namespace/name-vN`.
-        command, url, files, environment, headers, era, start_s, call_s: see `McpServer`.
+        command: of a server that is a program. `options`: the other fields of `McpServer`, such as `url` or `files`.
         sandbox: what the server runs in; for a URL, what the connection runs in. By default the host's programs and
             512 MiB, without a network; of a URL, its host alone can be reached.
     Returns: the name.
-    Raises: TaskError for what cannot be started or reached; DuplicateNameError; ValueError for another kind of name.
+    Raises: TaskError for what cannot be started or reached; TypeError for an option that `McpServer` has not;
+        DuplicateNameError; ValueError for another kind of name.
     """
-    server = McpServer(
-        command=tuple(command),
-        url=url,
-        files=dict(files or {}),
-        environment=dict(environment or {}),
-        headers=dict(headers or {}),
-        era=era,
-        start_s=start_s,
-        call_s=call_s,
-    )
-    spec = sandbox or SandboxSpec(network=(server.origin,) if url else False)
+    server = McpServer(command=tuple(command), **options)
+    spec = sandbox or SandboxSpec(network=(server.origin,) if server.url else False)
     body = {"server": server, "sandbox": spec, "__doc__": f"The tools of the MCP server {server.location!r}."}
     register(name, type(re.sub(r"\W", "_", name), (McpEnvironment,), body))
     return name

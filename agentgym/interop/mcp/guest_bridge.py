@@ -6,6 +6,7 @@ which begin with a handshake. Source: the specifications of both, and what the p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -70,7 +71,7 @@ class Client:
                 raise
             raise ServerFailed(f"The server does not speak MCP {STATELESS}: {error}") from error
         except ServerFailed:
-            if auto and self._transport.is_http:  # an older server refuses the headers
+            if auto and isinstance(self._transport, StreamableHttp):  # an older server refuses the headers
                 return None
             raise
         versions = about.get("supportedVersions")
@@ -132,7 +133,7 @@ class Client:
                     result = received.get("result")
                     return result if isinstance(result, dict) else {}
         except ServerLate:
-            if not is_stateless and method != "initialize" and not self._transport.is_http:
+            if not is_stateless and method != "initialize" and isinstance(self._transport, StandardStreams):
                 about = {"requestId": self._last_id, "reason": "It took too long."}
                 self._transport.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about}, deadline)
             raise
@@ -192,7 +193,8 @@ class Bridge:
             assert self._client is not None
             reply: dict[str, Any] = {"ok": self._client.call(request["name"], request["arguments"], deadline)}
             if self._client.tools_changed:
-                reply["tools"] = self._client.tools(deadline)
+                with contextlib.suppress(RpcError, ServerLate, ServerFailed):  # the result stands all the same
+                    reply["tools"] = self._client.tools(deadline)
             return reply
         except RpcError as error:
             return {"error": f"{error} (code {error.code})"}

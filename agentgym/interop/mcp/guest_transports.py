@@ -44,8 +44,6 @@ class StandardStreams:
     Raises: ServerFailed if the program cannot be started.
     """
 
-    is_http = False
-
     def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
         pipe = subprocess.PIPE
         try:
@@ -134,8 +132,6 @@ class StreamableHttp:
     Args:
         url: of its endpoint. `headers`: of every request, such as a token.
     """
-
-    is_http = True
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._url, self._headers = url, dict(headers)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -52,7 +54,7 @@ class OfferedEpisode:
 
     Args:
         config: of the episode; its `environment`, where it names none, is that of the task.
-        ledger: keeps the episode under the label `mcp`.
+        ledger: keeps the episode, under a label of its own: `mcp-`, the time and the process.
     Attributes:
         trajectory: of the episode, once it is over.
     """
@@ -67,7 +69,8 @@ class OfferedEpisode:
             concurrency=1,
             budgets=replace(config.budgets, max_void_turns=1),  # a client that has left
         )
-        manager = EpisodeManager(self._policy, config, ledger=ledger, label="mcp")
+        label = f"mcp-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        manager = EpisodeManager(self._policy, config, ledger=ledger, label=label)
         self._playing = asyncio.create_task(manager.collect([task]))
         self._request: Request | None = None
         self._one_call = asyncio.Lock()

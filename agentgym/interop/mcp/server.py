@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
-from agentgym.errors import SandboxDied, SandboxUnavailable, TaskError, ToolError
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError, ToolError
 from agentgym.guest_module import GuestModule
 from agentgym.sandbox import Sandbox
 from agentgym.sandbox.contract import Channel
@@ -100,9 +100,17 @@ class McpConnection:
 
     @classmethod
     async def open(cls, server: McpServer, sandbox: Sandbox) -> Self:
-        """Start or reach a server. Raises: SandboxUnavailable with what it said; SandboxDied."""
+        """Start or reach a server.
+
+        Raises: TaskError for a file that cannot be written; SandboxUnavailable with what the server said; SandboxDied.
+        """
         for path, text in server.files.items():
-            await sandbox.write(path, text.encode())
+            try:
+                await sandbox.write(path, text.encode())
+            except SandboxError:
+                raise
+            except OSError as error:
+                raise TaskError(f"The file {path!r} of an MCP server cannot be written: {error}") from error
         await sandbox.write(_BRIDGE_PATH, BRIDGE.program("serve").encode())
         connection = cls(server, sandbox, await sandbox.open_channel(["python3", "-I", "-S", _BRIDGE_PATH]))
         start = {name: getattr(server, name) for name in ("url", "headers", "environment", "era")}
@@ -112,7 +120,8 @@ class McpConnection:
         except ToolError as error:
             raise SandboxUnavailable(f"The MCP server {server.location!r} does not start: {error}") from error
         about = reply["ok"]
-        connection.protocol, connection.instructions = str(about["protocol"]), str(about["instructions"])
+        connection.protocol = str(about.get("protocol", ""))
+        connection.instructions = str(about.get("instructions", ""))
         return connection
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,11 +140,11 @@ class McpConnection:
             reply = await self._channel.request({**request, "timeout_s": timeout_s}, timeout_s=timeout_s + _SLACK_S)
         except (SandboxDied, TimeoutError):
             await self._sandbox.exec(["true"])  # raises SandboxDied if it is not the bridge alone that has ended
-            self._ended = "The server has ended, and what connected it."
-            raise ToolError(self._ended) from None
+            raise self._end("The server has ended, and what connected it.") from None
+        if not _is_reply(reply):  # the server runs beside the bridge, and may have written to us in its place
+            raise self._end("The server has broken what connects it.")
         if "failed" in reply:
-            self._ended = str(reply["failed"])
-            raise ToolError(self._ended)
+            raise self._end(str(reply["failed"]))
         if "late" in reply:
             raise ToolError(f"The server did not answer within {timeout_s:g} s.")
         if "error" in reply:
@@ -144,6 +153,19 @@ class McpConnection:
             self.tools, self.lists_read = reply["tools"], self.lists_read + 1
         return dict(reply)
 
+    def _end(self, reason: str) -> ToolError:
+        """The result of this call and of all that follow."""
+        self._ended = reason
+        return ToolError(reason)
+
     async def close(self) -> None:
         """End the bridge and, if it was started here, the server. May be called twice."""
         await self._channel.close()
+
+
+def _is_reply(reply: Any) -> bool:
+    """Whether a line has the shape of a reply of the bridge."""
+    if not isinstance(reply, dict) or not {"ok", "failed", "late", "error"} & reply.keys():
+        return False
+    tools = reply.get("tools", [])
+    return isinstance(reply.get("ok", {}), dict) and isinstance(tools, list) and all(isinstance(e, dict) for e in tools)

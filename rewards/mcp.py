@@ -1,4 +1,4 @@
-"""`mcp`: whether the server's end state and the agent's answer are what the task's truth says."""
+"""`mcp`: whether an MCP server's end state and the agent's answer are what the task's truth says."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym.errors import JudgeError
-from agentgym.messages import Call, Result
-from agentgym.reward import SUCCESS, Components, Reward
-from agentgym.trajectory import Trajectory
+from agentgym import JudgeError, Result, Reward, Trajectory
+from agentgym.interop.mcp.environment import TASK_OVER
+from agentgym.reward import SUCCESS, Components
 
-TASK_OVER = "The task is over.\n"
-"""The first line of the result of a call that ends an episode; the end state follows as JSON."""
+from .answer_match import same_answer
+from .final_answer import final_call
+from .fresh_files import lines_of
 
 
 class McpReward(Reward):
@@ -21,8 +21,8 @@ class McpReward(Reward):
     `truth` holds one or both of
         state: the results that the calls of the task's parameter `state` must have, in their order. Where both are
             JSON they are compared as data, else as text without spaces at the ends of lines.
-        answer: what the agent must hand in, or a list of such; compared without case and spacing.
-    An episode that nothing has ended has failed.
+        answer: what the agent must hand in, or a list of such; compared as `answer_match` does.
+    An episode that no final call has ended has failed.
     """
 
     weights: Mapping[str, float] = {"checks_passed": 0.0}
@@ -40,25 +40,16 @@ class McpReward(Reward):
                 f"{task.id}: truth['state'] has not one result for each of the {len(calls)} calls of "
                 "parameters['state']."
             )
-        ended = _final_call(episode)
-        if ended is None:
+        if (ended := final_call(episode)) is None:
             return {SUCCESS: 0.0, "checks_passed": 0.0}
         call, result = ended
         passed = []
         if expected is not None:
             passed += [_equal(*pair) for pair in zip(_end_state(result, task.id), expected, strict=True)]
         if (answer := truth.get("answer")) is not None:
-            given = _normalised(call.arguments.get("text", ""))
-            passed.append(given in [_normalised(text) for text in (answer if isinstance(answer, list) else [answer])])
+            right = answer if isinstance(answer, list) else [answer]
+            passed.append(any(same_answer(call.arguments.get("text", ""), text) for text in right))
         return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
-
-
-def _final_call(episode: Trajectory) -> tuple[Call, Result] | None:
-    for turn in episode.turns:
-        for call, result in zip(turn.calls, turn.results, strict=False):
-            if result.final and result.ok:
-                return call, result
-    return None
 
 
 def _end_state(result: Result, task: str) -> list[Any]:
@@ -77,13 +68,5 @@ def _equal(actual: Any, expected: Any) -> bool:
         actual_data = json.loads(actual)
         expected_data = json.loads(expected) if isinstance(expected, str) else expected
     except ValueError:
-        return isinstance(expected, str) and _lines(actual) == _lines(expected)
+        return isinstance(expected, str) and lines_of(actual) == lines_of(expected)
     return bool(actual_data == expected_data)
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().splitlines()]
-
-
-def _normalised(text: object) -> str:
-    return " ".join(str(text).casefold().split())
