@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.credit.options import Share
 from agentgym.errors import TaskError
-from agentgym.evaluation.record import hash_of
+from agentgym.evaluation.record import episodes_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task
@@ -74,13 +74,11 @@ def pass_rates(tasks: Sequence[Task], run: str, label: str = "") -> dict[str, fl
     """
     if not RunFolder.is_run(Path(run)) or not RunFolder(run).ledger.is_file():
         raise TaskError(f"train.sampler: run = {run!r} is no run folder with a ledger.")
-    hashes = {task.id: hash_of(task) for task in tasks}
     successes: dict[str, list[float]] = {}
     ledger = Ledger(RunFolder(run).ledger)
     try:
-        for trajectory in ledger.trajectories(label):
-            is_known = hashes.get(trajectory.task.id) == hash_of(trajectory.task)
-            if is_known and trajectory.valid and trajectory.success is not None:
+        for trajectory in episodes_of(tasks, ledger.trajectories(label)):
+            if trajectory.valid and trajectory.success is not None:
                 successes.setdefault(trajectory.task.id, []).append(trajectory.success)
     finally:
         ledger.close()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EpisodesFailed, HeldOutError, RecipeError, TaskError
-from agentgym.evaluation.record import hash_of
+from agentgym.evaluation.record import episodes_of
 from agentgym.evaluation.weakness import TaskHistory, histories
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
@@ -86,8 +86,7 @@ def _histories(context: RunContext) -> list[TaskHistory]:
 
 def episodes_of_set(stage: str, task_set: TaskSet, episodes: Sequence[Trajectory]) -> list[Trajectory]:
     """Those of a set's training tasks. Raises: RecipeError if there are none."""
-    hashes = {task.id: hash_of(task) for task in task_set["train"]}
-    own = [episode for episode in episodes if hashes.get(episode.task.id) == hash_of(episode.task)]
+    own = list(episodes_of(task_set["train"], episodes))
     if not own:
         raise RecipeError(
             f"The stage {stage!r} would look for weak tasks among episodes of {episodes[0].task.id!r} and the like, "
