@@ -40,13 +40,13 @@ def play(
     from agentgym.rollout import EpisodeManager
     from agentgym.task import Task
 
-    tools = registry.prototype(environment).tools
+    registry.load("environments", environment)
     if prompt is not None:
         task = Task("play", environment, prompt, parameters=_json(parameters))
     else:
         task = _find_task(environment, tasks, index, task_id)
     console = out()
-    human = HumanPolicy(tools, console)
+    human = HumanPolicy(console)
     config = unhurried_config(environment=environment, reward=reward, backend=backend, seed=seed)
     manager = EpisodeManager(human, config, label="play")
     [trajectory] = run(manager.collect([task]))
