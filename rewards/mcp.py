@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Result, Reward, Trajectory
-from agentgym.interop.mcp.environment import TASK_OVER
 from agentgym.reward import SUCCESS, Components
 
 from .answer_match import same_answer
@@ -55,7 +54,7 @@ class McpReward(Reward):
 def _end_state(result: Result, task: str) -> list[Any]:
     text = result.content if isinstance(result.content, str) else ""
     try:
-        return list(json.loads(text.removeprefix(TASK_OVER))["state"])
+        return list(json.loads(text.partition("\n")[2])["state"])
     except (ValueError, KeyError, TypeError) as error:
         raise JudgeError(f"{task}: the result {text[:60]!r} of the last call holds no end state: {error}.") from error
 

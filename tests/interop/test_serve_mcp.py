@@ -129,8 +129,8 @@ def test_from_the_command_line(tmp_path):
     [trajectory] = ledger.trajectories()
     ledger.close()
     assert trajectory.success == 1.0
-    again = subprocess.run(command, input=right + "\n", capture_output=True, text=True, timeout=120)
-    assert "after 1 turns: success +1" in again.stderr, "the same task in the same folder is another episode"
+    second = subprocess.run(command, input=right + "\n", capture_output=True, text=True, timeout=120)
+    assert "after 1 turns: success +1" in second.stderr, "the same task in the same folder is another episode"
     ledger = Ledger(RunFolder(out).ledger)
     assert len(list(ledger.trajectories())) == 2
     ledger.close()

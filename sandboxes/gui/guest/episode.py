@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from . import scripts
-from .actions import OpenTab
+from .actions import Actions, OpenTab
 from .cdp import ChromiumProcess, Crashed, DialogOpened, Late, Refused
 from .clipboard import Clipboard
 from .files import EpisodeFiles
@@ -22,19 +22,7 @@ from .sites import Site, SiteFailed
 from .tab import LOAD_S, NotPossible, Tab
 
 MAX_TABS, _MAX_WAIT_S, _MAX_URL, _UNSEEN_CHARS = 5, 2.0, 2_000, 1_000_000_000
-_ACTIONS = (
-    "click",
-    "hover",
-    "drag",
-    "type",
-    "press",
-    "select",
-    "scroll",
-    "back",
-    "forward",
-    "reload",
-    "fill",
-)
+_ACTIONS = {name for name in vars(Actions) if not name.startswith("_")}
 
 
 class BrowserEpisode:
