@@ -24,7 +24,6 @@ from agentgym import (
     JudgeError,
     Reward,
     SandboxError,
-    SandboxSpec,
     Task,
     TaskError,
     Trajectory,
@@ -35,9 +34,9 @@ from agentgym.sandbox import Backend, Sandbox
 
 from .controls import WORDS, canary, canary_name, control_of
 from .environment import SUBMITTED, SweEdit
-from .parameters import RepositoryParameters, repository_of
+from .parameters import RepositoryParameters, opened
 from .patch import paths_of
-from .repository import ROOT, apply_patch, prepared
+from .repository import ROOT, apply_patch
 
 MAX_REPORT = 2**24
 MAX_CANARIES, MAX_SOURCE = 6, 2**20
@@ -182,11 +181,8 @@ class RepositoryTests(Reward):
     async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         truth: Mapping[str, Any] = task.truth or {}
         parameters = RepositoryParameters.of(task)
-        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
-        backend = shared_backend(self.backend)
-        repository = await repository_of(parameters, task.id)
-        base = await prepared(backend, spec, repository, parameters.patch, **parameters.preparation)
-        sandbox = await backend.create(spec, snapshot=base)
+        assert SweEdit.sandbox is not None
+        sandbox = await opened(shared_backend(self.backend), SweEdit.sandbox, parameters, task.id)
         try:
             if patch:
                 try:

@@ -11,10 +11,10 @@ from typing import Any
 
 from agentgym import SandboxSpec, Task, TaskError, UnknownNameError, load
 from agentgym.deprecation import renamed_attributes
-from agentgym.sandbox import rootfs
+from agentgym.sandbox import Backend, Sandbox, rootfs
 
 from . import wheels
-from .repository import PREFIX, Repository
+from .repository import PREFIX, Repository, prepared
 from .sources import PINNED, archive
 
 __getattr__ = renamed_attributes(__name__, {"Parameters": "agentgym.sandboxes.swe.parameters.RepositoryParameters"})
@@ -155,6 +155,15 @@ async def repository_of(parameters: RepositoryParameters, task: str) -> Reposito
         return await asyncio.to_thread(_with_environment, parameters.repository, *needs)
     except TaskError as error:
         raise TaskError(f"{task}: {error}") from error
+
+
+async def opened(backend: Backend, base: SandboxSpec, parameters: RepositoryParameters, task: str) -> Sandbox:
+    """A sandbox of its own with the repository of a task, as the agent finds it. `base`: the spec of one that says
+    nothing of its environment. Raises: TaskError; SandboxError."""
+    spec = parameters.spec(base)
+    repository = await repository_of(parameters, task)
+    snapshot = await prepared(backend, spec, repository, parameters.patch, **parameters.preparation)
+    return await backend.create(spec, snapshot=snapshot)
 
 
 def _beside(packages: tuple[str, ...], requirements: tuple[str, ...], python: str) -> dict[str, Repository]:
