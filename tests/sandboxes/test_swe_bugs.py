@@ -165,6 +165,7 @@ def test_an_issue_tells_the_call_its_values_what_came_of_it_and_what_should_have
         "What came of it:\n\n    assert 1 == -1\n    +  where 1 = sign(-1)"
     )
     assert report(repository, ["gone.py::test_x", "test_small.py::nothing"], {}, {}) is None
+    assert report(repository, [test], {}, {}) is None  # without its values nobody could run it
     assert wrong_call(good, Seen({}, [["sign(x=2)", "returns 1"]])) is None  # something before it went wrong
     assert leaks("I think\n    return a + b\nis it", "--- a/x\n+++ b/x\n@@\n-    return a - b\n+    return a + b\n")
     assert not leaks(text, "+    return a + b\n")
