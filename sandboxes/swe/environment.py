@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
 
 from agentgym import (
     Checkpoint,
@@ -21,9 +24,11 @@ from agentgym import (
 )
 from agentgym.sandbox import Sandbox, Snapshot
 
-from .parameters import RepositoryParameters, repository_of
+from .parameters import RepositoryParameters, image_of_python, repository_of
 from .patch import make_patch
-from .repository import QUIET, ROOT, apply_patch, import_path, in_environment, prepared
+from .projects import COPY_BUILT, lock_project, source_folders
+from .repository import QUIET, ROOT, Repository, apply_patch, import_path, in_environment, prepared
+from .wheels import HERE
 
 MAX_SHOWN, MAX_LINES = 6_000, 200
 TEST_S, SHELL_S, ASK_S = 120.0, 60.0, 20.0
@@ -149,6 +154,34 @@ class SweEdit(Environment):
         self._submits = checkpoint.data["submits"]
 
     # ---- inside ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def environment_of(
+        cls,
+        clone: Path,
+        commit: str,
+        *,
+        python: str = "",
+        requirements: Sequence[str] = (),
+        files: Sequence[str] = (),
+        extras: str = "",
+        version: str = "",
+    ) -> dict[str, Any]:
+        """What a task on a commit of a clone needs as parameters, with its packages resolved and in the cache.
+
+        Args: as of `projects.lock_project`; `python` is empty for the host's version.
+        Raises: TaskError if this version of Python is missing, pip cannot resolve the packages, or the build fails.
+        """
+        image_of_python(python)  # says how to get one, before minutes are spent on its packages
+        repository = Repository.from_git(clone, commit)
+        python = python or HERE
+        pins = lock_project(repository, requirements, files=files, extras=extras, python=python, version=version)
+        return {
+            "python": python,
+            "source": source_folders(repository),
+            "requirements": pins,
+            "setup": [COPY_BUILT],
+        }
 
     @property
     def _sandbox(self) -> Sandbox:

@@ -135,6 +135,41 @@ class RepositoryTests(Reward):
         components[SUCCESS] = float(all(mended) and all(unbroken))
         return components
 
+    async def task_fault(self, task: Task) -> str:
+        """Why a task is no good: a test to be mended passes as it is, or the gold patch does not have all pass.
+
+        Raises: JudgeError if no sandbox would run the tests.
+        """
+        truth: Mapping[str, Any] = task.truth or {}
+        if not truth.get("fail_to_pass") or not truth.get("gold"):
+            return "its truth has no fail_to_pass, or no gold patch"
+        to_mend, to_keep = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
+        try:
+            before = await self.judge(task, "", [*to_mend, *to_keep])
+            after = await self.judge(task, truth["gold"], [*to_mend, *to_keep])
+        except TaskError as error:
+            return str(error)
+        if before is None or after is None:
+            return "the gold patch does not fit the repository"
+        if free := [test for test in to_mend if before.passed(test)]:
+            return f"{len(free)} of {len(to_mend)} tests to be mended pass as it is: {free[0]}"
+        if not after.outcomes:
+            return (
+                f"with the gold patch the tests do not come to their end in {self.cpu_s} CPU s and {self.timeout_s:g} s"
+            )
+        broken = [test for test in to_mend if not after.passed(test)]
+        broken += [test for test in to_keep if not after.passed(test, xfail=True)]
+        if broken:
+            outcome = after.outcomes.get(broken[0], "not there")
+            file = broken[0].partition("::")[0]
+            text = after.reasons.get(broken[0]) or after.reasons.get(file) or ""
+            error = next((line for line in text.splitlines() if line.startswith("E ")), "")
+            many = f"{len(broken)} of {len(to_mend) + len(to_keep)} tests do not pass with the gold patch"
+            return f"{many}: {broken[0]} ({outcome}) {error[1:].strip()[:200]}".rstrip()
+        if (await self.score(task, truth["gold"]))[SUCCESS] != 1:
+            return "the gold patch is not paid, although its tests pass"
+        return ""
+
     async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
         """Outcomes of tests on the task's repository with a patch; None if it does not fit.
 

@@ -44,11 +44,12 @@ def wheel(pinned: str, python: str = HERE) -> Path | None:
     return next((path for path in paths if _pinned(path) == f"{_normal(match[1])}=={match[2]}"), None)
 
 
-def lock(requirements: Sequence[str], python: str = HERE) -> list[str]:
+def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = "") -> list[str]:
     """Resolve requirements with pip, and keep the wheels of all that they need in the cache.
 
     Packages without a wheel are built from their source distributions, which runs their build on this host, as
-    `pip install` does. For another version of Python than this one only published wheels can be had.
+    `pip install` does. For another version of Python than this one only published wheels can be had. `leave_out`: the
+    file name of a wheel that only says what is needed.
     Raises: TaskError with what pip said.
     """
     if not requirements:
@@ -65,15 +66,20 @@ def lock(requirements: Sequence[str], python: str = HERE) -> list[str]:
         completed = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = sorted(Path(scratch).glob("*.whl"))
         if completed.returncode or not wheels:
-            errors = [line for line in completed.stderr.splitlines() if line.strip()]
-            wrong = [line.strip() for line in errors if line.startswith("ERROR:")] or errors
             raise TaskError(
-                f"pip cannot provide {', '.join(requirements)} for Python {python}: {' '.join(wrong)[-600:]} "
+                f"pip cannot provide {', '.join(requirements)} for Python {python}: {pip_error(completed.stderr)} "
                 "Give versions that have wheels, or whose build runs here."
             )
+        wheels = [path for path in wheels if path.name != leave_out]
         for path in wheels:
             path.replace(folder / path.name)
         return sorted(_pinned(path) for path in wheels)
+
+
+def pip_error(output: str) -> str:
+    """What pip says was wrong, on one line of at most 600 characters."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " ".join([line for line in lines if line.startswith(("ERROR:", "error:"))] or lines)[-600:]
 
 
 @lru_cache(maxsize=16)
