@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -21,6 +22,7 @@ from agentgym import (
     SandboxSpec,
     SandboxUnavailable,
     Task,
+    TaskError,
     TextPart,
     ToolError,
     tool,
@@ -60,6 +62,10 @@ Key = Literal[
 ]
 
 
+class PageCrashed(SandboxDied):
+    """The process of the page has ended: by the agent's act, or because the machine killed it."""
+
+
 class WebPages(Environment):
     """Base of the web environments: pages in Chromium, without tools. Not isolated: one browser serves many episodes.
 
@@ -76,6 +82,8 @@ class WebPages(Environment):
         memory_mib=4096, processes=800, disk_mib=768, open_files=8192, cpu_cores=2.0, environment=(("TZ", "UTC"),)
     )
     reward = "web"
+    asks: ClassVar[bool] = False
+    """Whether confirmations and prompts wait for the tool `dialog`. They are accepted otherwise."""
 
     def __init__(self, *, observe: Sequence[View] = ("tree",), max_chars: int = 6_000) -> None:
         if unknown := [view for view in observe if view not in VIEWS]:
@@ -87,7 +95,9 @@ class WebPages(Environment):
         self._browser: Browser | None = None
         self._channel: Channel | None = None
         self._running: asyncio.Task[Any] | None = None
+        self._begin: dict[str, Any] = {}
         self._actions: list[list[Any]] = []
+        self._crashes: set[int] = set()  # which of the actions crashed the page
         self._over = False
         self._key = ""
         self._steps: Sequence[int] = ()  # of an application of steps: taken, right, in all
@@ -102,17 +112,27 @@ class WebPages(Environment):
         return ""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Open the task's first page in a fresh browser context. Raises: TaskError if there is no such site."""
+        """Open the task's first page in a fresh browser context.
+
+        Raises: TaskError if there is no such site or page, or if an application of the task's own does not start.
+        """
         parameters = WebParameters.of(task)
-        archive = await asyncio.to_thread(parameters.archive)
+        archives = await asyncio.to_thread(parameters.archives)
         if self._channel is None:
             await self._lease()
         assert self._browser is not None
-        path = await self._browser.put(archive) if archive is not None else ""
-        self._actions, self._over = [], False
-        begin = {"site": parameters.site_in(path), "viewport": parameters.viewport, "observe": self._observe}
+        paths = [await self._browser.put(archive) for archive in archives]
+        self._actions, self._crashes, self._over = [], set(), False
+        look = {"views": self._observe, "max_chars": self._max_chars, "ask": self.asks}
+        files = {name: base64.b64encode(text.encode()).decode() for name, text in parameters.files.items()}
+        self._begin = {
+            "site": parameters.site_in(paths),
+            "viewport": parameters.viewport,
+            "look": look,
+            "files": files,
+        }
         try:
-            observed = await self._ask({"do": "begin", **begin})
+            observed = await self._ask({"do": "begin", **self._begin})
         except ToolError as error:  # the agent has not acted yet, so it is not the cause
             raise SandboxDied(f"{task.id}: the first page does not come up: {error}") from error
         self._key, self._steps = observed["key"], observed["steps"] or ()
@@ -188,16 +208,54 @@ class WebPages(Environment):
         if self._over:
             raise ToolError("The task is over.")
         self._actions.append([action, *arguments])
-        observed = await self._ask({"do": "act", "action": action, "arguments": arguments, "observe": self._observe})
+        act = {"do": "act", "action": action, "arguments": arguments}
+        try:
+            observed = await self._ask(act)
+        except PageCrashed as error:
+            await self._repeat_actions(error)
+            try:
+                observed = await self._ask(act)
+            except PageCrashed:  # twice in the same way: the action does it
+                observed = await self._recover(len(self._actions) - 1)
         self._key, self._steps = observed["key"], observed["steps"] or ()
         if observed["over"]:
             self.end_episode()
             return await self._end()
         return self._render(observed)
 
+    async def _repeat_actions(self, crash: PageCrashed) -> None:
+        """Begin anew and repeat all actions but the last, during which the page crashed.
+
+        A crash that the machine caused, for example because it ran out of memory, does not happen a second time.
+
+        Raises: SandboxDied if the page crashes earlier than it did, or a bundled application has another state.
+        """
+        state_key = self._key
+        observed = await self._ask({"do": "begin", **self._begin})
+        for index, (action, *arguments) in enumerate(self._actions[:-1]):
+            try:
+                observed = await self._ask({"do": "act", "action": action, "arguments": arguments})
+            except ToolError:  # it was refused then, too
+                continue
+            except PageCrashed:
+                if index not in self._crashes:
+                    raise
+                observed = await self._recover(index)
+        if self._begin["site"]["kind"] == "app" and observed["key"] != state_key:
+            raise SandboxDied("The page crashed, and is not what it was after the same actions.") from crash
+
+    async def _recover(self, index: int) -> Any:
+        """Go on after an action that crashes the page. Returns: the observation."""
+        self._crashes.add(index)
+        return {**await self._ask({"do": "recover"}), "crashed": True}
+
     async def _end(self) -> str:
         """End the task. Returns: its end state, in the form that the reward reads."""
-        outcome = await self._ask({"do": "outcome"})
+        try:
+            outcome = await self._ask({"do": "outcome"})
+        except PageCrashed:
+            await self._recover(len(self._actions))
+            outcome = await self._ask({"do": "outcome"})
         self._over = True
         return TASK_OVER + json.dumps(outcome, sort_keys=True)
 
@@ -218,6 +276,10 @@ class WebPages(Environment):
             reply = await asyncio.shield(self._running)
         except TimeoutError as error:
             raise SandboxDied(f"The browser did not answer within {CALL_S:g} s.") from error
+        if isinstance(reply, dict) and "site" in reply:
+            raise TaskError(f"The site of the task failed: {reply['site']}")
+        if isinstance(reply, dict) and "crashed" in reply:
+            raise PageCrashed(f"The page has crashed: {reply['crashed']}")
         if not isinstance(reply, dict) or "died" in reply:
             raise SandboxDied(f"The browser failed: {str(reply)[:300]}")
         if "refused" in reply:
@@ -258,7 +320,7 @@ class Web(WebForm):
     @tool(timeout_s=TOOL_S, parallel=False)
     async def click_at(self, x: int, y: int) -> Observation:
         """Click a point of the view, in pixels."""
-        return await self._act("click_at", x, y)
+        return await self._act("click", [x, y])
 
     @tool(timeout_s=TOOL_S, parallel=False)
     async def press(self, key: Key) -> Observation:
@@ -273,12 +335,12 @@ class Web(WebForm):
     @tool(timeout_s=TOOL_S, parallel=False)
     async def drag(self, element: Element, onto: Element) -> Observation:
         """Drag an element onto another."""
-        return await self._act("drag", element, onto)
+        return await self._act("drag", [element, onto])
 
     @tool(timeout_s=TOOL_S, parallel=False)
     async def drag_at(self, x: int, y: int, to_x: int, to_y: int) -> Observation:
         """Drag from a point of the view to another, in pixels."""
-        return await self._act("drag_at", x, y, to_x, to_y)
+        return await self._act("drag", [[x, y], [to_x, to_y]])
 
     @tool(timeout_s=TOOL_S, parallel=False)
     async def hover(self, element: Element) -> Observation:
@@ -293,7 +355,7 @@ class Web(WebForm):
     @tool(timeout_s=TOOL_S, parallel=False)
     async def tab(self, number: int) -> Observation:
         """Change to another tab."""
-        return await self._act("tab", number)
+        return await self._act("tab", "switch", number)
 
     @tool(timeout_s=TOOL_S, parallel=False)
     async def wait(self, seconds: Annotated[float, Field(ge=0.0, le=2.0)] = 1.0) -> Observation:

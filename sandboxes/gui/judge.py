@@ -22,9 +22,10 @@ class WebReward(Reward):
     """Outcome components `success`, `effects_right` (the share of the expected effects that happened) and, where the
     page itself gives a reward, `page_reward`; only `success` counts.
 
-    `truth`: `effects`, what must have changed, exactly, as data or as JSON; `answer` (optional), compared without case
-    and outer spaces, numbers by value; `page`, true where the page's own reward decides: above 0 is a success. An
-    episode that never ended the task has failed it.
+    `truth`, all of what it names must be right: `effects`, what must have changed, exactly, as data or as JSON;
+    `answer`, compared without case and outer spaces, numbers by value; `url`, the end of the address in which the
+    episode ends; `downloads`, text (or `sha256:` and the hash) by name. Or `page`, true where the page's own reward
+    decides: above 0 is a success. An episode that never ended the task has failed it.
     """
 
     weights: Mapping[str, float] = {"effects_right": 0.0, "page_reward": 0.0}
@@ -32,17 +33,24 @@ class WebReward(Reward):
     def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError if the truth says nothing that can be judged."""
         truth = episode.task.truth
-        if not isinstance(truth, Mapping) or not ({"effects", "page"} & truth.keys()):
-            raise JudgeError(
-                f"{episode.task.id} has neither truth['effects'] nor truth['page']: nothing can be judged."
-            )
+        _check_truth(episode.task.id, episode.task.parameters, truth)
         end_state, answer = self._end_state(episode)
         if truth.get("page"):
             reward = float((end_state or {}).get("page_reward") or 0.0)
             return {SUCCESS: float(reward > 0), "page_reward": reward}
-        expected = parse_effects(truth["effects"], episode.task.id)
+        expected = parse_effects(truth.get("effects", {}), episode.task.id)
+        if not expected and not {"answer", "url", "downloads"} & truth.keys():
+            raise JudgeError(
+                f"{episode.task.id}: truth['effects'] is empty, and nothing else is asked: add the answer."
+            )
         effects = (end_state or {}).get("effects", {})
-        right = end_state is not None and _normalised(effects) == _normalised(expected)
+        right = end_state is not None
+        if "effects" in truth:
+            right = right and "failed" not in (end_state or {}) and _normalised(effects) == _normalised(expected)
+        if "url" in truth:
+            right = right and str((end_state or {}).get("url", "")).endswith(str(truth["url"]))
+        if "downloads" in truth:
+            right = right and (end_state or {}).get("downloads", {}) == truth["downloads"]
         if "answer" in truth:
             right = right and same_answer(answer, str(truth["answer"]))
         share = sum(_normalised(effects.get(key)) == _normalised(value) for key, value in expected.items()) / max(
@@ -94,6 +102,22 @@ def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
     if not isinstance(effects, Mapping):
         raise JudgeError(f"{task_id}: truth['effects'] is {effects!r:.60}: a mapping is needed.")
     return effects
+
+
+def _check_truth(task_id: str, parameters: Mapping[str, Any], truth: Any) -> None:
+    """Raises: JudgeError if the truth says nothing, or names what this site can never have."""
+    site = parameters.get("site")
+    if not isinstance(truth, Mapping) or not ({"effects", "answer", "url", "downloads", "page"} & truth.keys()):
+        raise JudgeError(
+            f"{task_id} has neither truth['effects'] nor answer, url, downloads or page: nothing can be judged."
+        )
+    if truth.get("page") and site != "miniwob":
+        raise JudgeError(f"{task_id}: truth['page'] is for MiniWoB++; pages of {site!r} give no reward.")
+    if "effects" in truth and site in ("folder", "server") and not parameters.get("state"):
+        raise JudgeError(
+            f"{task_id}: truth['effects'] can never be met: give parameters['state'], or judge by answer, url or "
+            "downloads."
+        )
 
 
 def _normalised(value: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 
 View = Literal["tree", "text", "screenshot", "marks"]
 VIEWS: tuple[View, ...] = get_args(View)
-_MAX_LINE = 400
+_MAX_LINE = 2_000
 
 
 def render(observed: dict[str, Any], max_chars: int) -> str:
@@ -14,34 +14,33 @@ def render(observed: dict[str, Any], max_chars: int) -> str:
 
     Args:
         observed: the observation as the guest sends it.
-        max_chars: the most characters of the elements, and of the text.
+        max_chars: the most characters of the text. The guest has bounded the elements.
     """
     tabs, current = observed["tabs"]
     head = f"Page {observed['title'][:100]!r} {observed['url'][:300]}" + (
         f" (tab {current} of {tabs})" if tabs > 1 else ""
     )
     parts = [head, *(f"The page said: {message!r}" for message in observed["dialogs"][:5])]
+    parts += [f"Downloaded {name!r} ({size} bytes)" for name, size in observed.get("downloads", ())]
+    if observed.get("crashed"):
+        parts.insert(0, "The page crashed on this action, and was loaded anew.")
+    if observed.get("chooser"):
+        parts.append("The page asks for a file: give it with upload.")
+    if asking := observed.get("asking"):
+        default = f" (default {asking['default']!r})" if asking.get("default") else ""
+        parts.append(f"The page asks ({asking['kind']}): {asking['message']!r}{default}. Answer it with dialog.")
     if "lines" in observed:
-        parts.append(
-            _truncate_lines(
-                [f"{' ' * min(depth, 8)}[{number}] {text}" for number, depth, text in observed["lines"]], max_chars
-            )
-        )
+        lines = [f"{' ' * min(depth, 8)}[{number}] {text[:_MAX_LINE]}" for number, depth, text in observed["lines"]]
+        parts.append("\n".join(lines))
     if "text" in observed:
         text = str(observed["text"] or "").strip()
         parts.append(
             text if len(text) <= max_chars else f"{text[:max_chars]}\n[cut: {max_chars} of {len(text)} characters]"
         )
+    if "extent" in observed:
+        top, height, page_height = observed["extent"]
+        before, after = observed.get("cut", (0, 0))
+        cut = f"; of what is in view {before} elements before these and {after} after them are left out"
+        in_view = f"in view: {top} to {top + height} of {page_height} px{cut if before or after else ''}"
+        parts.append(f"[{in_view}: scroll for the rest]")
     return "\n".join(part for part in parts if part)
-
-
-def _truncate_lines(lines: list[str], max_chars: int) -> str:
-    shown_lines: list[str] = []
-    chars_left = max_chars
-    for index, line in enumerate(lines):
-        line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
-        chars_left -= len(line) + 1
-        if chars_left < 0:
-            return "\n".join([*shown_lines, f"[cut: {len(lines) - index} more elements]"])
-        shown_lines.append(line)
-    return "\n".join(shown_lines)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
 import io
 import json
 import os
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from agentgym import MissingExtraError, Task, TaskError, load
+
+from .packages import packages_archive
 
 APPS = ("shop", "mail", "forum", "calendar", "form", "cards", "wizard")
 MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_ARCHIVE = 64 * 2**20
-_MAX_SIDE = 4_096
+_MAX_SIDE, _MAX_FILES, _MAX_START_S = 4_096, 2**20, 120
+_FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +33,21 @@ class WebParameters:
     """Task parameters of `agentgym/web-v1`.
 
     Attributes:
-        site: a bundled application (`shop`, `mail`, `forum`, `calendar`, `form`, `cards` or `wizard`), `miniwob`, or
-            `folder`.
-        data: initial data of an application: a mapping, or the name of a JSON asset, which is given `seed`.
-        page: for `miniwob` the name of the task; for `folder` the path of the first page.
-        folder: the folder with the pages, for `folder` and (optional) `miniwob`.
+        site: a bundled application (`shop`, `mail`, `forum`, `calendar`, `form`, `cards` or `wizard`), `miniwob`,
+            `folder`, or `server`, an application of your own.
+        data: initial data of an application: a mapping, or the name of a JSON asset, which is given `seed`. For
+            `server` it is optional, and lies in its folder as `data.json`.
+        page: for `miniwob` the name of the task; for `folder` and `server` the path of the first page.
+        folder: the folder with the pages or the application, for `folder`, `server` and (optional) `miniwob`.
         seed: for MiniWoB++ or the asset.
+        command: for `server` the command that starts it in its folder; `{port}`, and $PORT, is where it must listen.
+        setup: for `server` a command that is run once in the folder, before any episode begins with a copy of it.
+        state: for `server` a command that prints the state as JSON: effects are what changed of it. For `folder` a
+            script that gives the effects in the page in which the episode ends.
+        packages: for `server` the installed Python packages that it needs.
+        start_s: for `server` how long it may take to start, in seconds.
         viewport: width and height in pixels.
+        files: text of the files that the agent may upload, by name.
     """
 
     site: str
@@ -42,38 +56,80 @@ class WebParameters:
     folder: str
     seed: int
     viewport: tuple[int, int]
+    files: Mapping[str, str]
+    command: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+    state: str | tuple[str, ...] = ""
+    packages: tuple[str, ...] = ()
+    start_s: float = 60.0
 
     @classmethod
     def of(cls, task: Task) -> WebParameters:
         """The parameters of a task. Raises: TaskError naming the parameter and its value."""
         raw = task.parameters
         site, seed, page = raw.get("site"), raw.get("seed", 0), raw.get("page", "")
-        if site not in (*APPS, "miniwob", "folder"):
-            raise TaskError(f"{task.id}: parameters['site'] is {site!r}; give {', '.join(APPS)}, miniwob or folder.")
+        if site not in (*APPS, "miniwob", "folder", "server"):
+            raise TaskError(
+                f"{task.id}: parameters['site'] is {site!r}; give {', '.join(APPS)}, miniwob, folder or server."
+            )
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
         if site in ("miniwob", "folder") and (not isinstance(page, str) or not page):
             raise TaskError(f"{task.id}: parameters['page'] is {page!r}; give the page that the episode begins with.")
-        data = _app_data(task, raw.get("data"), seed) if site in APPS else None
+        needs_data = site in APPS or (site == "server" and raw.get("data") is not None)
+        data = _app_data(task, raw.get("data"), seed) if needs_data else None
         default = (500, 320) if site == "miniwob" else (800, 600)
         viewport = raw.get("viewport", default)
         if len(viewport) != 2 or not all(isinstance(side, int) and 50 <= side <= _MAX_SIDE for side in viewport):
             raise TaskError(f"{task.id}: parameters['viewport'] is {viewport!r}; give width and height in pixels.")
-        return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]))
+        files = raw.get("files", {})
+        if (
+            not isinstance(files, Mapping)
+            or not all(isinstance(text, str) and _FILE_NAME.fullmatch(name) for name, text in files.items())
+            or sum(map(len, files.values())) > _MAX_FILES
+        ):
+            raise TaskError(
+                f"{task.id}: parameters['files'] is {str(files)[:60]!r}; give text by name, without folders, and "
+                f"at most {_MAX_FILES >> 20} MiB."
+            )
+        own = _own_app(task) if site == "server" else {}
+        if site == "folder":
+            own = {"state": str(raw.get("state", ""))}
+        return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]), files, **own)
 
-    def archive(self) -> bytes | None:
-        """The pages as a zip; None for an application. Raises: TaskError, MissingExtraError."""
+    def archives(self) -> tuple[bytes, ...]:
+        """The pages, or the application and its packages, as zips; none for a bundled application.
+
+        Raises: TaskError, also for a first page that is not in the folder; MissingExtraError.
+        """
         if self.site in APPS:
-            return None
-        return archive_of(str(miniwob_folder(self.folder)) if self.site == "miniwob" else self.folder)
+            return ()
+        pages = archive_of(str(miniwob_folder(self.folder)) if self.site == "miniwob" else self.folder)
+        if self.site == "server":
+            return (pages, packages_archive(self.packages)) if self.packages else (pages,)
+        if self.site == "folder":
+            name = urlsplit(self.page).path.strip("/")
+            names = zipfile.ZipFile(io.BytesIO(pages)).namelist()
+            if not {name, f"{name}/index.html".lstrip("/"), f"{name}.html"} & set(names):
+                raise TaskError(
+                    f"The folder of pages {self.folder!r} has no page {self.page!r}: give the path of the first page."
+                )
+        return (pages,)
 
-    def site_in(self, archive: str) -> dict[str, Any]:
-        """The site as the guest expects it; `archive` is the path of the pages in the sandbox."""
+    def site_in(self, archives: Sequence[str]) -> dict[str, Any]:
+        """The site as the guest expects it; `archives` are the paths of the archives in the sandbox."""
         if self.site in APPS:
             return {"kind": "app", "name": self.site, "data": self.data}
         if self.site == "miniwob":
-            return {"kind": "miniwob", "archive": archive, "name": self.page, "seed": self.seed}
-        return {"kind": "folder", "archive": archive, "path": "/" + self.page.lstrip("/")}
+            return {"kind": "miniwob", "archives": archives, "name": self.page, "seed": self.seed}
+        path = "/" + self.page.lstrip("/")
+        described: dict[str, Any] = {"kind": self.site, "archives": archives, "path": path, "state": self.state}
+        if self.site == "folder":
+            return described
+        described |= {"command": self.command, "setup": self.setup, "start_s": self.start_s, "data": self.data}
+        prepared = [archives, self.setup, self.state, self.data]
+        key = hashlib.sha256(json.dumps(prepared, sort_keys=True).encode()).hexdigest()[:16]
+        return {**described, "key": key, "packages_key": archives[-1].rpartition("/")[2].removesuffix(".zip")}
 
 
 def miniwob_folder(given: str | Path = "") -> Path:
@@ -108,10 +164,26 @@ def archive_of(folder: str) -> bytes:
         for path in sorted(root.rglob("*")):
             name = path.relative_to(root).as_posix()
             if path.is_file() and not name.startswith("flight/"):
-                archive.writestr(zipfile.ZipInfo(name), path.read_bytes())
+                archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
             if packed.tell() > _MAX_ARCHIVE:
                 raise TaskError(f"The folder of pages {folder!r} is larger than {_MAX_ARCHIVE >> 20} MiB.")
     return packed.getvalue()
+
+
+def _own_app(task: Task) -> dict[str, Any]:
+    """The parameters of an application of the task's own. Raises: TaskError."""
+    raw, own = task.parameters, dict[str, Any]()
+    for name in ("command", "setup", "state", "packages"):
+        value = raw.get(name, ())
+        if not isinstance(value, (list, tuple)) or not all(isinstance(part, str) for part in value):
+            raise TaskError(f"{task.id}: parameters[{name!r}] is {value!r:.80}; give a list of texts.")
+        own[name] = tuple(value)
+    if not own["command"]:
+        raise TaskError(f"{task.id}: parameters['command'] is missing; give the command that starts the application.")
+    own["start_s"] = raw.get("start_s", 60.0)
+    if not isinstance(own["start_s"], (int, float)) or not 0 < own["start_s"] <= _MAX_START_S:
+        raise TaskError(f"{task.id}: parameters['start_s'] is {own['start_s']!r}; give seconds, up to {_MAX_START_S}.")
+    return own
 
 
 def _app_data(task: Task, raw: Any, seed: int) -> Mapping[str, Any]:

@@ -277,7 +277,7 @@ class RepositoryTests(Reward):
         )
         try:
             outcomes, reasons, changed = json.loads(result.stdout)
-        except ValueError:
+        except (ValueError, TypeError):
             return NOTHING  # ended early, out of time or memory: nothing passed
         results = {test: outcomes.pop(test, None) for test in canaries}
         if any(outcome == "passed" for outcome in results.values()):

@@ -16,15 +16,15 @@ _GIVE_UP = Call("answer", {"text": ""})
 
 def oracle(task: Task) -> Script:
     """Do what the task asks, then answer."""
-    return player(json.loads(task.truth["plan"]))
+    return player(json.loads(task.truth["plan"]), task.environment)
 
 
 def imperfect_oracle(task: Task) -> Script:
     """Use the pages well, for the wrong goal."""
-    return player(json.loads(task.truth["wrong"]))
+    return player(json.loads(task.truth["wrong"]), task.environment)
 
 
-def player(plan: Sequence[Sequence[str]]) -> Script:
+def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") -> Script:
     """Follow steps (see `plan.Step`), one call per turn; give up where an element is not on the page.
 
     The text of each message names the element before the call gives its number, so that a policy that imitates it
@@ -43,10 +43,12 @@ def player(plan: Sequence[Sequence[str]]) -> Script:
             number = find(page, label := rest[1])
         if number is None:
             return _say(_GIVE_UP)
-        arguments: dict[str, Any] = {"element": number}
+        name = "click" if kind == "seek" else kind
+        has_targets = environment == "agentgym/web-v2" and name != "select"
+        arguments: dict[str, Any] = {"target" if has_targets else "element": number}
         if kind in ("type", "select"):
             arguments["text" if kind == "type" else "option"] = rest[1]
-        return _say(Call("click" if kind == "seek" else kind, arguments), label)
+        return _say(Call(name, arguments), label)
 
     return script
 

@@ -1,4 +1,4 @@
-"""The task set `web/apps-v1`: tasks of several steps on four applications."""
+"""The task sets `web/apps-v1` and, for the environment `web-v2`, `web/apps-v2`: four applications, several steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from .oracle import imperfect_oracle, oracle
 from .plan import TaskPlan, WebTemplate
 from .shop_tasks import SHOP
 
-NAME, ENVIRONMENT = "web/apps-v1", "agentgym/web-v1"
 SIZES = {"train": 1_200, "validation": 120, "unseen_tasks": 100, "unseen_worlds": 100, "unseen_templates": 100}
 TEMPLATES = (*SHOP, *MAIL, *FORUM, *CALENDAR)
 TRAINED_SEEDS, HELD_OUT_SEEDS = range(0, 40), range(100, 120)
@@ -33,38 +32,50 @@ _SHARE = {"shop": 4, "mail": 3, "forum": 2, "calendar": 2}
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Build `web/apps-v1`; the seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_tasks` (data and templates as in training), `unseen_worlds` (other goods,
     people and places) or `unseen_templates` (kinds of task that are never trained on).
     """
+    return _task_set("web/apps-v1", "agentgym/web-v1", seed)
+
+
+@cache
+def task_set_v2(seed: int = 0) -> TaskSet:
+    """Build `web/apps-v2`: tasks as those of `web/apps-v1`, for the tools of `agentgym/web-v2`."""
+    return _task_set("web/apps-v2", "agentgym/web-v2", seed)
+
+
+def _task_set(name: str, environment: str, seed: int) -> TaskSet:
     trained = [template for template in TEMPLATES if not template.held_out]
     unseen = [template for template in TEMPLATES if template.held_out]
-    draw = TaskGenerator(NAME, SIZES, seed).draw
+    draw = TaskGenerator(name, SIZES, seed).draw
     return TaskSet(
-        NAME,
+        name,
         {
             "held_out": [
-                *draw("unseen_worlds", _task, trained, HELD_OUT_SEEDS),
-                *draw("unseen_templates", _task, unseen, TRAINED_SEEDS),
-                *draw("unseen_tasks", _task, trained, TRAINED_SEEDS),
+                *draw("unseen_worlds", _task, environment, trained, HELD_OUT_SEEDS),
+                *draw("unseen_templates", _task, environment, unseen, TRAINED_SEEDS),
+                *draw("unseen_tasks", _task, environment, trained, TRAINED_SEEDS),
             ],
-            "validation": draw("validation", _task, trained, TRAINED_SEEDS),
-            "train": draw("train", _task, trained, TRAINED_SEEDS),
+            "validation": draw("validation", _task, environment, trained, TRAINED_SEEDS),
+            "train": draw("train", _task, environment, trained, TRAINED_SEEDS),
         },
         oracle=oracle,
         imperfect_oracle=imperfect_oracle,
     )
 
 
-def _task(rng: random.Random, slot: TaskSlot, templates: Sequence[WebTemplate], seeds: Sequence[int]) -> Task:
+def _task(
+    rng: random.Random, slot: TaskSlot, environment: str, templates: Sequence[WebTemplate], seeds: Sequence[int]
+) -> Task:
     app = rng.choices(list(_SHARE), list(_SHARE.values()))[0]
     template = rng.choice([t for t in templates if t.app == app])
     seed = rng.choice(seeds)
     plan = template.draw(rng, _DATA[app](seed), seed)
     return Task(
         id=slot.id,
-        environment=ENVIRONMENT,
+        environment=environment,
         prompt=plan.prompt,
         parameters={"site": app, "data": f"web/{app}", "seed": seed},
         truth=truth_of(plan),

@@ -116,7 +116,7 @@ async def test_what_is_shown_is_bounded(tmp_path):
     task = folder_of(tmp_path, long="".join(f"<button>Button {n}</button>" for n in range(2_000)))
     async with await Visit.to(task, max_chars=1_000) as visit:
         assert len(visit.page) < 1_200
-        assert "more elements]" in visit.page
+        assert "after them are left out: scroll for the rest]" in visit.page
 
 
 async def test_every_action_reaches_the_page(tmp_path):
@@ -270,7 +270,7 @@ async def test_what_a_page_or_an_agent_says_is_no_verdict(tmp_path, forged):
     """Success comes from what the environment reads, in the result that ends the episode."""
     body = f"<title>x</title><pre>{forged}</pre><script>alert({forged!r}); var WOB_DONE_GLOBAL = true</script>"
     task = folder_of(tmp_path, forged=body)
-    task = Task(task.id, task.environment, task.prompt, parameters=task.parameters, truth={"effects": {"a": 1}})
+    task = Task(task.id, task.environment, task.prompt, parameters=task.parameters, truth={"url": "/won.html"})
     attack = [
         Message("assistant", "", (Call("wait", {"seconds": 0.0}),)),
         Message("assistant", forged),
@@ -371,7 +371,7 @@ async def test_a_machine_without_chromium_says_what_to_install(monkeypatch):
 
 
 async def test_a_truth_that_says_nothing_cannot_be_judged():
-    task = Task("t", "agentgym/web-v1", "Q?", parameters=SHOP.parameters, truth={"answer": "x"})
+    task = Task("t", "agentgym/web-v1", "Q?", parameters=SHOP.parameters, truth={"steps": 1})
     [episode] = await EpisodeManager(
         lambda _: ScriptedPolicy([Message("assistant", "hello")]), RolloutConfig(reward=None)
     ).collect([Task("t", "agentgym/web-v1", "Q?", parameters=SHOP.parameters, truth={"effects": {}})])

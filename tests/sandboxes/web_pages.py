@@ -17,7 +17,7 @@ class Visit:
 
     @classmethod
     async def to(cls, task, **options):
-        environment = agentgym.make("agentgym/web-v1", **options)
+        environment = agentgym.make(task.environment, **options)
         try:
             return cls(environment, await environment.reset(task, seed=0))
         except BaseException:
@@ -51,14 +51,14 @@ class Visit:
         await self.environment.close()
 
 
-def folder_of(path, **bodies):
+def folder_of(path, environment="agentgym/web-v1", parameters=(), **bodies):
     """Write pages, by name, into a folder. Returns: a task that begins at the first of them."""
     for name, body in bodies.items():
         (path / f"{name}.html").write_text(PAGE.format(title=name, body=body), encoding="utf-8")
     return Task(
         "folder",
-        "agentgym/web-v1",
+        environment,
         "Look around.",
-        parameters={"site": "folder", "folder": str(path), "page": f"{next(iter(bodies))}.html"},
-        truth={"effects": {}},
+        parameters={"site": "folder", "folder": str(path), "page": f"{next(iter(bodies))}.html", **dict(parameters)},
+        truth={"answer": "yes"},
     )

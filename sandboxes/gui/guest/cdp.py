@@ -51,10 +51,17 @@ FLAGS = (
     "--proxy-server=127.0.0.1:1",
     "--proxy-bypass-list=<-loopback>",
     "--disable-features=PaintHolding,Translate,MediaRouter,OptimizationHints,"
-    "AutofillServerCommunication,SpareRendererForSitePerProcess,DialMediaRouteProvider,HttpsUpgrades",
+    "AutofillServerCommunication,SpareRendererForSitePerProcess,DialMediaRouteProvider,HttpsUpgrades,"
+    "IsolateOrigins,site-per-process,IsolateSandboxedIframes",
+    "--disable-site-isolation-trials",
 )
-"""`--no-sandbox`: Chromium's own sandbox cannot be nested in ours. The proxy of the browser itself leads nowhere."""
-_CHUNK, _NOTHING = 1 << 18, object()
+"""`--no-sandbox`: Chromium's own sandbox cannot be nested in ours. The proxy of the browser itself leads nowhere.
+
+A page and its frames share a process, so that one session sees them all; each episode still has processes of its own.
+"""
+_CHUNK, _NOTHING, _DIALOG = 1 << 18, object(), object()
+_IGNORED = (b'{"method":"Runtime.console', b'{"method":"Runtime.exception', b'{"method":"Runtime.executionContext')
+"""Events that nobody listens to, and that a page can make as many and as long as it likes."""
 Answers = queue.SimpleQueue[Any]  # the answer to one command; None once its page is gone
 Posted = tuple[int, Answers]
 Listener = Callable[[str, dict[str, Any]], object]
@@ -70,6 +77,10 @@ class Late(Exception):
 
 class Crashed(Exception):
     """The process of the page is gone."""
+
+
+class DialogOpened(Exception):
+    """The page opened a dialog that waits for an answer; until then it answers nothing."""
 
 
 class ChromiumProcess:
@@ -142,7 +153,7 @@ class ChromiumProcess:
         return number, answers
 
     def result(self, posted: Posted, timeout_s: float) -> Any:
-        """Wait for the answer to a command. Raises: Late, Refused, Crashed.
+        """Wait for the answer to a command. Raises: Late, Refused, Crashed, DialogOpened.
 
         On a busy host the wait is longer than `timeout_s`, up to a minute: it lasts until a page process has had the
         processor for a quarter of that time.
@@ -159,6 +170,8 @@ class ChromiumProcess:
                 raise Late("the page is busy")
         if answer is None:
             raise Crashed("the process of the page is gone")
+        if answer is _DIALOG:
+            raise DialogOpened
         if "error" in answer:
             raise Refused(str(answer["error"].get("message", "")))
         return answer.get("result", {})
@@ -171,21 +184,31 @@ class ChromiumProcess:
 
     def fail(self, session: str) -> None:
         """Fail every command that waits for a session whose page is gone."""
+        self._end(session, None)
+
+    def interrupt(self, session: str) -> None:
+        """Interrupt every command that waits for a session whose page is halted by a dialog."""
+        self._end(session, _DIALOG)
+
+    def _end(self, session: str, answer: Any) -> None:
         for number, (owner, answers) in list(self._waiting.items()):
             if owner == session:
                 self._waiting.pop(number, None)
-                answers.put(None)
+                answers.put(answer)
 
     def _read(self) -> None:
-        buffer = b""
+        pieces: list[bytes] = []  # of the message that has begun; joined once, because it may be long
         while True:
             chunk = os.read(self._replies, _CHUNK)
             if not chunk:
                 return  # the browser has ended; hub.py joins this thread
-            parts = (buffer + chunk).split(b"\0")
-            buffer = parts.pop()
-            for part in parts:
-                self._dispatch(json.loads(part))
+            first, *others = chunk.split(b"\0")
+            pieces.append(first)
+            for part in others:
+                message = b"".join(pieces)
+                pieces = [part]
+                if not message.startswith(_IGNORED):
+                    self._dispatch(json.loads(message))
 
     def _dispatch(self, message: dict[str, Any]) -> None:
         if "id" in message:

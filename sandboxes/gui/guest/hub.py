@@ -16,11 +16,17 @@ from typing import Any
 
 from .cdp import ChromiumProcess
 from .episode import BrowserEpisode
+from .own_app import OwnApp
 from .server import PageServer
 from .sites import Application, Folder, MiniWob, Site, archive_of
 
 SOCKET, FOLDER = "/tmp/hub.sock", "/tmp/browser"
-FONTS = "<fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/browser/fonts</cachedir></fontconfig>"
+FONTS = (
+    "<fontconfig><dir>/usr/share/fonts</dir><cachedir>/tmp/browser/fonts</cachedir><selectfont><rejectfont>"
+    '<pattern><patelt name="fontformat"><string>Type 1</string></patelt></pattern>'
+    "</rejectfont></selectfont></fontconfig>"
+)
+"""Chromium draws no Type 1 fonts: chosen for a weight that no other font has, one made text of no size."""
 
 
 class Hub:
@@ -40,12 +46,15 @@ class Hub:
         """The site of an episode, from the host's description of it."""
         if description["kind"] == "app":
             return Application(description["name"], description["data"])
-        path = description["archive"]
-        if path not in self._archives:
-            self._archives[path] = archive_of(path)
+        for path in description["archives"]:
+            if path not in self._archives:
+                self._archives[path] = archive_of(path)
+        archives = [self._archives[path] for path in description["archives"]]
+        if description["kind"] == "server":
+            return OwnApp(description, archives)
         if description["kind"] == "miniwob":
-            return MiniWob(self._archives[path], description["name"], description["seed"])
-        return Folder(self._archives[path], description["path"])
+            return MiniWob(archives[0], description["name"], description["seed"])
+        return Folder(archives[0], description["path"], state=description["state"])
 
     def serve(self, connection: socket.socket) -> None:
         """Serve one episode until its environment closes the connection."""

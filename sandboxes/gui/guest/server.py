@@ -12,9 +12,10 @@ import socketserver
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from .cdp import ChromiumProcess
+from .files import Downloads
 
 if TYPE_CHECKING:
     from .sites import Site
@@ -57,6 +58,7 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().__init__(("0.0.0.0", 0), _Handler)
         self._sites: dict[str, Site] = {}
         self._watchers: dict[str, Watcher] = {}
+        self.downloads = Downloads()
         self._numbers = itertools.count(1)
         browser.listen(None, self._on_browser_event)
         browser.call("Target.setDiscoverTargets", {"discover": True})
@@ -94,6 +96,8 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         elif method == "Target.targetDestroyed":
             for watcher in list(self._watchers.values()):
                 watcher(params["targetId"], True)
+        elif method.startswith("Browser.download"):
+            self.downloads.on_event(method, params)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -103,9 +107,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
-        self._serve("GET", [])
+        site, _ = self._site_and_address(self.path)
+        if site is not None and hasattr(site, "forward"):
+            self.do_other()
+        else:
+            self._serve("GET", [])
 
     def do_POST(self) -> None:
+        site, _ = self._site_and_address(self.path)
+        if site is not None and hasattr(site, "forward"):
+            self.do_other()
+            return
         length = self.headers.get("Content-Length", "0")
         size = int(length) if length.isdigit() else 0
         if size > _MAX_FORM:
@@ -114,14 +126,36 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         self._serve("POST", parse_qsl(self.rfile.read(size).decode("utf-8", "replace"), keep_blank_values=True))
 
-    def _serve(self, method: str, form: list[tuple[str, str]]) -> None:
+    def do_other(self) -> None:
+        site, parts = self._site_and_address(self.path)
+        if site is None or not hasattr(site, "forward"):
+            self._send(PageResponse("This cannot be done here.", "text/plain", 502 if site is None else 405))
+            return
+        site.forward(self, urlunsplit(("", "", parts.path or "/", parts.query, "")))
+
+    do_PUT = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = do_other
+
+    def do_CONNECT(self) -> None:
+        site, _ = self._site_and_address(f"http://{self.path}")
+        if site is None or not hasattr(site, "tunnel"):
+            self._send(PageResponse("This address cannot be reached.", "text/plain", 502))
+            return
+        site.tunnel(self)
+
+    def _site_and_address(self, url: str) -> tuple[Site | None, SplitResult]:
+        """The site that a request is for, None if it is not the episode's; and the parts of its address."""
         site = self.server.site_at(self.connection.getsockname()[0])
         try:
-            parts = urlsplit(self.path)
+            parts = urlsplit(url)
             host = parts.hostname or ""
         except ValueError:
-            host = ""
-        if site is None or host not in site.hosts:
+            return None, urlsplit("")
+        return (site if site is not None and host in site.hosts else None), parts
+
+    def _serve(self, method: str, form: list[tuple[str, str]]) -> None:
+        site, parts = self._site_and_address(self.path)
+        host = parts.hostname or ""
+        if site is None:
             self._send(PageResponse("This address cannot be reached.", "text/plain", 502))
             return
         query = dict(parse_qsl(parts.query, keep_blank_values=True))

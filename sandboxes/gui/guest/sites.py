@@ -9,6 +9,7 @@ import posixpath
 import threading
 import zipfile
 from typing import Any
+from urllib.parse import unquote
 
 from .apps import APPS
 from .server import SAFE, PageRequest, PageResponse
@@ -17,12 +18,22 @@ from .tab import LOAD_S, Tab
 _TIMELESS_MS = 2_000_000_000  # the longest timeout of a page
 
 
+class SiteFailed(Exception):
+    """A site of the task's own cannot be begun, or one of its commands fails. The message is for the task's author."""
+
+
 class Site:
     """What serves the pages of one episode. `start` is the first address; only `hosts` can be reached."""
 
     def __init__(self, host: str, path: str = "/") -> None:
         self.hosts, self.start = (host,), f"http://{host}{path}"
         self.lock, self.address = threading.Lock(), ""
+
+    def open(self) -> None:
+        """Get ready for requests."""
+
+    def close(self) -> None:
+        """End what `open` began."""
 
     def respond(self, request: PageRequest) -> PageResponse:
         """The page for a request."""
@@ -44,28 +55,51 @@ class Site:
         """Of an application of steps: how many were taken, how many of them rightly, and how many there are."""
         return None
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
-        """The end state that the reward reads."""
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
+        """The end state that the reward reads; `url` is the address that was shown last."""
         return {}
 
 
 class Folder(Site):
-    """Pages as files. `files` is a zip's content."""
+    """Pages as files, served as hosts of static sites do: index files, names without `.html`, an own 404 page.
 
-    def __init__(self, archive: zipfile.ZipFile, path: str, host: str = "pages.test") -> None:
+    `archive` holds the files. `state` is a script that gives, at the end, what the reward reads as effects.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, path: str, host: str = "pages.test", state: str = "") -> None:
         super().__init__(host, path)
-        self._archive = archive
+        self._archive, self._state = archive, state
+        self._names = set(archive.namelist())
 
     def respond(self, request: PageRequest) -> PageResponse:
-        name = posixpath.normpath(request.path).lstrip("/")
-        try:
-            body = self._archive.read(name)
-        except KeyError:
-            return PageResponse("There is no such page.", status=404)
-        return PageResponse(body, mimetypes.guess_type(name)[0] or "application/octet-stream")
+        if request.method != "GET":
+            return PageResponse("This site is a folder of files: nothing can be sent to it.", status=405)
+        name = posixpath.normpath(unquote(request.path)).strip("/").removeprefix(".")
+        for candidate in (name, f"{name}/index.html".lstrip("/"), f"{name}.html"):
+            if candidate not in self._names:
+                continue
+            if candidate == f"{name}/index.html" and not request.path.endswith("/"):
+                return PageResponse("", status=301, location=f"http://{self.hosts[0]}{request.path}/")
+            kind = mimetypes.guess_type(candidate)[0] or "application/octet-stream"
+            return PageResponse(self._archive.read(candidate), kind)
+        own = self._archive.read("404.html") if "404.html" in self._names else "There is no such page."
+        return PageResponse(own, status=404)
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
-        return {"url": tab.location()[0]}
+    def begin(self, tab: Tab) -> Any:
+        if self._state:
+            compiled = tab.call(
+                "Runtime.compileScript", {"expression": self._state, "sourceURL": "", "persistScript": False}
+            )
+            if "exceptionDetails" in compiled:
+                about = compiled["exceptionDetails"].get("exception", {}).get("description", "")
+                raise SiteFailed(f"its state script is no JavaScript: {about[:300]}")
+        return super().begin(tab)
+
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
+        outcome: dict[str, Any] = {"url": url}
+        if self._state:
+            outcome["effects"] = tab.evaluate(self._state, wait=True)
+        return outcome
 
 
 class MiniWob(Folder):
@@ -92,7 +126,7 @@ class MiniWob(Folder):
                 self._ended = float(reward)
         return self._ended is not None
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         return {"page_reward": self._ended} if self.over(tab) else {}
 
 
@@ -121,7 +155,7 @@ class Application(Site):
         with self.lock:
             return self._app.steps()
 
-    def outcome(self, tab: Tab) -> dict[str, Any]:
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         with self.lock:
             return {"effects": self._app.effects()}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 SILENT = {
@@ -85,22 +87,26 @@ ACTED_ON = {
 }
 """Interactive roles: those that a set-of-marks screenshot marks."""
 _STATES = ("focused", "disabled", "selected", "expanded", "required", "modal", "multiselectable")
+MAX_LINE = 2_000
+"""The most characters of a line that are shown."""
 _MAX_NAME, _MAX_OPTIONS = 300, 40
 _CELLS = ("cell", "gridcell", "columnheader", "rowheader")
 _LABELLED = ACTED_ON - {"link", "button", "option", "tab", "menuitem", "treeitem"}
 Node = dict[str, Any]
+TreeLine = tuple[int, int | None, str, str, str]  # depth, backend node id, role, text, name
 
 
-def visible_lines(nodes: list[Node]) -> list[tuple[int, int | None, str, str, str]]:
+def visible_lines(nodes: list[Node], inside: Mapping[int, list[TreeLine]] = MappingProxyType({})) -> list[TreeLine]:
     """The lines of an accessibility tree that are shown.
 
     Args:
-        nodes: as `Accessibility.getFullAXTree` gives them.
+        nodes: as `Accessibility.getFullAXTree` gives them; the first is the root.
+        inside: the lines of inner frames, by the backend node id of the element that holds the frame.
     Returns: tuples of depth, backend node id (None if it has none), role, the text of the line, and the name by which
         the agent may call the element: as much of its own as is shown, '' for text.
     """
     by_id = {node["nodeId"]: node for node in nodes}
-    lines = []
+    lines: list[TreeLine] = []
     pending = [(nodes[0], 0, "")] if nodes else []
     while pending:
         node, depth, ancestor_name = pending.pop()
@@ -110,7 +116,7 @@ def visible_lines(nodes: list[Node]) -> list[tuple[int, int | None, str, str, st
         if not node.get("ignored") and role not in ("InlineTextBox", "LineBreak"):
             if role == "StaticText":
                 if name and name not in ancestor_name:
-                    lines.append((depth, node.get("backendDOMNodeId"), "text", f'text "{name[:_MAX_NAME]}"', ""))
+                    lines.append((depth, node.get("backendDOMNodeId"), "text", f'text "{name[:MAX_LINE]}"', ""))
                 continue
             is_shown = role not in SILENT or (
                 name and role not in ("RootWebArea", "none") and not _repeats_children(name, children)
@@ -126,11 +132,14 @@ def visible_lines(nodes: list[Node]) -> list[tuple[int, int | None, str, str, st
                 ancestor_name = name if role in NAMED_BY_CONTENT else ancestor_name
                 if role in ("textbox", "searchbox", "spinbutton", "combobox"):
                     children = []  # its content is its value, or part of its line
+        if (frame_lines := inside.get(node.get("backendDOMNodeId", 0))) is not None:
+            lines += [(child_depth + line[0], *line[1:]) for line in frame_lines]
+            continue
         pending += [(child, child_depth, ancestor_name) for child in reversed(children)]
     return [line for index, line in enumerate(lines) if not _is_label(index, lines)]
 
 
-def _is_label(index: int, lines: list[tuple[int, int | None, str, str, str]]) -> bool:
+def _is_label(index: int, lines: list[TreeLine]) -> bool:
     """Whether a line is only the label of the field before or after it."""
     _, _, role, text, _ = lines[index]
     if role != "text":

@@ -1,0 +1,223 @@
+"""A web application that a task brings: its folder, its processes in this sandbox, and the way of requests to it."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .sites import Site, SiteFailed
+from .tab import Tab
+
+if TYPE_CHECKING:
+    import http.server
+
+APPS_FOLDER = "/tmp/apps"
+HOOK_S, MAX_STATE = 120.0, 4 << 20
+_POLL_S, _ANSWER_S, _CHUNK = 0.05, 120.0, 1 << 16
+_HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+_numbers = itertools.count(1)
+_preparing = threading.Lock()
+_states: dict[str, Any] = {}  # of each prepared folder, what its state hook said
+
+
+class OwnApp(Site):
+    """One process tree for each episode, in its own copy of the application's folder.
+
+    The folder is unpacked and set up once in a browser's sandbox; every episode begins with a copy of it.
+    """
+
+    def __init__(self, description: Mapping[str, Any], archives: Sequence[zipfile.ZipFile]) -> None:
+        """Take the description that `WebParameters.site_in` makes; `archives`: the folder's, then the packages'."""
+        super().__init__("app.test", description["path"])
+        self._description, self._archives = description, archives
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder, self._port, self._before = "", 0, None
+
+    def open(self) -> None:
+        """Start the application and wait until it answers. Raises: SiteFailed."""
+        template = f"{APPS_FOLDER}/{self._description['key']}"
+        with _preparing:
+            if self._description["key"] not in _states:
+                _states[self._description["key"]] = self._prepare(template)
+        self._before = _states[self._description["key"]]
+        self._folder = f"{APPS_FOLDER}/run/{next(_numbers)}"
+        shutil.copytree(template, self._folder, symlinks=True)
+        self._start()
+
+    def close(self) -> None:
+        """End every process of the application and remove its folder."""
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):  # all have ended
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
+        outcome: dict[str, Any] = {"url": url}
+        if self._description["state"]:
+            outcome["effects"] = changes(self._before, self._state(self._folder))
+        return outcome
+
+    def forward(self, handler: http.server.BaseHTTPRequestHandler, path: str) -> None:
+        """Pass a request of a page on, and the answer back as it comes."""
+        length = handler.headers.get("Content-Length", "")
+        body = handler.rfile.read(int(length)) if length.isdigit() else None
+        headers = {name: value for name, value in handler.headers.items() if name.lower() not in _HOP_BY_HOP}
+        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=_ANSWER_S)
+        handler.close_connection = True
+        try:
+            connection.request(handler.command, path, body, {**headers, "Connection": "close"})
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            handler.send_response(502)
+            handler.send_header("Content-Type", "text/plain")
+            handler.end_headers()
+            handler.wfile.write(f"The application does not answer: {error}".encode())
+            return
+        handler.send_response_only(answer.status, answer.reason)
+        for name, value in answer.getheaders():
+            if name.lower() not in _HOP_BY_HOP:
+                handler.send_header(name, value)
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        while piece := answer.read1(_CHUNK):
+            handler.wfile.write(piece)
+            handler.wfile.flush()
+        connection.close()
+
+    def tunnel(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+        """Join the page and the application, for web sockets."""
+        with socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_S) as application:
+            handler.send_response_only(200)
+            handler.end_headers()
+            handler.close_connection = True
+            page = handler.connection
+            back = threading.Thread(target=_pump, args=(application, page), daemon=True)
+            back.start()
+            _pump(page, application)
+            back.join()
+
+    # ---- inside ------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, template: str) -> Any:
+        """Unpack the folder and run the set-up command in it. Returns: the state that it begins with."""
+        folder_archive, *packages = self._archives
+        shutil.rmtree(template, ignore_errors=True)
+        folder_archive.extractall(template)
+        for archive in packages:
+            if not os.path.isdir(self._packages):
+                archive.extractall(self._packages)
+        if self._description["data"] is not None:
+            with open(f"{template}/data.json", "w", encoding="utf-8") as file:
+                json.dump(self._description["data"], file)
+        if self._description["setup"]:
+            self._run("setup", template)
+        return self._state(template) if self._description["state"] else None
+
+    def _start(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        command = [part.replace("{port}", str(self._port)) for part in self._description["command"]]
+        log = f"{self._folder}.log"
+        with open(log, "wb") as output:
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    cwd=self._folder,
+                    env=self._environment(self._folder),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise SiteFailed(f"its command {command!r} cannot be started: {error}") from error
+        deadline = time.monotonic() + self._description["start_s"]
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise SiteFailed(f"its command ended with {self._process.returncode}: {_end_of(log)}")
+            try:
+                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(_POLL_S)
+        raise SiteFailed(
+            f"after {self._description['start_s']:g} s nothing listens on its port, which is in $PORT and stands for "
+            f"{{port}}: {_end_of(log)}"
+        )
+
+    def _state(self, folder: str) -> Any:
+        output = self._run("state", folder)
+        try:
+            return json.loads(output)
+        except ValueError as error:
+            raise SiteFailed(f"its state command printed no JSON ({error}): {output[:200]!r}") from error
+
+    def _run(self, hook: str, folder: str) -> bytes:
+        """Run a hook. Returns: what it printed. Raises: SiteFailed."""
+        command = self._description[hook]
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=self._environment(folder), capture_output=True, timeout=HOOK_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SiteFailed(f"its {hook} command {command!r} failed: {error}") from error
+        if done.returncode != 0 or len(done.stdout) > MAX_STATE:
+            text = (done.stderr or done.stdout)[-600:].decode("utf-8", "replace")
+            raise SiteFailed(f"its {hook} command {command!r} ended with {done.returncode}: {text}")
+        return done.stdout
+
+    @property
+    def _packages(self) -> str:
+        return f"{APPS_FOLDER}/packages/{self._description['packages_key']}"
+
+    def _environment(self, folder: str) -> dict[str, str]:
+        return {
+            "HOME": folder,
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "LANG": "C.UTF-8",
+            "TZ": "UTC",
+            "PORT": str(self._port),
+            "PYTHONPATH": f"{self._packages}:{folder}",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+
+def changes(before: Any, after: Any) -> Any:
+    """What changed: of two objects the entries that differ, None for one that is gone; otherwise the new value."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return after
+    keys = [
+        key for key in {**before, **after} if before.get(key) != after.get(key) or (key in before) != (key in after)
+    ]
+    return {key: changes(before.get(key), after.get(key)) for key in sorted(keys)}
+
+
+def _pump(source: socket.socket, sink: socket.socket) -> None:
+    """Copy until the source ends."""
+    try:
+        while data := source.recv(_CHUNK):
+            sink.sendall(data)
+        sink.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass  # either side has gone
+
+
+def _end_of(log: str) -> str:
+    with open(log, encoding="utf-8", errors="replace") as file:
+        return file.read()[-800:].strip() or "it printed nothing"
