@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -95,7 +96,9 @@ def import_tasks(
 
 
 class _Progress:
-    """A line on standard error that says how far something is; nothing is shown where nothing is told of."""
+    """Says on standard error how far something is: a bar on a terminal, and a line now and then elsewhere."""
+
+    EVERY_S = 10.0
 
     def __init__(self, what: str) -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -104,6 +107,7 @@ class _Progress:
         self._bars = Progress(*columns, TextColumn("{task.fields[note]}"), console=err())
         self._what = what
         self._row: TaskID | None = None
+        self._told_at = -self.EVERY_S
 
     def __enter__(self) -> _Progress:
         return self
@@ -113,10 +117,16 @@ class _Progress:
             self._bars.stop()
 
     def update(self, done: int, total: int, faulty: int = 0) -> None:
+        note = f"{faulty} left out" if faulty else ""
+        if not err().is_terminal:
+            if done == total or time.monotonic() - self._told_at >= self.EVERY_S:
+                self._told_at = time.monotonic()
+                err().print(f"{self._what}: {done} of {total}{note and ', '}{note}", markup=False)
+            return
         if self._row is None:
             self._row = self._bars.add_task(self._what, total=total, note="")
             self._bars.start()
-        self._bars.update(self._row, completed=done, note=f"{faulty} left out" if faulty else "")
+        self._bars.update(self._row, completed=done, note=note)
 
 
 def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str, str]) -> TaskSet:

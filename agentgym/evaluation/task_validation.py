@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from agentgym.errors import JudgeError
+from agentgym.errors import AgentGymError
 from agentgym.registry import load, load_reward
 from agentgym.reward import Reward
 from agentgym.task import Task, task_to_json
@@ -49,7 +49,7 @@ async def task_faults(
                 try:
                     answer = reward.task_fault(task)
                     fault = str(await answer) if inspect.isawaitable(answer) else str(answer)
-                except JudgeError as error:
+                except AgentGymError as error:  # one task's trouble stops no other
                     fault = f"could not be judged here: {error}"
                 else:
                     with journal.open("a", encoding="utf-8") as file:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,6 +49,10 @@ PROTECTED = (
     *("*pytest.ini", "*pytest.toml", "*tox.ini", "setup.cfg", "pyproject.toml", ".git/*"),
 )
 """Files that decide how tests are found and run: a patch has no say in them."""
+NETWORK = re.compile(
+    r"gaierror|getaddrinfo|Name or service not known|Temporary failure in name resolution|Network is unreachable"
+)
+"""What a test says that finds no network."""
 JUDGE = GuestModule(__package__, "guest_repository", "guest_judge")
 
 
@@ -72,6 +77,13 @@ class PatchVerdict:
             return self.outcomes.get(test) in good
         alike = [outcome for name, outcome in self.outcomes.items() if name.startswith(test)]
         return bool(alike) and set(alike) <= good
+
+    def failure_of(self, test: str) -> str:
+        """In a few words why a test did not pass."""
+        text = self.reasons.get(test) or self.reasons.get(test.partition("::")[0]) or ""
+        error = next((line[1:].strip() for line in text.splitlines() if line.startswith("E ")), "")[:200]
+        network = " It needs a network, which a sandbox does not have." if NETWORK.search(text) else ""
+        return f"({self.outcomes.get(test, 'not there')}) {error}".rstrip() + network
 
 
 NOTHING = PatchVerdict({}, {})
@@ -160,12 +172,8 @@ class RepositoryTests(Reward):
         broken = [test for test in to_mend if not after.passed(test)]
         broken += [test for test in to_keep if not after.passed(test, xfail=True)]
         if broken:
-            outcome = after.outcomes.get(broken[0], "not there")
-            file = broken[0].partition("::")[0]
-            text = after.reasons.get(broken[0]) or after.reasons.get(file) or ""
-            error = next((line for line in text.splitlines() if line.startswith("E ")), "")
             many = f"{len(broken)} of {len(to_mend) + len(to_keep)} tests do not pass with the gold patch"
-            return f"{many}: {broken[0]} ({outcome}) {error[1:].strip()[:200]}".rstrip()
+            return f"{many}: {broken[0]} {after.failure_of(broken[0])}"
         if (await self.score(task, truth["gold"]))[SUCCESS] != 1:
             return "the gold patch is not paid, although its tests pass"
         return ""

@@ -139,9 +139,9 @@ def image_of_python(python: str) -> str:
         return name
     raise TaskError(
         f"It needs Python {python}. The host's is {wheels.HERE}, and the cache has no image {name!r} (it has: "
-        f"{', '.join(rootfs.names()) or 'none'}). Make one, for example of a Debian release with this version, with "
-        f"python3 and git in it, and put the folder or tar into {rootfs.cache_folder() / 'images'}; docs/sandbox.md "
-        "says how."
+        f"{', '.join(rootfs.names()) or 'none'}). Make one of an interpreter that is installed here: `agentgym sandbox "
+        f"image {python}`; or put a root file system with python3 and git, such as a Debian release with this version, "
+        f"into {rootfs.cache_folder() / 'images'}."
     )
 
 
@@ -160,18 +160,18 @@ async def repository_of(parameters: RepositoryParameters, task: str) -> Reposito
 
 
 def _beside(packages: tuple[str, ...], requirements: tuple[str, ...], python: str) -> dict[str, Repository]:
-    return {"env": wheels.environment(requirements, python), **{name: _repository(name) for name in packages}}
+    return {"env": wheels.environment(requirements, python), **{name: repository_named(name) for name in packages}}
 
 
 @lru_cache(maxsize=64)
 def _with_environment(name: str, *needs: Any) -> Repository:
     """One object for equal arguments, which knows its digest."""
-    return replace(_repository(name), beside=_beside(*needs))
+    return replace(repository_named(name), beside=_beside(*needs))
 
 
 @lru_cache(maxsize=64)
-def _repository(name: str) -> Repository:
-    """Read once a process."""
+def repository_named(name: str) -> Repository:
+    """What `RepositoryParameters.repository` names, read once a process. Raises: TaskError if there is none."""
     clone, mark, commit = name.rpartition("@")
     if mark and Path(clone).is_dir():
         return Repository.from_git(Path(clone), commit)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -18,8 +16,9 @@ from pathlib import Path, PurePosixPath
 
 from agentgym import TaskError
 
+from .pip import run_pip
 from .repository import PREFIX, Repository
-from .wheels import HERE, MAX_BYTES, cache, lock, pip_error, wheel
+from .wheels import HERE, MAX_BYTES, cache, interpreter_of, lock, wheel
 
 BUILT = "built"
 COPY_BUILT = f"cp -rn ../{PREFIX}/{BUILT}/. . 2>/dev/null || true"
@@ -65,7 +64,7 @@ def lock_project(
         for path, content in repository.files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
-        own = _build(folder, Path(scratch), version)
+        own = _build(folder, Path(scratch), python, version)
         needs = [f"{own}[{extras}]" if extras else str(own), *requirements, "pytest"]
         for name in files:
             if (folder / name).is_file():
@@ -78,15 +77,20 @@ def lock_project(
     return pins
 
 
-def _build(folder: Path, scratch: Path, version: str) -> Path:
+def _build(folder: Path, scratch: Path, python: str, version: str) -> Path:
     """Build the wheel of a source tree. Raises: TaskError."""
-    variables = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION": version or "0"}
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps"]
-    command += ["--find-links", str(cache()), "-w", str(scratch)]
-    completed = subprocess.run([*command, str(folder)], capture_output=True, text=True, check=False, env=variables)
+    interpreter = interpreter_of(python)
+    if interpreter is None:
+        raise TaskError(
+            f"the repository must be built with Python {python}, and no interpreter of this version with pip runs "
+            f"here: install one, for example with `uv python install {python}` or `pyenv install {python}`"
+        )
+    command = [interpreter, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "--use-pep517"]
+    command += ["--find-links", str(cache(python)), "-w", str(scratch)]
+    error = run_pip([*command, str(folder)], {"SETUPTOOLS_SCM_PRETEND_VERSION": version or "0"})
     wheels = sorted(scratch.glob("*.whl"))
-    if completed.returncode or len(wheels) != 1:
-        raise TaskError(f"the repository cannot be built with Python {HERE}: {pip_error(completed.stderr)}")
+    if error or len(wheels) != 1:
+        raise TaskError(f"the repository cannot be built with Python {python}: {error}")
     return wheels[0]
 
 

@@ -18,8 +18,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from agentgym import TaskError
-from agentgym.sandbox import cache_folder
+from agentgym.sandbox import cache_folder, rootfs
 
+from .pip import run_pip
 from .repository import Repository
 from .sources import PINNED
 
@@ -48,8 +49,8 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
     """Resolve requirements with pip, and keep the wheels of all that they need in the cache.
 
     Packages without a wheel are built from their source distributions, which runs their build on this host, as
-    `pip install` does. For another version of Python than this one only published wheels can be had. `leave_out`: the
-    file name of a wheel that only says what is needed.
+    `pip install` does. For a version of Python that has no interpreter on this host only published wheels can be had.
+    `leave_out`: the file name of a wheel that only says what is needed.
     Raises: TaskError with what pip said.
     """
     if not requirements:
@@ -57,17 +58,17 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
     folder = cache(python)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        command = [sys.executable, "-m", "pip"]
-        if python == HERE:
-            command += ["wheel", "--wheel-dir", scratch]
+        if interpreter := interpreter_of(python):
+            command = [interpreter, "-m", "pip", "wheel", "--wheel-dir", scratch]
         else:
-            command += ["download", "--python-version", python, "--only-binary", ":all:", "-d", scratch]
+            command = [sys.executable, "-m", "pip", "download", "-d", scratch]
+            command += ["--python-version", python, "--only-binary", ":all:"]
         command += ["--quiet", "--disable-pip-version-check", "--find-links", str(folder), *requirements]
-        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        error = run_pip(command)
         wheels = sorted(Path(scratch).glob("*.whl"))
-        if completed.returncode or not wheels:
+        if error or not wheels:
             raise TaskError(
-                f"pip cannot provide {', '.join(requirements)} for Python {python}: {pip_error(completed.stderr)} "
+                f"pip cannot provide {', '.join(requirements)} for Python {python}: {error} "
                 "Give versions that have wheels, or whose build runs here."
             )
         wheels = [path for path in wheels if path.name != leave_out]
@@ -76,10 +77,14 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
         return sorted(_pinned(path) for path in wheels)
 
 
-def pip_error(output: str) -> str:
-    """What pip says was wrong, on one line of at most 600 characters."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " ".join([line for line in lines if line.startswith(("ERROR:", "error:"))] or lines)[-600:]
+def interpreter_of(python: str) -> str | None:
+    """The interpreter of a version that has pip: this one, or another on this host; None if there is none."""
+    if python == HERE:
+        return sys.executable
+    path = rootfs.find_interpreter(python)
+    if path is None or subprocess.run([path, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
+        return None
+    return str(path)
 
 
 @lru_cache(maxsize=16)

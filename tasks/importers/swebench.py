@@ -8,13 +8,14 @@ import re
 import subprocess
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache, partial
 from pathlib import Path
 from shutil import which
 from typing import Any
 
 from agentgym import Split, Task, TaskError, TaskSet, load
+from agentgym.sandbox.rootfs import OLDEST_PYTHON
 
 from . import swebench_django as django
 from .items import LeftOutWarning, read_items
@@ -22,13 +23,17 @@ from .swebench_environments import PublishedEnvironment, published_environment
 from .swebench_ids import pytest_ids
 from .swebench_patches import files_in
 from .swebench_rows import Instance, instance_of
+from .swebench_stand_ins import DJANGO, STANDS_IN
 
 NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
 MIRRORS = "AGENTGYM_REPOSITORIES"
+OLDEST = ".".join(map(str, OLDEST_PYTHON))
+OLD_PYTEST = "pytest<8"
+"""For repositories of a published environment that do not say which: newer ones refuse tests as nose had them."""
 COMPILED_MIB = {"memory_mib": 2048, "disk_mib": 2048}
 """Limits of instances with an environment: numerical packages are large."""
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int, int], None]
 
 
 def load_swebench(
@@ -39,7 +44,7 @@ def load_swebench(
     environments: bool = False,
     python: str = "",
     at_once: int = 2,
-    progress: Progress = lambda done, total: None,
+    progress: Progress = lambda done, total, left_out: None,
 ) -> TaskSet:
     """The instances of a file as tasks of `agentgym/swe-v1`, held out unless asked otherwise.
 
@@ -58,22 +63,23 @@ def load_swebench(
             host. An instance whose environment cannot be built is left out. Without, tasks run with the host's Python
             and pytest, and no package.
         python: a version of Python for all instances, in place of the published ones: `here` for this one.
-        at_once: environments built side by side. `progress`: told how many of how many instances are done.
+        at_once: environments built side by side. `progress`: told how many of how many instances are
+            done, and how many of these are left out.
     Raises: TaskError naming the file, the item and what is wrong with it, or that no instance can be played.
     """
     path = Path(path)
     folder = Path(mirrors or os.environ.get(MIRRORS) or "repositories").absolute()
     instances = [instance_of(row, f"{path}, item {number}") for number, row in enumerate(read_items(path))]
     make = partial(_task, folder=folder, split=split, environments=environments, python=python)
-    tasks: list[Task] = []
-    reasons: dict[str, str] = {}
+    results: dict[str, Task | str] = {}
     with ThreadPoolExecutor(max(at_once, 1)) as pool:
-        for done, (instance, result) in enumerate(pool.map(partial(_or_reason, make), instances), 1):
-            if isinstance(result, str):
-                reasons[instance.id] = result
-            else:
-                tasks.append(result)
-            progress(done, len(instances))
+        futures = {pool.submit(_or_reason, make, instance): instance.id for instance in instances}
+        for done, future in enumerate(as_completed(futures), 1):
+            results[futures[future]] = future.result()
+            progress(done, len(instances), sum(isinstance(result, str) for result in results.values()))
+    ordered = {instance.id: results[instance.id] for instance in instances}
+    tasks = [task for task in ordered.values() if isinstance(task, Task)]
+    reasons = {name: reason for name, reason in ordered.items() if isinstance(reason, str)}
     by_reason: dict[str, list[str]] = {}
     for name, reason in reasons.items():
         by_reason.setdefault(reason, []).append(name)
@@ -88,18 +94,18 @@ def load_swebench(
     return TaskSet(NAME, {split: tasks})
 
 
-def _or_reason(make: Callable[[Instance], Task], instance: Instance) -> tuple[Instance, Task | str]:
+def _or_reason(make: Callable[[Instance], Task], instance: Instance) -> Task | str:
     try:
-        return instance, make(instance)
+        return make(instance)
     except TaskError as error:
-        return instance, str(error)
+        return str(error)
 
 
 def _task(instance: Instance, *, folder: Path, split: Split, environments: bool, python: str) -> Task:
     """The task of an instance. Raises: TaskError saying why there is none."""
     is_django = instance.repo == django.REPO
     clone = next((clone for clone in _clones(folder, instance.repo) if clone.is_dir()), None)
-    stand_in = django.STANDS_IN.get(instance.id)
+    stand_in = (STANDS_IN if environments else DJANGO).get(instance.id)
     if clone is None and stand_in is None:
         raise TaskError(f"no clone of {instance.repo} in {folder}")
     if not instance.issue.strip():
@@ -112,13 +118,16 @@ def _task(instance: Instance, *, folder: Path, split: Split, environments: bool,
     failing = ids(instance.failing)
     if not failing:
         raise TaskError("its tests are not pytest's")
-    parameters: dict[str, Any] = {"repository": f"{clone}@{instance.commit}" if clone else str(stand_in)}
+    repository = f"{clone}@{instance.commit}" if clone else str(stand_in)
+    parameters: dict[str, Any] = {"repository": repository}
     if instance.bug:
         parameters["patch"] = instance.bug
+    if environments:
+        parameters |= _environment(instance, repository, python)
+    elif is_django:
+        parameters["packages"] = django.PACKAGES
     if is_django:
         parameters |= django.PARAMETERS
-    elif environments and clone is not None:
-        parameters |= _environment(instance, clone, python)
     return Task(
         id=instance.id,
         environment=ENVIRONMENT,
@@ -137,20 +146,33 @@ def _task(instance: Instance, *, folder: Path, split: Split, environments: bool,
     )
 
 
-def _environment(instance: Instance, clone: Path, python: str) -> dict[str, Any]:
+def _environment(instance: Instance, repository: str, python: str) -> dict[str, Any]:
     """Parameters of the environment of an instance, with its packages resolved. Raises: TaskError."""
     published = published_environment(instance.repo, instance.version) or PublishedEnvironment("")
-    python = python or instance.python or published.python
-    parameters: dict[str, Any] = load("environments", ENVIRONMENT).environment_of(
-        clone,
-        instance.commit,
-        python="" if python == "here" else python,
-        requirements=instance.requirements or tuple(published.requirements.split()),
-        files=instance.files or published.files,
-        extras=instance.extras or published.extras,
-        version=instance.version,
-    )
+    named = instance.python or published.python
+    requirements = instance.requirements or tuple(published.requirements.split())
+    if published.python and instance.repo != "pytest-dev/pytest" and not any("pytest" in name for name in requirements):
+        requirements += (OLD_PYTEST,)
+    try:
+        parameters: dict[str, Any] = load("environments", ENVIRONMENT).environment_of(
+            repository,
+            python={"here": "", "": _nearest(named)}.get(python, python),
+            requirements=requirements,
+            files=instance.files or published.files,
+            extras=instance.extras or published.extras,
+            version=instance.version,
+        )
+    except TaskError as error:
+        if named and python == "" and _nearest(named) != named:
+            raise TaskError(f"It is made for Python {named}, tried with {_nearest(named)}: {error}") from error
+        raise
     return {**parameters, **COMPILED_MIB}
+
+
+def _nearest(python: str) -> str:
+    """The version of Python that a sandbox can have and that is nearest to one."""
+    match = re.fullmatch(r"(\d+)\.(\d+)", python)
+    return OLDEST if match and (int(match[1]), int(match[2])) < OLDEST_PYTHON else python
 
 
 def _text_of(instance: Instance, clone: Path | None, path: str) -> str:

@@ -82,7 +82,7 @@ def instances(tmp_path_factory) -> tuple[Path, Path]:
         {**good, "instance_id": "passes already", "FAIL_TO_PASS": ["tests/test_shape.py::test_version"]},
         {**good, "instance_id": "no fix", "patch": fix.replace("a * sides", "a - sides")},
         {**good, "instance_id": "no clone", "repo": "acme/round"},
-        {**good, "instance_id": "old", "install_config": {"python": "2.7"}},
+        {**good, "instance_id": "old", "install_config": {"python": "3.99"}},
         {**good, "instance_id": "no package", "install_config": {"pip_packages": ["six-and-seven==9"]}},
         {**good, "instance_id": "junit", "FAIL_TO_PASS": ["ShapeTest.area"]},
     ]
@@ -121,7 +121,7 @@ def test_what_validates_is_written_and_a_reason_for_everything_else(instances, t
         "passes already": "1 of 1 tests to be mended pass as it is",
         "no fix": "1 of 2 tests do not pass with the gold patch: tests/test_shape.py::test_area (failed) assert 3",
         "no clone": "no clone of acme/round",
-        "old": "It needs Python 2.7",
+        "old": "An image with Python 3.99 needs an interpreter of this version",
         "no package": "pip cannot provide",
         "junit": "its tests are not pytest's",
     }
