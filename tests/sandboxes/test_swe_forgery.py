@@ -236,3 +236,17 @@ async def test_a_plugin_of_the_repository_is_loaded_where_the_task_names_it():
     assert (await RepositoryTests().score(named, named.truth["gold"]))["success"] == 1
     silent = replace(named, parameters={"files": named.parameters["files"]})
     assert (await RepositoryTests().score(silent, named.truth["gold"]))["success"] == 0
+
+
+@pytest.mark.needs_namespaces
+async def test_a_large_suite_is_judged_to_its_end_and_pytest_itself_changes_nothing_of_its_runner():
+    """Its reports are longer than a pipe. What pytest changes in itself would cost two more runs of each paid patch."""
+    hidden = (
+        "import pytest\nfrom thing import double\n\n\ndef test_double():\n    assert double(5) == 10\n\n\n"
+        "@pytest.mark.parametrize('name', ['long' * 60 + str(n) for n in range(150)])\ndef test_name(name):\n    pass\n"
+    )
+    large = task(PLAIN, hidden, FIXED)
+    verdict = await RepositoryTests(timeout_s=60).judge(large, large.truth["gold"], large.truth["fail_to_pass"])
+    assert verdict is not None
+    assert len(verdict.outcomes) > 150
+    assert not verdict.changed
