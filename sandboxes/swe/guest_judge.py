@@ -10,6 +10,7 @@ import json
 import os
 import random
 import sys
+import time
 from typing import Any
 
 from .guest_repository import PLAIN, begin
@@ -17,15 +18,25 @@ from .guest_repository import PLAIN, begin
 MAX_RECORDS = 2**26
 RUNNERS = ("_pytest", "pytest", "pluggy", "unittest", "json")
 CHECKED_EVERY = 8  # reports, on average
+LOOKING_SHARE = 0.05  # of the time that the tests take, at most; quick tests are looked at more rarely
 PR_SET_DUMPABLE = 4
+OWN_CHANGES = (
+    "Cache.makedir Config._getini_unknown_type Config.inifile Config.invocation_dir Config.rootdir pytestPDB._config "
+    "pytestPDB._pluginmanager FixtureRequest.fspath Session.startdir Node.fspath TerminalReporter.startdir "
+    "Function._pytest_diamond_inheritance_warning_shown FunctionDefinition._pytest_diamond_inheritance_warning_shown"
+)
+"""What pytest replaces in its own classes while it starts. No outcome depends on these."""
 
 
-def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool) -> None:
+def judge_tests(
+    chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool, awaited: list[str]
+) -> None:
     """Run the test files and print one line of JSON: [outcomes by test, reasons by test, changed functions].
 
     Nothing is printed if the tests did not come to their end. Outcomes are those of pytest, and `xfailed`. `changed`
     are functions of the test runner that are others than before the repository was imported. They are looked at at the
-    end, and behind some of the tests that chance names; if `thorough`, behind all.
+    end, and behind some of the tests that chance names; if `thorough`, behind all. If tests are `awaited`, the run is
+    stopped, which is an end too, as soon as all of them have an outcome: the process that runs them does not know.
     """
     import ctypes
     import resource
@@ -41,15 +52,15 @@ def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s:
         run_judged(sink, chosen, source, plugins, thorough)
         os._exit(0)
     os.close(sink)
-    records, status = collected(source_end, pid)
+    records, status = collected(source_end, pid, set(awaited))
     outcomes: dict[str, str] = {}
     reasons: dict[str, str] = {}
     changed: set[str] = set()
     ended = 0
     for record in records:
         try:
-            kind, test, outcome, reason = json.loads(record)
-        except ValueError:
+            kind, test, outcome, reason, _ = json.loads(record)
+        except (ValueError, TypeError):
             continue  # written by the tests themselves
         if kind == "report":
             if outcome not in ("passed", "skipped") or outcomes.get(test) in (None, "passed"):
@@ -60,15 +71,19 @@ def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s:
             changed.update(test)
         elif kind == "end":
             ended += 1
-    if status == 0 and ended == 1:
+    if status is None or (status == 0 and ended == 1):
         print(json.dumps([outcomes, reasons, sorted(changed)]))
     sys.stdout.flush()
     os._exit(0)
 
 
-def collected(descriptor: int, pid: int) -> tuple[list[bytes], int]:
-    """The lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status."""
+def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes], int | None]:
+    """The lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status.
+
+    If tests are awaited, the child is ended when all have an outcome, and the status is None.
+    """
     import select
+    import signal
 
     child = os.pidfd_open(pid)
     os.set_blocking(descriptor, False)
@@ -76,20 +91,35 @@ def collected(descriptor: int, pid: int) -> tuple[list[bytes], int]:
     for watched in (descriptor, child):
         poller.register(watched, select.POLLIN)
     data = bytearray()
+    read_to, pending = 0, set(awaited)
     while True:
         ready = {ready for ready, _ in poller.poll()}
-        piece = _read(descriptor)
-        while piece and len(data) < MAX_RECORDS:
+        while len(data) < MAX_RECORDS and (piece := _read(descriptor)):
             data += piece
-            piece = _read(descriptor)
+        if pending and (line_end := data.rfind(b"\n") + 1) > read_to:
+            pending -= set(map(_test_with_outcome, data[read_to:line_end].splitlines()))
+            read_to = line_end
+            if not pending:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return bytes(data[:line_end]).splitlines(), None
         if child in ready:
             return bytes(data).splitlines(), os.waitpid(pid, 0)[1]
         if descriptor in ready and (piece == b"" or len(data) >= MAX_RECORDS):
             poller.unregister(descriptor)  # closed by all, or more than any report needs
 
 
+def _test_with_outcome(record: bytes | bytearray) -> str:
+    """The test of a report that says what came of its call, or that it was not called; empty for another record."""
+    try:
+        kind, test, outcome, _, when = json.loads(record)
+    except (ValueError, TypeError):
+        return ""
+    return str(test) if kind == "report" and (when == "call" or outcome != "passed") else ""
+
+
 def _read(descriptor: int) -> bytes | None:
-    """What is there; nothing at the end, None if more may come."""
+    """What is there; nothing at the end, None before it."""
     try:
         return os.read(descriptor, 65536)
     except BlockingIOError:
@@ -113,9 +143,16 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
         while data:
             data = data[os.write(sink, data) :]
 
+    reported: set[str] = set()
+    begun, spent_s = time.monotonic(), 0.0
+
     def look() -> None:
-        if different := differences(before, fingerprint()):
-            tell("changed", different, "", "")
+        nonlocal spent_s
+        started = time.monotonic()
+        if different := set(differences(before, fingerprint())) - reported:
+            reported.update(different)
+            tell("changed", sorted(different), "", "", "")
+        spent_s += time.monotonic() - started
 
     class Recorder:
         @pytest.hookimpl(trylast=True)
@@ -124,13 +161,14 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             outcome = "xfailed" if report.skipped and hasattr(report, "wasxfail") else report.outcome
-            tell("report", report.nodeid, outcome, str(report.longrepr)[-4000:] if report.failed else "")
-            if thorough or chance.randrange(CHECKED_EVERY) == 0:
+            tell("report", report.nodeid, outcome, str(report.longrepr)[-4000:] if report.failed else "", report.when)
+            affordable = spent_s <= LOOKING_SHARE * (time.monotonic() - begun)
+            if thorough or (affordable and chance.randrange(CHECKED_EVERY) == 0):
                 look()
 
         def pytest_collectreport(self, report: pytest.CollectReport) -> None:
             if report.failed:
-                tell("report", report.nodeid, "error", str(report.longrepr)[-4000:])
+                tell("report", report.nodeid, "error", str(report.longrepr)[-4000:], "collect")
 
     options = ["-q", "-p", "no:cacheprovider", *PLAIN, "--continue-on-collection-errors", "-W", "ignore"]
     options += ["--rootdir=/work/repo", "--maxfail=0"]
@@ -138,7 +176,7 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
         options += ["-p", plugin]
     pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
     look()
-    tell("end", "", "", "")
+    tell("end", "", "", "", "")
 
 
 def trusted_plugins() -> list[str]:
@@ -179,8 +217,9 @@ def differences(before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, 
     """Names that stand for something else than before, and names that are new in a class that was there."""
     changed = [name for name, mark in before.items() if after.get(name) != mark]
     owners = {name.rpartition(".")[0] for name in before} & set(before)
-    return changed + [
+    changed += [
         name
         for name in after
         if name not in before and name.rpartition(".")[0] in owners and not name.rpartition(".")[2].startswith("_abc")
     ]
+    return [name for name in changed if not name.endswith(tuple(OWN_CHANGES.split()))]
