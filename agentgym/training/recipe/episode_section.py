@@ -81,8 +81,8 @@ class EpisodeSection(Section):
     `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
     `schedule`: other budgets for training episodes, which follow the step. `stop_if`: rules that end an episode of
     reinforcement that will not succeed any more: "hopeless" (the environment says so), "no_progress(turns=4)",
-    "repeated_state(times=3)", "out_of_reach" (the oracle would need more turns than are left). It is scored as it
-    stands; the wrapper `masked(hopeless=True)` takes it out of the loss.
+    "repeated_state(times=3)", "invalid_calls(turns=3)", "out_of_reach" (the oracle would need more turns than are
+    left). It is scored as it stands; the wrapper `masked(hopeless=True)` takes it out of the loss.
     `max_failures_in_a_row`: so many episodes that the infrastructure failed, one after another, end the run with their
     causes. `stall_warning_s`: seconds without progress in any episode after which a warning says what they wait for.
     """
