@@ -87,7 +87,7 @@ class RepeatedState(StopRule):
 
 @validated_dataclass(kw_only=True)
 class InvalidCalls(StopRule):
-    """Ends an episode after `turns` turns in a row without one call of an existing tool with arguments that it takes."""
+    """Ends an episode after `turns` turns in a row without one call of an existing tool with valid arguments."""
 
     turns: Count
 
