@@ -30,7 +30,7 @@ class Fork:
 
     `checkpoint`: of the environment before that turn, where one was kept; the branch goes on from it. Without one the
     calls of the turns before are run again.
-    Raises: ValueError for a turn that the trajectory does not have.
+    Raises: ValueError for a turn that the trajectory does not have; CreditError for one of several rows.
     """
 
     trajectory: Trajectory
@@ -38,6 +38,7 @@ class Fork:
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
+        self.trajectory.require_one_row("a branch")
         if not 0 <= self.turn <= len(self.trajectory.turns):
             raise ValueError(
                 f"Fork.turn is {self.turn} in {self.trajectory.id!r}, which has {len(self.trajectory.turns)} turns: "

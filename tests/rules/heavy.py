@@ -144,6 +144,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.replayed_critic": "train",
     "agentgym.training.signals.token_critic": "train",
     "agentgym.training.signals.turn_scorer": "train",
+    "agentgym.training.loss.separate_rows": "train",
     "agentgym.training.loss.token_masks": "train",
     "agentgym.training.rollouts.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",

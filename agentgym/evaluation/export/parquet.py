@@ -44,6 +44,8 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
         "turn_rewards": [json.dumps(turn.rewards) for turn in trajectory.turns],
         "stop_reason": stop.value if stop else "",
         "turns": len(trajectory.turns),
+        "roles": [turn.role for turn in trajectory.turns],
+        "rows": [turn.row for turn in trajectory.turns],
         "first_versions": [turn.policy_version for turn in trajectory.turns],
         "last_versions": [turn.last_version for turn in trajectory.turns],
         "failures": json.dumps(dict(failures_of(trajectory))),
@@ -62,6 +64,7 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
             "turn_index": arrays.turn_index.tolist(),
             "versions": arrays.versions.tolist(),
             "prompt_length": arrays.prompt_length,
+            "row_starts": list(arrays.row_starts),
         }
     return row
 
@@ -111,6 +114,7 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
                 "tool_calls": calls,
                 "tool_call_id": spoken.call_id,
                 "name": spoken.message.name,
+                "row": spoken.row,
                 "images": [f"data:{image.media_type};base64,{image.data}" for image in images],
             }
         )
@@ -131,6 +135,7 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
             "tool_calls": pyarrow.list_(call),
             "tool_call_id": text,
             "name": text,
+            "row": integer,
             "images": pyarrow.list_(text),
         }
     )
@@ -149,6 +154,8 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
         "turn_rewards": pyarrow.list_(text),
         "stop_reason": text,
         "turns": integer,
+        "roles": pyarrow.list_(text),
+        "rows": pyarrow.list_(integer),
         "first_versions": pyarrow.list_(integer),
         "last_versions": pyarrow.list_(integer),
         "failures": text,
@@ -166,6 +173,7 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
             "turn_index": pyarrow.list_(integer),
             "versions": pyarrow.list_(integer),
             "prompt_length": integer,
+            "row_starts": pyarrow.list_(integer),
         }
     return pyarrow.schema(columns)
 

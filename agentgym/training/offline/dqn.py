@@ -148,6 +148,7 @@ class DqnPolicy(Policy):
         tools = trajectory.tools or [
             tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()
         ]
+        trajectory.require_one_row("DQN")
         messages = list(trajectory.opening)
         for turn, reward in zip(trajectory.turns, rewards, strict=True):
             calls = [call for call in turn.message.calls if call.error is None]

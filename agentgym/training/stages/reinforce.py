@@ -173,6 +173,7 @@ def _make_trainer(
         estimator=estimator,
         signal_providers=signal_providers,
         failures=section.failures,
+        trainable_roles=section.trainable_roles,
         gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
