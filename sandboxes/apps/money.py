@@ -92,9 +92,14 @@ class ShopApp(StoreApp):
         return listing(rows, page, "id", "name", "price", "stock")
 
     @tool
-    def orders(self, page: int = 0) -> dict[str, Any]:
-        """List the orders, newest first. Each result has id, date, product_id, quantity, total and status."""
-        rows = sorted(self.store.rows("orders"), key=lambda row: (row["date"], row["id"]), reverse=True)
+    def orders(self, product_id: int = 0, page: int = 0) -> dict[str, Any]:
+        """List the orders, newest first. Each result has id, date, product_id, quantity, total and status.
+
+        Args:
+            product_id: only orders of this product; 0 for all.
+        """
+        of_product = {"product_id": product_id} if product_id else {}
+        rows = sorted(self.store.rows("orders", **of_product), key=lambda row: (row["date"], row["id"]), reverse=True)
         return listing(rows, page, "id", "date", "product_id", "quantity", "total", "status")
 
     @tool
