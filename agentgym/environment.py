@@ -133,6 +133,13 @@ class Environment:
         """
         return []
 
+    def private_texts(self) -> Sequence[str]:
+        """Texts of this episode that the agent must never read, such as the goal of a simulated user.
+
+        The conformance checks look for them in all that agents are shown.
+        """
+        return ()
+
     async def state_key(self) -> str | None:
         """Hash of the canonical state, for grouping equal states and checking replays; None if there is none."""
         return None

@@ -146,7 +146,7 @@ class RestoredEnvironment(Environment):
 
     @property
     def unwrapped(self) -> Environment:
-        return self._environment
+        return self._environment.unwrapped
 
     @property
     def image_digests(self) -> list[str]:

@@ -18,7 +18,7 @@ FLOORS = {
     "reward": 3, "protocol": 3,
     "environment": 4, "guest_module": 4, "observed_state": 4, "registry": 4,
     "policy": 5, "storage": 5,
-    "rollout": 6, "credit": 6, "episode": 6,
+    "rollout": 6, "credit": 6, "episode": 6, "users": 6,
     "search": 7,
     "training": 8, "evaluation": 8,
     "cluster": 9, "interop": 9, "viewer": 9, "cli": 9, "testing": 9,
