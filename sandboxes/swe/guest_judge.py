@@ -84,15 +84,16 @@ def collected(descriptor: int, pid: int) -> tuple[list[bytes], int]:
             piece = _read(descriptor)
         if child in ready:
             return bytes(data).splitlines(), os.waitpid(pid, 0)[1]
-        if descriptor in ready and (not piece or len(data) >= MAX_RECORDS):
+        if descriptor in ready and (piece == b"" or len(data) >= MAX_RECORDS):
             poller.unregister(descriptor)  # closed by all, or more than any report needs
 
 
-def _read(descriptor: int) -> bytes:
+def _read(descriptor: int) -> bytes | None:
+    """What is there; nothing at the end, None if more may come."""
     try:
         return os.read(descriptor, 65536)
     except BlockingIOError:
-        return b""
+        return None
 
 
 def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[str], thorough: bool) -> None:
