@@ -240,7 +240,9 @@ async def test_a_plugin_of_the_repository_is_loaded_where_the_task_names_it():
 
 @pytest.mark.needs_namespaces
 async def test_reports_of_more_tests_than_a_pipe_holds_are_all_read():
-    tests = "import pytest\n\n\n@pytest.mark.parametrize('text', [f'{n:0200}' for n in range(400)])\ndef test_it(text):\n"
+    tests = (
+        "import pytest\n\n\n@pytest.mark.parametrize('text', [f'{n:0200}' for n in range(400)])\ndef test_it(text):\n"
+    )
     task = Task("many", "agentgym/swe-v1", "-", parameters={"files": {"test_it.py": f"{tests}    assert text\n"}})
     verdict = await RepositoryTests().judge(task, "", ["test_it.py"])
     assert verdict is not None
