@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -97,6 +98,24 @@ def clean(
     for line in removed:
         out().print(f"removed {line}", markup=False, soft_wrap=True)
     out().print(f"{len(removed)} thing(s) removed." if removed else "Nothing was left behind.")
+
+
+@app.command("image")
+def image(
+    python: Annotated[str, typer.Argument(metavar="VERSION", help="The version of Python, such as 3.9.")],
+    interpreter: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="The interpreter to copy; else one on the PATH, of pyenv or uv."),
+    ] = None,
+) -> None:
+    """Make an image named pythonVERSION of this host's programs and another Python than its own, unless there is one.
+
+    Example: [b]agentgym sandbox image 3.9[/b]
+    """
+    from agentgym.sandbox.rootfs import make_python_image
+
+    folder = make_python_image(python, interpreter)
+    out().print(f"{folder}: use it as SandboxSpec(image={folder.name!r})", markup=False, soft_wrap=True)
 
 
 def chosen(names: list[str] | None) -> dict[str, Backend]:

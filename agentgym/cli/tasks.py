@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import json
+import time
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +20,8 @@ from agentgym.cli.user_code import Import
 from agentgym.rounding import percent
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
     from agentgym.task import Task, TaskSet
 
 app = typer.Typer(
@@ -39,10 +44,23 @@ def import_tasks(
         str | None,
         typer.Option(metavar="SPLIT", help="train, validation or held_out for every task; else as the importer says."),
     ] = None,
+    repositories: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The folder of git clones, for sets of repositories.")
+    ] = None,
+    validate: Annotated[
+        bool,
+        typer.Option(
+            "--validate",
+            help="Build each task's environment, and keep the tasks whose gold solution is paid, and nothing is not.",
+        ),
+    ] = False,
+    at_once: Annotated[int, typer.Option(min=1, help="Tasks validated side by side.")] = 2,
     modules: Import = None,
 ) -> None:
     """Turn a public data set that you have on disk into a task set.
 
+    With --validate, tasks that are no good are left out, and FILE.left_out.jsonl says why, one task a line. What was
+    found out is kept in FILE.validated.jsonl: a validation that was broken off goes on when the command is repeated.
     Example: [b]agentgym tasks import mbpp mbpp.jsonl --out mbpp-tasks.jsonl[/b]
     """
     from agentgym import registry
@@ -54,17 +72,93 @@ def import_tasks(
     if target.suffix not in (".jsonl", ".json"):
         raise TaskError(f"--out {target}: a task set is a .jsonl file.")
     options = options_for(importer, option or [], "--option", f"the importer {importer_name}", positional=1)
-    with warnings.catch_warnings(record=True) as notes:
+    takes = inspect.signature(importer).parameters
+    if repositories is not None:
+        if "mirrors" not in takes:
+            raise TaskError(f"--repositories {repositories}: the importer {importer_name} reads no repositories.")
+        options.setdefault("mirrors", str(repositories))
+    with warnings.catch_warnings(record=True) as notes, _Progress("environments") as bar:
         warnings.simplefilter("always")
-        task_set = importer(path, **options)
+        own = {"environments": True, "at_once": at_once, "progress": bar.update} if validate else {}
+        task_set = importer(path, **{name: value for name, value in own.items() if name in takes}, **options)
     if split is not None:
         task_set = _in_one_split(task_set, split)
+    left_out: dict[str, str] = {}
     for warning in notes:
         err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
+        left_out |= getattr(warning.message, "reasons", {})
     target.parent.mkdir(parents=True, exist_ok=True)
+    if validate:
+        task_set = _validated(task_set, target, at_once, left_out)
     task_set.to_jsonl(target)
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))
     out().print(f"{target}: {sizes}. Use it as --tasks {target}:SPLIT", markup=False, soft_wrap=True)
+
+
+class _Progress:
+    """Says on standard error how far something is: a bar on a terminal, and a line now and then elsewhere."""
+
+    EVERY_S = 10.0
+
+    def __init__(self, what: str) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        self._bars = Progress(*columns, TextColumn("{task.fields[note]}"), console=err())
+        self._what = what
+        self._row: TaskID | None = None
+        self._told_at = -self.EVERY_S
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._row is not None:
+            self._bars.stop()
+
+    def update(self, done: int, total: int, faulty: int = 0) -> None:
+        note = f"{faulty} left out" if faulty else ""
+        if not err().is_terminal:
+            if done == total or time.monotonic() - self._told_at >= self.EVERY_S:
+                self._told_at = time.monotonic()
+                err().print(f"{self._what}: {done} of {total}{note and ', '}{note}", markup=False)
+            return
+        if self._row is None:
+            self._row = self._bars.add_task(self._what, total=total, note="")
+            self._bars.start()
+        self._bars.update(self._row, completed=done, note=note)
+
+
+def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str, str]) -> TaskSet:
+    """The tasks that are as they should be. The reasons against the others are printed, and written beside them."""
+    import asyncio
+
+    from agentgym import close_backends
+    from agentgym.errors import TaskError
+    from agentgym.evaluation.task_validation import task_faults
+    from agentgym.task import TaskSet
+
+    tasks = [task for split in task_set for task in task_set[split]]
+
+    async def look(bar: _Progress) -> dict[str, str]:
+        try:
+            journal = target.with_name(target.name + ".validated.jsonl")
+            return await task_faults(tasks, journal, at_once=at_once, progress=bar.update)
+        finally:
+            await close_backends()
+
+    with _Progress("tasks") as bar:
+        faults = asyncio.run(look(bar))
+    reasons = {**left_out, **faults}
+    with target.with_name(target.name + ".left_out.jsonl").open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"id": name, "reason": reason}) + "\n" for name, reason in reasons.items())
+    for name, reason in faults.items():
+        err().print(f"left out {name}: {reason}", markup=False, soft_wrap=True)
+    out().print(f"{len(tasks) - len(faults)} of {len(tasks) + len(left_out)} validated.", markup=False)
+    if len(faults) == len(tasks):
+        raise TaskError(f"No task of {task_set.name} validates here; {target}.left_out.jsonl says why.")
+    splits = {split: [task for task in task_set[split] if task.id not in faults] for split in task_set}
+    return TaskSet(task_set.name, splits)
 
 
 def _in_one_split(task_set: TaskSet, name: str) -> TaskSet:

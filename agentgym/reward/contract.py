@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from agentgym.deprecation import adopt_renamed_members, renamed_attributes, renamed_member
 from agentgym.errors import RewardError
+from agentgym.task import Task
 from agentgym.trajectory import Span, Trajectory, Turn
 
 Components = dict[str, float]
@@ -81,6 +82,14 @@ class Reward:
         `episode.outcome` holds what `outcome` said. Whatever this tells of the truth, the agent then knows. It is asked
         only where a run wants text as feedback (see agentgym.Attempts).
         Returns: str, or an awaitable of it.
+        """
+        return ""
+
+    def task_fault(self, task: Task) -> Any:
+        """Why a task cannot be judged fairly, for whoever imports it: its gold solution is not paid, or nothing is.
+
+        Returns: str, empty for a task that is as it should be, or an awaitable of it.
+        Raises: JudgeError if it cannot be found out here and now.
         """
         return ""
 

@@ -1,7 +1,9 @@
 """Real repositories: find a bug, mend it, and have hidden tests judge the patch somewhere else.
 
 repository.py     the files of a repository, and how they get into a sandbox once for all episodes
+pip.py            commands of pip, with build tools of today or of years ago
 wheels.py         the packages of a task's environment, cached as wheels
+projects.py       what a repository itself brings to its environment: requirements, metadata, compiled modules
 patch.py          what was changed, as a unified diff made from the files alone
 environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, without
 given.py          agentgym/swe-given-v1, where the file to be mended is shown and edits are all there is

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Any
 
 from agentgym import (
     Checkpoint,
@@ -14,16 +16,20 @@ from agentgym import (
     ObservedState,
     SandboxError,
     SandboxSpec,
+    SandboxUnavailable,
     Task,
     TaskError,
     ToolError,
     tool,
 )
-from agentgym.sandbox import Sandbox, Snapshot
+from agentgym.sandbox import Sandbox, Snapshot, rootfs
 
-from .parameters import RepositoryParameters, repository_of
+from .parameters import RepositoryParameters, repository_named, repository_of
 from .patch import make_patch
+from .projects import COPY_BUILT, lock_project, source_folders
 from .repository import QUIET, ROOT, apply_patch, import_path, in_environment, prepared
+from .sources import PINNED, fetch
+from .wheels import HERE
 
 MAX_SHOWN, MAX_LINES = 6_000, 200
 TEST_S, SHELL_S, ASK_S = 120.0, 60.0, 20.0
@@ -149,6 +155,42 @@ class SweEdit(Environment):
         self._submits = checkpoint.data["submits"]
 
     # ---- inside ------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def environment_of(
+        cls,
+        repository: str,
+        *,
+        python: str = "",
+        requirements: Sequence[str] = (),
+        files: Sequence[str] = (),
+        extras: str = "",
+        version: str = "",
+    ) -> dict[str, Any]:
+        """What a task on a repository needs as parameters, with its packages resolved and in the cache.
+
+        An image with its version of Python is made of an interpreter that is installed here, if there is none yet.
+
+        Args: `repository` as of a task; a source distribution (name==version) is fetched if need be. The others as of
+            `projects.lock_project`; `python` is empty for the host's version.
+        Raises: TaskError if this version of Python is missing, pip cannot resolve the packages, or the build fails.
+        """
+        if PINNED.fullmatch(repository):
+            fetch(repository)
+        if python not in ("", HERE):
+            try:
+                rootfs.make_python_image(python)
+            except SandboxUnavailable as error:
+                raise TaskError(str(error)) from error
+        files_of = repository_named(repository)
+        python = python or HERE
+        pins = lock_project(files_of, requirements, files=files, extras=extras, python=python, version=version)
+        return {
+            "python": python,
+            "source": source_folders(files_of),
+            "requirements": pins,
+            "setup": [COPY_BUILT],
+        }
 
     @property
     def _sandbox(self) -> Sandbox:

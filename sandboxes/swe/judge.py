@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -48,6 +49,10 @@ PROTECTED = (
     *("*pytest.ini", "*pytest.toml", "*tox.ini", "setup.cfg", "pyproject.toml", ".git/*"),
 )
 """Files that decide how tests are found and run: a patch has no say in them."""
+NETWORK = re.compile(
+    r"gaierror|getaddrinfo|Name or service not known|Temporary failure in name resolution|Network is unreachable"
+)
+"""What a test says that finds no network."""
 JUDGE = GuestModule(__package__, "guest_repository", "guest_judge")
 
 
@@ -72,6 +77,13 @@ class PatchVerdict:
             return self.outcomes.get(test) in good
         alike = [outcome for name, outcome in self.outcomes.items() if name.startswith(test)]
         return bool(alike) and set(alike) <= good
+
+    def failure_of(self, test: str) -> str:
+        """In a few words why a test did not pass."""
+        text = self.reasons.get(test) or self.reasons.get(test.partition("::")[0]) or ""
+        error = next((line[1:].strip() for line in text.splitlines() if line.startswith("E ")), "")[:200]
+        network = " It needs a network, which a sandbox does not have." if NETWORK.search(text) else ""
+        return f"({self.outcomes.get(test, 'not there')}) {error}".rstrip() + network
 
 
 NOTHING = PatchVerdict({}, {})
@@ -134,6 +146,37 @@ class RepositoryTests(Reward):
             components["unbroken"] = sum(unbroken) / len(to_keep)
         components[SUCCESS] = float(all(mended) and all(unbroken))
         return components
+
+    async def task_fault(self, task: Task) -> str:
+        """Why a task is no good: a test to be mended passes as it is, or the gold patch does not have all pass.
+
+        Raises: JudgeError if no sandbox would run the tests.
+        """
+        truth: Mapping[str, Any] = task.truth or {}
+        if not truth.get("fail_to_pass") or not truth.get("gold"):
+            return "its truth has no fail_to_pass, or no gold patch"
+        to_mend, to_keep = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
+        try:
+            before = await self.judge(task, "", [*to_mend, *to_keep])
+            after = await self.judge(task, truth["gold"], [*to_mend, *to_keep])
+        except TaskError as error:
+            return str(error)
+        if before is None or after is None:
+            return "the gold patch does not fit the repository"
+        if free := [test for test in to_mend if before.passed(test)]:
+            return f"{len(free)} of {len(to_mend)} tests to be mended pass as it is: {free[0]}"
+        if not after.outcomes:
+            return (
+                f"with the gold patch the tests do not come to their end in {self.cpu_s} CPU s and {self.timeout_s:g} s"
+            )
+        broken = [test for test in to_mend if not after.passed(test)]
+        broken += [test for test in to_keep if not after.passed(test, xfail=True)]
+        if broken:
+            many = f"{len(broken)} of {len(to_mend) + len(to_keep)} tests do not pass with the gold patch"
+            return f"{many}: {broken[0]} {after.failure_of(broken[0])}"
+        if (await self.score(task, truth["gold"]))[SUCCESS] != 1:
+            return "the gold patch is not paid, although its tests pass"
+        return ""
 
     async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
         """Outcomes of tests on the task's repository with a patch; None if it does not fit.

@@ -119,7 +119,7 @@ class RepositoryParameters:
 
     def spec(self, base: SandboxSpec) -> SandboxSpec:
         """The sandbox that its tests need. Raises: TaskError if there is no such version of Python here."""
-        image = self.image or self._image_of_python() or base.image
+        image = self.image or image_of_python(self.python) or base.image
         warm = () if self.requirements or image != base.image else base.preload
         return replace(
             base,
@@ -129,18 +129,20 @@ class RepositoryParameters:
             disk_mib=self.disk_mib or base.disk_mib,
         )
 
-    def _image_of_python(self) -> str:
-        if not self.python or self.python == wheels.HERE:
-            return ""
-        name = f"python{self.python}"
-        if name in rootfs.names():
-            return name
-        raise TaskError(
-            f"This task needs Python {self.python}. The host's is {wheels.HERE}, and the cache has no image {name!r} "
-            f"(it has: {', '.join(rootfs.names()) or 'none'}). Make one, for example of a Debian release that has this "
-            f"version, with python3 and git in it, and put the folder or tar into {rootfs.cache_folder() / 'images'}; "
-            "docs/sandbox.md says how."
-        )
+
+def image_of_python(python: str) -> str:
+    """The image with a version of Python, such as 3.9; empty for the host's. Raises: TaskError if there is none."""
+    if python in ("", wheels.HERE):
+        return ""
+    name = f"python{python}"
+    if name in rootfs.names():
+        return name
+    raise TaskError(
+        f"It needs Python {python}. The host's is {wheels.HERE}, and the cache has no image {name!r} (it has: "
+        f"{', '.join(rootfs.names()) or 'none'}). Make one of an interpreter that is installed here: `agentgym sandbox "
+        f"image {python}`; or put a root file system with python3 and git, such as a Debian release with this version, "
+        f"into {rootfs.cache_folder() / 'images'}."
+    )
 
 
 async def repository_of(parameters: RepositoryParameters, task: str) -> Repository:
@@ -158,18 +160,18 @@ async def repository_of(parameters: RepositoryParameters, task: str) -> Reposito
 
 
 def _beside(packages: tuple[str, ...], requirements: tuple[str, ...], python: str) -> dict[str, Repository]:
-    return {"env": wheels.environment(requirements, python), **{name: _repository(name) for name in packages}}
+    return {"env": wheels.environment(requirements, python), **{name: repository_named(name) for name in packages}}
 
 
 @lru_cache(maxsize=64)
 def _with_environment(name: str, *needs: Any) -> Repository:
     """One object for equal arguments, which knows its digest."""
-    return replace(_repository(name), beside=_beside(*needs))
+    return replace(repository_named(name), beside=_beside(*needs))
 
 
 @lru_cache(maxsize=64)
-def _repository(name: str) -> Repository:
-    """Read once a process."""
+def repository_named(name: str) -> Repository:
+    """What `RepositoryParameters.repository` names, read once a process. Raises: TaskError if there is none."""
     clone, mark, commit = name.rpartition("@")
     if mark and Path(clone).is_dir():
         return Repository.from_git(Path(clone), commit)

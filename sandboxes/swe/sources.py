@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 from agentgym import TaskError
 from agentgym.sandbox import cache_folder
+
+from .pip import run_pip
 
 PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
 
@@ -39,11 +40,12 @@ def fetch(pinned: str, sha256: str = "") -> Path:
     if path is None:
         cache().mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=cache()) as folder:
-            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", folder]
-            completed = subprocess.run([*command, pinned], capture_output=True, text=True, check=False)
+            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder]
+            command += ["--no-binary", match[1]]  # and no other: what its build needs may come as wheels
+            error = run_pip([*command, pinned])
             archives = sorted(Path(folder).glob("*.tar.*"))
-            if completed.returncode or len(archives) != 1:
-                raise TaskError(f"pip cannot download the source of {pinned}: {completed.stderr.strip()[-500:]}")
+            if error or len(archives) != 1:
+                raise TaskError(f"pip cannot download the source of {pinned}: {error}")
             suffix = "".join(Path(archives[0].name[len(match[1]) :]).suffixes[-2:])
             path = cache() / f"{_normal(match[1])}=={match[2]}{suffix}"
             archives[0].replace(path)

@@ -18,8 +18,9 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from agentgym import TaskError
-from agentgym.sandbox import cache_folder
+from agentgym.sandbox import cache_folder, rootfs
 
+from .pip import run_pip
 from .repository import Repository
 from .sources import PINNED
 
@@ -44,11 +45,12 @@ def wheel(pinned: str, python: str = HERE) -> Path | None:
     return next((path for path in paths if _pinned(path) == f"{_normal(match[1])}=={match[2]}"), None)
 
 
-def lock(requirements: Sequence[str], python: str = HERE) -> list[str]:
+def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = "") -> list[str]:
     """Resolve requirements with pip, and keep the wheels of all that they need in the cache.
 
     Packages without a wheel are built from their source distributions, which runs their build on this host, as
-    `pip install` does. For another version of Python than this one only published wheels can be had.
+    `pip install` does. For a version of Python that has no interpreter on this host only published wheels can be had.
+    `leave_out`: the file name of a wheel that only says what is needed.
     Raises: TaskError with what pip said.
     """
     if not requirements:
@@ -56,24 +58,33 @@ def lock(requirements: Sequence[str], python: str = HERE) -> list[str]:
     folder = cache(python)
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
-        command = [sys.executable, "-m", "pip"]
-        if python == HERE:
-            command += ["wheel", "--wheel-dir", scratch]
+        if interpreter := interpreter_of(python):
+            command = [interpreter, "-m", "pip", "wheel", "--wheel-dir", scratch]
         else:
-            command += ["download", "--python-version", python, "--only-binary", ":all:", "-d", scratch]
+            command = [sys.executable, "-m", "pip", "download", "-d", scratch]
+            command += ["--python-version", python, "--only-binary", ":all:"]
         command += ["--quiet", "--disable-pip-version-check", "--find-links", str(folder), *requirements]
-        completed = subprocess.run(command, capture_output=True, text=True, check=False)
+        error = run_pip(command)
         wheels = sorted(Path(scratch).glob("*.whl"))
-        if completed.returncode or not wheels:
-            errors = [line for line in completed.stderr.splitlines() if line.strip()]
-            wrong = [line.strip() for line in errors if line.startswith("ERROR:")] or errors
+        if error or not wheels:
             raise TaskError(
-                f"pip cannot provide {', '.join(requirements)} for Python {python}: {' '.join(wrong)[-600:]} "
+                f"pip cannot provide {', '.join(requirements)} for Python {python}: {error} "
                 "Give versions that have wheels, or whose build runs here."
             )
+        wheels = [path for path in wheels if path.name != leave_out]
         for path in wheels:
             path.replace(folder / path.name)
         return sorted(_pinned(path) for path in wheels)
+
+
+def interpreter_of(python: str) -> str | None:
+    """The interpreter of a version that has pip: this one, or another on this host; None if there is none."""
+    if python == HERE:
+        return sys.executable
+    path = rootfs.find_interpreter(python)
+    if path is None or subprocess.run([path, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
+        return None
+    return str(path)
 
 
 @lru_cache(maxsize=16)

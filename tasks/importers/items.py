@@ -12,6 +12,14 @@ from typing import Any
 from agentgym import TaskError
 
 
+class LeftOutWarning(UserWarning):
+    """Some items have become no task. `reasons`: why, by their ids."""
+
+    def __init__(self, message: str, reasons: Mapping[str, str]) -> None:
+        super().__init__(message)
+        self.reasons = dict(reasons)
+
+
 def read_items(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON array or of JSON lines, perhaps gzipped.
 

@@ -1,116 +1,188 @@
-"""Read SWE-bench-format instances from a file that the user has; their repositories come from local mirrors, or a
-source distribution of the package index."""
+"""Read instances of SWE-bench and of sets like it from a file that the user has; their repositories come from local
+mirrors, or a source distribution of the package index."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import subprocess
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache, partial
 from pathlib import Path
+from shutil import which
 from typing import Any
 
-from agentgym import Split, Task, TaskError, TaskSet
+from agentgym import Split, Task, TaskError, TaskSet, load
+from agentgym.sandbox.rootfs import OLDEST_PYTHON
 
 from . import swebench_django as django
-from .items import read_items
+from .items import LeftOutWarning, read_items
+from .swebench_environments import PublishedEnvironment, published_environment
+from .swebench_ids import pytest_ids
+from .swebench_patches import files_in
+from .swebench_rows import Instance, instance_of
+from .swebench_stand_ins import DJANGO, STANDS_IN
 
 NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
 MIRRORS = "AGENTGYM_REPOSITORIES"
-TEXTS = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch")
-PYTEST_ID = re.compile(r"[^\s:]+\.py::\S+")
+OLDEST = ".".join(map(str, OLDEST_PYTHON))
+OLD_PYTEST = "pytest<8"
+"""For repositories of a published environment that do not say which: newer ones refuse tests as nose had them."""
+COMPILED_MIB = {"memory_mib": 2048, "disk_mib": 2048}
+"""Limits of instances with an environment: numerical packages are large."""
+
+Progress = Callable[[int, int, int], None]
 
 
-def load_swebench(path: str | Path, *, split: Split = "held_out", mirrors: str | Path | None = None) -> TaskSet:
-    """The instances of a SWE-bench-format file as tasks of `agentgym/swe-v1`, held out unless asked otherwise.
+def load_swebench(
+    path: str | Path,
+    *,
+    split: Split = "held_out",
+    mirrors: str | Path | None = None,
+    environments: bool = False,
+    python: str = "",
+    at_once: int = 2,
+    progress: Progress = lambda done, total, left_out: None,
+) -> TaskSet:
+    """The instances of a file as tasks of `agentgym/swe-v1`, held out unless asked otherwise.
 
     An instance needs its repository as a git clone (bare or not) in the folder of mirrors, named `owner__name` or
     `name`. Where there is none, a source distribution may stand in, named by its parameters: such a task has the tag
     `stand_in`. Instances with neither, and those whose tests are neither pytest's nor Django's, are left out, and a
-    warning names them. Gold patch and test patch go into the truth: the agent sees neither, and no commit after the
-    base.
+    LeftOutWarning names them. Gold patch and test patch go into the truth: the agent sees neither, and no commit after
+    the base.
 
     Args:
-        path: JSON lines, or a JSON array.
+        path: JSON lines, or a JSON array, in one of the formats of `swebench_rows`.
         split: where the tasks go. A public set is for measuring: train on it only if you never report it.
         mirrors: the folder of clones; by default $AGENTGYM_REPOSITORIES.
+        environments: build an environment for each instance: the published version of Python, and the packages that
+            pip resolves for the commit. This needs a package index, and runs the build of the repositories on this
+            host. An instance whose environment cannot be built is left out. Without, tasks run with the host's Python
+            and pytest, and no package.
+        python: a version of Python for all instances, in place of the published ones: `here` for this one.
+        at_once: environments built side by side. `progress`: told how many of how many instances are
+            done, and how many of these are left out.
     Raises: TaskError naming the file, the item and what is wrong with it, or that no instance can be played.
     """
     path = Path(path)
-    folder = Path(mirrors or os.environ.get(MIRRORS) or "repositories")
-    tasks: list[Task] = []
-    left_out: dict[str, list[str]] = {}
-    for number, row in enumerate(read_items(path)):
-        where = f"{path}, item {number}"
-        if wrong := [name for name in TEXTS if not isinstance(row.get(name), str)]:
-            raise TaskError(
-                f"{where}: the field {wrong[0]!r} is no text. An instance has {', '.join(TEXTS)} and tests."
-            )
-        clone = next((c for c in _clones(folder, row["repo"]) if c.is_dir()), None)
-        stand_in = django.STANDS_IN.get(row["instance_id"])
-        ids = django.unittest_ids if row["repo"] == django.REPO else pytest_ids
-        fail_to_pass = ids(_tests(row.get("FAIL_TO_PASS"), where))
-        if clone is None and stand_in is None:
-            left_out.setdefault(f"no clone of {row['repo']} in {folder}", []).append(row["instance_id"])
-        elif not fail_to_pass:
-            left_out.setdefault("its tests are not pytest's", []).append(row["instance_id"])
-        else:
-            pass_to_pass = ids(_tests(row.get("PASS_TO_PASS", []), where))
-            repository = f"{clone}@{row['base_commit']}" if clone else str(stand_in)
-            tasks.append(_task(row, repository, fail_to_pass, pass_to_pass, split))
-    reasons = "; ".join(f"{', '.join(names)}: {why}" for why, names in left_out.items())
+    folder = Path(mirrors or os.environ.get(MIRRORS) or "repositories").absolute()
+    instances = [instance_of(row, f"{path}, item {number}") for number, row in enumerate(read_items(path))]
+    make = partial(_task, folder=folder, split=split, environments=environments, python=python)
+    results: dict[str, Task | str] = {}
+    with ThreadPoolExecutor(max(at_once, 1)) as pool:
+        futures = {pool.submit(_or_reason, make, instance): instance.id for instance in instances}
+        for done, future in enumerate(as_completed(futures), 1):
+            results[futures[future]] = future.result()
+            progress(done, len(instances), sum(isinstance(result, str) for result in results.values()))
+    ordered = {instance.id: results[instance.id] for instance in instances}
+    tasks = [task for task in ordered.values() if isinstance(task, Task)]
+    reasons = {name: reason for name, reason in ordered.items() if isinstance(reason, str)}
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        by_reason.setdefault(reason, []).append(name)
+    summary = "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
     if not tasks:
         raise TaskError(
-            f"{path}: no instance can be played here. {reasons}. Clone the repositories into a folder and name it by "
+            f"{path}: no instance can be played here. {summary}. Clone the repositories into a folder and name it by "
             f"${MIRRORS}."
         )
-    if left_out:
-        warnings.warn(f"{path}: left out: {reasons}.", stacklevel=2)
+    if reasons:
+        warnings.warn(LeftOutWarning(f"{path}: left out: {summary}.", reasons), stacklevel=2)
     return TaskSet(NAME, {split: tasks})
 
 
-def pytest_ids(names: Sequence[str]) -> list[str]:
-    """The names that are pytest ids; anything else that was recorded among them is dropped.
-
-    An id that was cut at its first blank stays cut: the judge takes it for all tests that begin so.
-    """
-    return list(dict.fromkeys(test for test in names if PYTEST_ID.fullmatch(test)))
-
-
-def _tests(value: Any, where: str) -> list[str]:
-    """The tests in a field, which is a list or a list as JSON text."""
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError as error:
-            raise TaskError(f"{where}: {value[:60]!r} is no list of tests.") from error
-    if not isinstance(value, list) or not all(isinstance(test, str) for test in value):
-        raise TaskError(f"{where}: {value!r:.60} is no list of tests.")
-    return value
+def _or_reason(make: Callable[[Instance], Task], instance: Instance) -> Task | str:
+    try:
+        return make(instance)
+    except TaskError as error:
+        return str(error)
 
 
-def _task(
-    row: Mapping[str, Any], repository: str, fail_to_pass: list[str], pass_to_pass: list[str], split: Split
-) -> Task:
-    is_django = row["repo"] == django.REPO
-    test_files = re.findall(r"^\+\+\+ b/(\S+)", row["test_patch"], re.M)
+def _task(instance: Instance, *, folder: Path, split: Split, environments: bool, python: str) -> Task:
+    """The task of an instance. Raises: TaskError saying why there is none."""
+    is_django = instance.repo == django.REPO
+    clone = next((clone for clone in _clones(folder, instance.repo) if clone.is_dir()), None)
+    stand_in = (STANDS_IN if environments else DJANGO).get(instance.id)
+    if clone is None and stand_in is None:
+        raise TaskError(f"no clone of {instance.repo} in {folder}")
+    if not instance.issue.strip():
+        raise TaskError("it has no issue text")
+    test_files = files_in(instance.tests)
+    if is_django:
+        ids: Callable[..., list[str]] = django.unittest_ids
+    else:
+        ids = partial(pytest_ids, files=test_files, text_of=cache(partial(_text_of, instance, clone)))
+    failing = ids(instance.failing)
+    if not failing:
+        raise TaskError("its tests are not pytest's")
+    repository = f"{clone}@{instance.commit}" if clone else str(stand_in)
+    parameters: dict[str, Any] = {"repository": repository}
+    if instance.bug:
+        parameters["patch"] = instance.bug
+    if environments:
+        parameters |= _environment(instance, repository, python)
+    elif is_django:
+        parameters["packages"] = django.PACKAGES
+    if is_django:
+        parameters |= django.PARAMETERS
     return Task(
-        id=row["instance_id"],
+        id=instance.id,
         environment=ENVIRONMENT,
-        prompt=row["problem_statement"],
-        parameters={"repository": repository, **(django.PARAMETERS if is_django else {})},
+        prompt=instance.issue,
+        parameters=parameters,
         truth={
-            "fail_to_pass": fail_to_pass,
-            "pass_to_pass": pass_to_pass,
+            "fail_to_pass": failing,
+            "pass_to_pass": ids(instance.passing),
             "tests": ["tests/*", "*/tests/*", "test_*.py", "*/test_*.py", *test_files],
-            "test_patch": row["test_patch"],
-            "gold": row["patch"],
+            "test_patch": instance.tests,
+            "gold": instance.fix,
             **({"files": django.FILES} if is_django else {}),
         },
         split=split,
-        tags=(row["repo"],) if "@" in repository else (row["repo"], "stand_in"),
+        tags=(instance.repo,) if clone else (instance.repo, "stand_in"),
     )
+
+
+def _environment(instance: Instance, repository: str, python: str) -> dict[str, Any]:
+    """Parameters of the environment of an instance, with its packages resolved. Raises: TaskError."""
+    published = published_environment(instance.repo, instance.version) or PublishedEnvironment("")
+    named = instance.python or published.python
+    requirements = instance.requirements or tuple(published.requirements.split())
+    if published.python and instance.repo != "pytest-dev/pytest" and not any("pytest" in name for name in requirements):
+        requirements += (OLD_PYTEST,)
+    try:
+        parameters: dict[str, Any] = load("environments", ENVIRONMENT).environment_of(
+            repository,
+            python={"here": "", "": _nearest(named)}.get(python, python),
+            requirements=requirements,
+            files=instance.files or published.files,
+            extras=instance.extras or published.extras,
+            version=instance.version,
+        )
+    except TaskError as error:
+        if named and python == "" and _nearest(named) != named:
+            raise TaskError(f"It is made for Python {named}, tried with {_nearest(named)}: {error}") from error
+        raise
+    return {**parameters, **COMPILED_MIB}
+
+
+def _nearest(python: str) -> str:
+    """The version of Python that a sandbox can have and that is nearest to one."""
+    match = re.fullmatch(r"(\d+)\.(\d+)", python)
+    return OLDEST if match and (int(match[1]), int(match[2])) < OLDEST_PYTHON else python
+
+
+def _text_of(instance: Instance, clone: Path | None, path: str) -> str:
+    """A test file as the hidden tests have it, near enough to see which tests it defines."""
+    command = ["git", "-C", str(clone), "-c", "safe.directory=*", "show", f"{instance.commit}:{path}"]
+    output = subprocess.run(command, capture_output=True, check=False) if clone is not None and which("git") else None
+    before = output.stdout.decode("utf-8", "replace") if output and output.returncode == 0 else ""
+    section = re.split(r"^diff --git ", instance.tests, flags=re.M)
+    added = (part for part in section if f" b/{path}\n" in part[: part.find("\n") + 1])
+    return before + "\n".join(line[1:] for part in added for line in part.splitlines() if line.startswith(("+", " ")))
 
 
 def _clones(folder: Path, repo: str) -> list[Path]:

@@ -1,5 +1,4 @@
-"""How SWE-bench's Django instances run under pytest: their test ids, what stands around their tests, and which
-source distribution can stand in for a clone."""
+"""How SWE-bench's Django instances run under pytest: their test ids, and what stands around their tests."""
 
 from __future__ import annotations
 
@@ -34,10 +33,11 @@ def pytest_configure(config):
 AT = "tests/conftest.py"
 PARAMETERS: dict[str, Any] = {
     "source": [".", "tests"],
-    "packages": ["pytz==2018.9", "sqlparse==0.5.1"],
     "patch": f"diff --git a/{AT} b/{AT}\nnew file mode 100644\n"
     + "".join(unified_diff([], CONFTEST.splitlines(True), "/dev/null", f"b/{AT}")),
 }
+PACKAGES = ["pytz==2018.9", "sqlparse==0.5.1"]
+"""What Django 2 and 3 import, where no environment is built."""
 FILES = {AT: CONFTEST}
 NOT_HERE = frozenset(
     {  # of other test runners, and of commits between the distribution that stands in and the instances
@@ -50,11 +50,6 @@ NOT_HERE = frozenset(
     }
 )
 """Recorded tests that do not pass here, not even with the gold patch."""
-STANDS_IN = dict.fromkeys(
-    (f"django__django-{number}" for number in (10914, 10924, 11001, 11039, 11049)), "Django==2.2b1"
-)
-"""Instances that a source distribution of the package index can be played at: their bug is in it, both patches fit it,
-and of their tests those fail and pass that should. It is a neighbour of the base commit, not the commit."""
 
 
 def unittest_ids(names: Sequence[str]) -> list[str]:

@@ -50,6 +50,7 @@ COMMANDS = [
     "sandbox shell",
     "sandbox ps",
     "sandbox clean",
+    "sandbox image",
 ]
 ENVIRONMENT_VARIABLES = {**os.environ, "COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"}
 

@@ -13,7 +13,9 @@ import pytest
 from rootfs import assemble
 
 import agentgym.sandbox.guest
+from agentgym.errors import SandboxUnavailable
 from agentgym.sandbox.namespaces import NamespacesBackend
+from agentgym.sandbox.rootfs import make_python_image
 from agentgym.testing.backends import SPEC, check_backend
 
 GUEST = Path(agentgym.sandbox.guest.__file__).parent
@@ -59,3 +61,37 @@ def test_guest_code_is_python_3_9_and_imports_the_standard_library_alone(path):
         if isinstance(node, ast.ImportFrom) and not node.level:
             names = [node.module or ""]
         assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+@pytest.mark.needs_namespaces
+async def test_an_image_of_an_installed_interpreter_has_it_with_git_and_a_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    minor, program = next(((n, path) for n in (9, 10, 12, 13) if (path := interpreter(n))), (0, ""))
+    if not program:
+        pytest.skip("no other Python on this machine")
+    assert make_python_image(f"3.{minor}", Path(program)) == make_python_image(f"3.{minor}")  # the second is at hand
+    backend = NamespacesBackend()
+    try:
+        sandbox = await backend.create(dataclasses.replace(SPEC, image=f"python3.{minor}"))
+        result = await sandbox.exec(
+            ["sh", "-c", "python --version && git init -q . && python3 -c 'import ssl, sqlite3'"]
+        )
+        assert (result.exit_code, result.text[:9]) == (0, f"Python 3.{minor}"[:9]), result.stderr
+        await sandbox.close()
+    finally:
+        await backend.close()
+
+
+@pytest.mark.parametrize(
+    ("python", "path", "message"),
+    [
+        ("3.6", None, "Python 3.9 or newer, and not 3.6"),
+        ("3.99", None, "none was found here. Install one .*`uv python install 3.99`"),
+        ("3.99", Path(sys.executable), r"\S+ is 3\.\d+\. Install one"),
+        ("3", None, "no version of Python: give two numbers"),
+    ],
+)
+def test_a_python_that_cannot_be_had_is_named_with_the_way_to_get_it(python, path, message, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path))
+    with pytest.raises(SandboxUnavailable, match=message):
+        make_python_image(python, path)

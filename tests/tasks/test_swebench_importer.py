@@ -12,8 +12,13 @@ from agentgym import Call, Message
 from agentgym.errors import TaskError
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager
-from agentgym.tasks.importers.swebench import load_swebench, pytest_ids
+from agentgym.sandboxes.swe.patch import make_patch
+from agentgym.tasks.importers.swebench import load_swebench
 from agentgym.tasks.importers.swebench_django import unittest_ids
+from agentgym.tasks.importers.swebench_environments import ENVIRONMENTS, published_environment
+from agentgym.tasks.importers.swebench_ids import pytest_ids
+from agentgym.tasks.importers.swebench_patches import reversed_patch
+from agentgym.tasks.importers.swebench_rows import instance_of
 
 INSTANCES = Path(__file__).parents[3] / "shared/data/swebench_format_12/instances.jsonl"
 BUG, FIXED = "def area(a, b):\n    return a + b\n", "def area(a, b):\n    return a * b\n"
@@ -81,6 +86,69 @@ async def test_the_agent_sees_neither_the_fix_nor_its_tests(instance):
     assert "test_more" not in visible_text
 
 
+def test_names_without_a_file_and_with_the_path_of_another_container_become_ids():
+    texts = {"a/test_x.py": "def test_y(n):\n", "a/test_z.py": "class T:\n    def test_w(self):\n"}
+    names = ["test_y[1-2]", "test_gone", "/testbed/a/test_x.py::test_y[/testbed/a/data]", "test_y[cut at"]
+    assert pytest_ids(names, list(texts), texts.__getitem__) == [
+        "a/test_x.py::test_y[1-2]",
+        "a/test_x.py::test_y[/work/repo/a/data]",
+        "a/test_x.py::test_y[cut at",
+    ]
+
+
+def test_rows_of_sets_like_swe_bench_are_read():
+    bug = make_patch({"shape.py": FIXED.encode()}, {"shape.py": BUG.encode()})
+    smith = instance_of(
+        {
+            "instance_id": "acme__shape.93c5579a.func_pm__x1",
+            "repo": "swesmith/acme__shape.93c5579a",
+            "patch": bug,
+            "FAIL_TO_PASS": ["test_shape.py::test_square"],
+            "problem_statement": "-",
+        },
+        "here",
+    )
+    assert (smith.repo, smith.commit, smith.bug, smith.tests) == ("acme/shape", "93c5579a", bug, "")
+    assert smith.fix == make_patch({"shape.py": BUG.encode()}, {"shape.py": FIXED.encode()})
+    assert reversed_patch(smith.fix) == bug
+    multi = instance_of(
+        {
+            "org": "acme",
+            "repo": "shape",
+            "number": 7,
+            "base": {"ref": "main", "sha": "93c5579a"},
+            "resolved_issues": [{"title": "area", "body": "is wrong"}],
+            "fix_patch": "f",
+            "test_patch": "t",
+            "f2p_tests": {"test_shape.py::test_a": {"run": "PASS"}},
+            "n2p_tests": {"test_shape.py::test_b": {}},
+            "p2p_tests": {"test_shape.py::test_c": {}},
+        },
+        "here",
+    )
+    assert (multi.id, multi.issue, multi.commit) == ("acme__shape-7", "area\n\nis wrong", "93c5579a")
+    assert multi.failing == ("test_shape.py::test_a", "test_shape.py::test_b")
+    rebench = instance_of(
+        {
+            **dict.fromkeys(("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch"), "x"),
+            "FAIL_TO_PASS": [],
+            "install_config": {"python": "3.9", "packages": "numpy six", "pip_packages": ["pytest>=6, <8"]},
+        },
+        "here",
+    )
+    assert (rebench.python, rebench.requirements) == ("3.9", ("numpy", "six", "pytest>=6,<8"))
+    with pytest.raises(TaskError, match="a hunk of the patch ends early"):
+        instance_of({"instance_id": "x", "repo": "a__b.1234567", "patch": bug + "@@ -1,3 +1,3 @@\nx"}, "here")
+
+
+def test_every_repository_of_swe_bench_has_its_published_environments():
+    assert len(ENVIRONMENTS) == 12
+    flask = published_environment("pallets/flask", "2.3")
+    assert flask is not None
+    assert (flask.python, "Werkzeug==2.3.7" in flask.requirements) == ("3.11", True)
+    assert published_environment("pallets/flask", "0.1") is None
+
+
 def test_junk_in_lists_of_tests_is_dropped():
     listed = ["a/test_x.py::test_y[1", "[100%]", "[", "PASSED", "test_old (some.Class)", "a/test_x.py::test_y[1"]
     assert pytest_ids(listed) == ["a/test_x.py::test_y[1"]
@@ -129,3 +197,18 @@ def test_a_broken_file_is_named(tmp_path):
     path.write_text("{")
     with pytest.raises(TaskError, match="neither"):
         load_swebench(path)
+
+
+def test_a_patch_that_is_reversed_takes_itself_back(tmp_path):
+    before = {"kept.py": "a\n\nb\nc\nd", "gone.py": "-- x\n++ y\n", "same.py": "1\n"}
+    after = {"kept.py": "a\n\nB\nc\nd\ne\n", "gone.py": None, "new.py": "-- x\nno end"}
+    patch = make_patch(
+        {path: text.encode() for path, text in before.items()},
+        {path: None if text is None else text.encode() for path, text in after.items()},
+    )
+    for path, text in before.items():
+        (tmp_path / path).write_text(text)
+    for diff in (patch, reversed_patch(patch)):
+        subprocess.run(["git", "apply", "-"], input=diff, text=True, check=True, cwd=tmp_path)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+    assert reversed_patch(reversed_patch(patch)) == patch

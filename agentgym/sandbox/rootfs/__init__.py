@@ -2,8 +2,26 @@
 
 store.py      the cache of unpacked images           archive.py   reads a hostile archive, entry by entry
 sources.py    folders, tars, OCI layouts             tree.py      writes the files of an image, and nothing outside
+python_image.py  makes an image of an interpreter that is installed on this host
 """
 
+from agentgym.sandbox.rootfs.python_image import (
+    OLDEST_PYTHON,
+    find_interpreter,
+    make_python_image,
+    write_python_image,
+)
 from agentgym.sandbox.rootfs.store import HOST_IMAGE, RootFilesystem, cache_folder, locate, names, prepare_rootfs
 
-__all__ = ["HOST_IMAGE", "RootFilesystem", "cache_folder", "locate", "names", "prepare_rootfs"]
+__all__ = [
+    "HOST_IMAGE",
+    "OLDEST_PYTHON",
+    "RootFilesystem",
+    "cache_folder",
+    "find_interpreter",
+    "locate",
+    "make_python_image",
+    "names",
+    "prepare_rootfs",
+    "write_python_image",
+]

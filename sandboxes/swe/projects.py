@@ -1,0 +1,118 @@
+"""What a repository itself brings to its environment: its requirements, its metadata, and files that its build makes.
+
+The repository's code is not installed: it is imported from its folder, so that a patch has an effect. What `pip install
+-e .` would leave beside that code is: the metadata, compiled modules, generated files such as `_version.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from agentgym import TaskError
+
+from .pip import run_pip
+from .repository import PREFIX, Repository
+from .wheels import HERE, MAX_BYTES, cache, interpreter_of, lock, wheel
+
+BUILT = "built"
+COPY_BUILT = f"cp -rn ../{PREFIX}/{BUILT}/. . 2>/dev/null || true"
+"""The command of a set-up that puts what the build made beside the sources."""
+
+
+def source_folders(repository: Repository) -> list[str]:
+    """The folders on a repository's import path: `src` or `lib` if packages lie there, and its top."""
+    folders = {
+        path.partition("/")[0] for path in repository.files if path.count("/") == 2 and path.endswith("/__init__.py")
+    }
+    return [*(folder for folder in ("src", "lib") if folder in folders), "."]
+
+
+def lock_project(
+    repository: Repository,
+    requirements: Sequence[str] = (),
+    *,
+    files: Sequence[str] = (),
+    extras: str = "",
+    python: str = HERE,
+    version: str = "",
+) -> list[str]:
+    """The `requirements` of a task on this repository: the packages that pip resolves, and what its build makes.
+
+    The build runs on this host, as `pip install` would have it. What was resolved once is remembered in the cache.
+
+    Args:
+        requirements: for pip, beside the repository's own. `files`: files of requirements in the repository; those that
+            are there count. `extras`: of the repository, with commas between.
+        version: what a repository calls itself that has its version from git.
+    Raises: TaskError with what pip said.
+    """
+    key = json.dumps([repository.digest, list(requirements), list(files), extras, python, version])
+    record = cache(python) / "locks" / f"{hashlib.sha256(key.encode()).hexdigest()}.json"
+    if record.is_file():
+        remembered: list[str] = json.loads(record.read_text())
+        if all(wheel(pinned, python) for pinned in remembered):
+            return remembered
+    record.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=record.parent) as scratch:
+        folder = Path(scratch) / "source"
+        for path, content in repository.files.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
+        own = _build(folder, Path(scratch), python, version)
+        needs = [f"{own}[{extras}]" if extras else str(own), *requirements, "pytest"]
+        for name in files:
+            if (folder / name).is_file():
+                needs += ["-r", str(folder / name)]
+        pins = lock(needs, python, leave_out=own.name)
+        pins.append(_keep_traces(own, repository, python))
+    temporary = record.with_suffix(f".{os.getpid()}")
+    temporary.write_text(json.dumps(pins))
+    temporary.replace(record)
+    return pins
+
+
+def _build(folder: Path, scratch: Path, python: str, version: str) -> Path:
+    """Build the wheel of a source tree. Raises: TaskError."""
+    interpreter = interpreter_of(python)
+    if interpreter is None:
+        raise TaskError(
+            f"the repository must be built with Python {python}, and no interpreter of this version with pip runs "
+            f"here: install one, for example with `uv python install {python}` or `pyenv install {python}`"
+        )
+    command = [interpreter, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "--use-pep517"]
+    command += ["--find-links", str(cache(python)), "-w", str(scratch)]
+    error = run_pip([*command, str(folder)], {"SETUPTOOLS_SCM_PRETEND_VERSION": version or "0"})
+    wheels = sorted(scratch.glob("*.whl"))
+    if error or len(wheels) != 1:
+        raise TaskError(f"the repository cannot be built with Python {python}: {error}")
+    return wheels[0]
+
+
+def _keep_traces(own: Path, repository: Repository, python: str) -> str:
+    """Keep a wheel in the cache with a project's metadata, and the files that its build made. Returns: its pin."""
+    name, version = own.name.split("-")[:2]
+    with zipfile.ZipFile(own) as archive:
+        if sum(member.file_size for member in archive.infolist()) > MAX_BYTES:
+            raise TaskError(f"{own.name} has more than {MAX_BYTES} bytes.")
+        contents = {member.filename: archive.read(member) for member in archive.infolist() if not member.is_dir()}
+    digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()[:8]
+    version += f"{'.' if '+' in version else '+'}src{digest}"
+    folders = [folder for folder in source_folders(repository) if folder != "."]
+    target = cache(python) / f"{name}-{version}-py3-none-any.whl"
+    with zipfile.ZipFile(target.with_suffix(f".{os.getpid()}"), "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, content in contents.items():
+            top = PurePosixPath(path).parts[0]
+            if top.endswith(".dist-info"):
+                archive.writestr(path, content)
+            elif not top.endswith(".data"):
+                places = [f"{folder}/{path}" for folder in folders] or [path]
+                if path not in repository.files and repository.files.keys().isdisjoint(places):
+                    archive.writestr(f"{name}-{version}.data/data/{BUILT}/{places[0]}", content)
+    target.with_suffix(f".{os.getpid()}").replace(target)
+    return f"{name.replace('_', '-').lower()}=={version}"

@@ -1,0 +1,70 @@
+"""Unified diffs of instances: which files they touch, and the diff that takes one back."""
+
+from __future__ import annotations
+
+import re
+
+HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
+
+
+def files_in(patch: str) -> list[str]:
+    """The files that a patch leaves changed or new, in its order."""
+    return re.findall(r"^\+\+\+ b/(\S+)", patch, re.M)
+
+
+def reversed_patch(patch: str) -> str:
+    """The unified diff that takes a patch back. Raises: ValueError for a hunk that ends early."""
+    lines: list[str] = []
+    removed: list[str] = []
+    added: list[str] = []
+    last = lines  # where the line before went, which may be told that it ends without a line feed
+    left = [0, 0]  # lines of the hunk that are still to come, before and after
+    for line in patch.splitlines(keepends=True):
+        sign, rest = line[:1], line[1:]
+        if sign == "\\":
+            last.append(line)
+        elif any(left):
+            if sign not in ("-", "+", " ", "\n"):
+                raise ValueError(f"a hunk of the patch ends early, at {line!r:.60}")
+            left = [left[0] - (sign != "+"), left[1] - (sign != "-")]
+            last = {"-": added, "+": removed}.get(sign, lines)
+            if last is lines:
+                lines += [*removed, *added]
+                removed, added = [], []
+                last = lines
+            last.append({"-": "+", "+": "-"}.get(sign, sign) + rest)
+        else:
+            lines += [*removed, *added]
+            removed, added = [], []
+            last = lines
+            if hunk := HUNK.match(line):
+                left = [1 if hunk[group] is None else int(hunk[group][1:]) for group in (2, 4)]
+                line = f"@@ -{hunk[3]}{hunk[4] or ''} +{hunk[1]}{hunk[2] or ''} @@{line[hunk.end() :]}"
+            lines.append(line if hunk else _reversed_header(line))
+    lines += [*removed, *added]
+    return _swap_names("".join(lines))
+
+
+def _reversed_header(line: str) -> str:
+    for name, opposite in (
+        ("new file mode", "deleted file mode"),
+        ("rename from", "rename to"),
+        ("old mode", "new mode"),
+    ):
+        for before, after in ((name, opposite), (opposite, name)):
+            if line.startswith(before):
+                return line.replace(before, after, 1)
+    return line
+
+
+def _swap_names(patch: str) -> str:
+    """Exchange the names in `---` and `+++`, with their prefixes."""
+
+    def swapped(match: re.Match[str]) -> str:
+        old, new = (re.sub(r"^[ab]/", "", name) if name != "/dev/null" else name for name in match.groups())
+        return "".join(
+            f"{mark} {name if name == '/dev/null' else prefix + name}\n"
+            for mark, prefix, name in (("---", "a/", new), ("+++", "b/", old))
+        )
+
+    return re.sub(r"^--- (.*)\n\+\+\+ (.*)\n(?=@@ )", swapped, patch, flags=re.M)

@@ -1,0 +1,139 @@
+"""Instances in the formats of SWE-bench and of sets like it, as one record.
+
+| format | told by | what it has |
+|---|---|---|
+| SWE-bench, SWE-Gym, SWE-rebench | `base_commit`, `test_patch` | fix, hidden tests, `version` or `install_config` |
+| SWE-smith | no `test_patch`, `repo` like `swesmith/owner__name.commit` | a patch that makes the bug, visible tests |
+| Multi-SWE-bench | `org`, `base` and `fix_patch` | fix, hidden tests, outcomes by test |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym import TaskError
+
+from .swebench_patches import reversed_patch
+
+SMITH = re.compile(r"(?:swesmith/)?([\w.-]+?)__([\w.-]+)\.([0-9a-f]{7,40})")
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One instance.
+
+    Attributes:
+        id, repo, commit: the instance's name, owner/name, and the commit that it begins at.
+        issue: what the agent reads. `fix`: the gold patch. `tests`: a patch with hidden tests; empty where the tests
+            are in the repository. `bug`: a patch that makes the bug; empty where the commit has it.
+        failing, passing: names of tests, as recorded.
+        version: of the repository. `python`: version of the interpreter. `requirements`, `files`: for pip, and files of
+            requirements. `extras`: of the repository's package. All are empty where the row does not say.
+    """
+
+    id: str
+    repo: str
+    commit: str
+    issue: str
+    fix: str
+    tests: str
+    failing: tuple[str, ...]
+    passing: tuple[str, ...]
+    bug: str = ""
+    version: str = ""
+    python: str = ""
+    requirements: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    extras: str = field(default="")
+
+
+def instance_of(row: Mapping[str, Any], where: str) -> Instance:
+    """Read a row. Raises: TaskError, beginning with `where`, naming the field and what is wrong with it."""
+    if "fix_patch" in row and isinstance(row.get("base"), Mapping):
+        return _multi_swe(row, where)
+    if not row.get("test_patch") and (match := SMITH.match(str(row.get("repo", "")))):
+        return _smith(row, match, where)
+    texts = ("instance_id", "repo", "base_commit", "problem_statement", "patch", "test_patch")
+    name, repo, commit, issue, fix, tests = (_text(row, key, where) for key in texts)
+    config = row.get("install_config")
+    config = config if isinstance(config, Mapping) else {}
+    packages = str(config.get("packages") or "")
+    is_file = packages.endswith((".txt", ".yml", ".yaml"))
+    given = [*([] if is_file else packages.split()), *(config.get("pip_packages") or ())]
+    return Instance(
+        name,
+        repo,
+        commit,
+        issue,
+        fix,
+        tests,
+        failing=_tests(row.get("FAIL_TO_PASS"), "FAIL_TO_PASS", where),
+        passing=_tests(row.get("PASS_TO_PASS", []), "PASS_TO_PASS", where),
+        version=str(row.get("version") or ""),
+        python=str(config.get("python") or ""),
+        requirements=tuple(str(item).replace(" ", "") for item in given),
+        files=tuple(config.get("reqs_path") or ()),
+        extras=str(config.get("install") or "").partition(".[")[2].partition("]")[0],
+    )
+
+
+def _smith(row: Mapping[str, Any], match: re.Match[str], where: str) -> Instance:
+    bug = _text(row, "patch", where)
+    try:
+        fix = reversed_patch(bug)
+    except ValueError as error:
+        raise TaskError(f"{where}: the field 'patch' is no unified diff: {error}.") from error
+    return Instance(
+        _text(row, "instance_id", where),
+        f"{match[1]}/{match[2]}",
+        str(row.get("base_commit") or match[3]),
+        str(row.get("problem_statement") or ""),
+        fix,
+        "",
+        failing=_tests(row.get("FAIL_TO_PASS"), "FAIL_TO_PASS", where),
+        passing=_tests(row.get("PASS_TO_PASS", []), "PASS_TO_PASS", where),
+        bug=bug,
+    )
+
+
+def _multi_swe(row: Mapping[str, Any], where: str) -> Instance:
+    org, name, fix, tests = (_text(row, key, where) for key in ("org", "repo", "fix_patch", "test_patch"))
+    issues = [issue for issue in row.get("resolved_issues") or () if isinstance(issue, Mapping)] or [row]
+    texts = [f"{issue.get('title') or ''}\n\n{issue.get('body') or ''}".strip() for issue in issues]
+    groups = [row.get(key) or {} for key in ("f2p_tests", "n2p_tests", "s2p_tests")]
+    return Instance(
+        str(row.get("instance_id") or f"{org}__{name}-{row.get('number')}"),
+        f"{org}/{name}",
+        str(row["base"].get("sha") or row["base"].get("ref") or ""),
+        "\n\n".join(filter(None, texts)),
+        fix,
+        tests,
+        failing=_tests([test for group in groups for test in group], "f2p_tests", where),
+        passing=_tests(list(row.get("p2p_tests") or ()), "p2p_tests", where),
+    )
+
+
+def _text(row: Mapping[str, Any], key: str, where: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str):
+        raise TaskError(
+            f"{where}: the field {key!r} is no text. An instance is a row of SWE-bench, SWE-Gym, SWE-smith or "
+            "Multi-SWE-bench."
+        )
+    return value
+
+
+def _tests(value: Any, key: str, where: str) -> tuple[str, ...]:
+    """The tests in a field, which is a list or a list as JSON text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise TaskError(f"{where}: {value[:60]!r} is no list of tests.") from error
+    if not isinstance(value, Iterable) or not all(isinstance(test, str) for test in value):
+        raise TaskError(f"{where}: {value!r:.60} in {key} is no list of tests.")
+    return tuple(value)

@@ -1,0 +1,19 @@
+"""Source distributions of the package index that stand in for a clone: neighbours of the base commits of instances.
+
+Each has the bug of its instances, both patches fit it, and of their tests those fail and pass that should, as far as
+`docs/environments/swe.md` says. A neighbour is not the commit: tasks made of it have the tag `stand_in`.
+"""
+
+from __future__ import annotations
+
+DJANGO = dict.fromkeys((f"django__django-{number}" for number in (10914, 10924, 11001, 11039, 11049)), "Django==2.2b1")
+ASTROPY = {
+    "astropy__astropy-6938": "astropy==2.0.3",
+    "astropy__astropy-7746": "astropy==3.0.4",
+    "astropy__astropy-12907": "astropy==5.0.1",
+    "astropy__astropy-14182": "astropy==5.2",
+    "astropy__astropy-14365": "astropy==5.2.1",
+    "astropy__astropy-14995": "astropy==5.3",
+}
+"""They have compiled parts, so they need an environment (`--validate`)."""
+STANDS_IN = DJANGO | ASTROPY
