@@ -9,8 +9,11 @@ environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, witho
 given.py          agentgym/swe-given-v1, where the file to be mended is shown and edits are all there is
 judge.py          the reward `repository_tests`
 controls.py       tests that must fail, which tell a fix from a forgery
+runners/          pytest, unittest, Go, Node, Cargo, JUnit XML, CTest: commands, reports, tests that fail
+commands.py       tests that a runner's command runs, for the agent and for the judge
 guest_repository.py  what runs inside for the agent: search, tests
 guest_judge.py    what runs inside for the judge
+guest_calls.py    what runs inside where tasks are made of packages (bugs/)
 """
 
 from .environment import Swe, SweEdit

@@ -24,10 +24,12 @@ from agentgym import (
 )
 from agentgym.sandbox import Sandbox, Snapshot, rootfs
 
+from .commands import run_command
 from .parameters import RepositoryParameters, repository_named, repository_of
 from .patch import make_patch
 from .projects import COPY_BUILT, lock_project, source_folders
 from .repository import QUIET, ROOT, apply_patch, import_path, in_environment, prepared
+from .runners import SuiteRunner
 from .sources import PINNED, fetch
 from .wheels import HERE
 
@@ -46,6 +48,7 @@ PYTEST_MODULES = (
 WARM = ("pytest", *(f"_pytest.{name}" for name in PYTEST_MODULES.split()))
 """pytest, and what it would import at every start: a run of tests begins in half the time."""
 REPOSITORY = GuestModule(__package__, "guest_repository")
+TOOK = re.compile(r"\nduration_ms: [\d.]+|\(\d+\.\d+s\)")
 DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
 """How long pytest says it took: no two runs are the same, and the agent learns nothing from it."""
 
@@ -126,7 +129,8 @@ class SweEdit(Environment):
     @tool(timeout_s=TEST_S + 30, parallel=False)
     async def test(self, selection: str = "") -> str:
         """Run tests, all or those of a file, a test id or a word of their names."""
-        return self._observed.add(await self._run_tests(_selected(selection)))
+        words = selection.split() if self._task.test_runner else _selected(selection)
+        return self._observed.add(await self._run_tests(words))
 
     @tool(final=True, max_output_chars=400_000, timeout_s=TEST_S + 60, parallel=False)
     async def submit(self) -> str:
@@ -293,6 +297,8 @@ class SweEdit(Environment):
         return note
 
     async def _run_tests(self, arguments: list[str]) -> str:
+        if self._task.test_runner is not None:
+            return await self._run_command(self._task.test_runner, arguments)
         path = list(self._task.path)
         result = await REPOSITORY.run(self._sandbox, "run_tests", arguments, path, timeout_s=TEST_S)
         if result.timed_out or result.oom_killed:
@@ -300,6 +306,20 @@ class SweEdit(Environment):
         text = result.text.strip() or result.stderr.decode("utf-8", "replace").strip()
         mark = "[all passed]" if result.exit_code == 0 else "[not all passed]"
         return f"{mark}\n{DURATION.sub('', text)[-MAX_SHOWN:]}"
+
+    async def _run_command(self, runner: SuiteRunner, words: list[str]) -> str:
+        """Run the tests' command: what came of the tests whose ids have one of the words, or of all."""
+        result = await run_command(self._sandbox, self._task, cpu_s=int(TEST_S), timeout_s=TEST_S)
+        if result.timed_out or result.oom_killed:
+            return f"[stopped: the tests took more than {'memory allows' if result.oom_killed else f'{TEST_S:g} s'}]"
+        report = runner.parse(result.stdout.decode("utf-8", "replace"))
+        names = [name for name in report.outcomes if not words or any(word in name for word in words)]
+        if not names:
+            text = (result.stdout + result.stderr).decode("utf-8", "replace").strip()
+            return f"[not all passed]\nNo such test was reported.\n{text[-MAX_SHOWN:]}"
+        lines = [f"{report.outcomes[name]}: {name}\n{report.reasons.get(name, '')}".rstrip() for name in names]
+        failed = any(report.outcomes[name] == "failed" for name in names)
+        return f"[{'not all' if failed else 'all'} passed]\n{_cut(TOOK.sub('', chr(10).join(lines)))}"
 
     async def _ask(self, function: str, *arguments: str) -> str:
         """What a function of the guest says about the repository. Raises: ToolError."""

@@ -25,7 +25,6 @@ from agentgym import (
     JudgeError,
     Reward,
     SandboxError,
-    SandboxSpec,
     Task,
     TaskError,
     Trajectory,
@@ -34,11 +33,12 @@ from agentgym import (
 from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend, Sandbox
 
+from .commands import judged_report, write_controls
 from .controls import WORDS, canary, canary_name, control_of
 from .environment import SUBMITTED, SweEdit
-from .parameters import RepositoryParameters, repository_of
+from .parameters import RepositoryParameters, opened
 from .patch import paths_of
-from .repository import ROOT, apply_patch, prepared
+from .repository import ROOT, apply_patch
 
 MAX_REPORT = 2**24
 MAX_CANARIES, MAX_SOURCE = 6, 2**20
@@ -135,7 +135,7 @@ class RepositoryTests(Reward):
         verdict = await self.judge(task, patch, [*to_mend, *to_keep]) if patch else None
         if verdict is None:
             return components
-        patterns = _left_out(truth)
+        patterns = _left_out(truth, RepositoryParameters.of(task))
         components["modified"] = float(any(not _matches(path, patterns) for path in paths_of(patch)))
         mended = [verdict.passed(test) for test in to_mend]
         unbroken = [verdict.passed(test, xfail=True) for test in to_keep]
@@ -225,15 +225,12 @@ class RepositoryTests(Reward):
     async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         truth: Mapping[str, Any] = task.truth or {}
         parameters = RepositoryParameters.of(task)
-        spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
-        backend = shared_backend(self.backend)
-        repository = await repository_of(parameters, task.id)
-        base = await prepared(backend, spec, repository, parameters.patch, **parameters.preparation)
-        sandbox = await backend.create(spec, snapshot=base)
+        assert SweEdit.sandbox is not None
+        sandbox = await opened(shared_backend(self.backend), SweEdit.sandbox, parameters, task.id)
         try:
             if patch:
                 try:
-                    await apply_patch(sandbox, patch, exclude=_left_out(truth))
+                    await apply_patch(sandbox, patch, exclude=_left_out(truth, parameters))
                 except TaskError:
                     return None
             if truth.get("test_patch"):
@@ -242,10 +239,17 @@ class RepositoryTests(Reward):
                 await sandbox.write(f"{ROOT}/{path}", content.encode())
             controls: set[str] = set()
             if run.control_seed is not None:
-                controls = await self._write_controls(sandbox, truth, run.control_seed)
+                write = self._write_controls if parameters.test_runner is None else write_controls
+                controls = await write(sandbox, truth, run.control_seed)
                 if not controls:
                     return NOTHING
-            verdict = await self._run(sandbox, run, parameters)
+            if parameters.test_runner is None:
+                verdict = await self._run(sandbox, run, parameters)
+            else:
+                report, forged = await judged_report(
+                    sandbox, parameters, truth.get("tests", ()), cpu_s=self.cpu_s, timeout_s=self.timeout_s
+                )
+                verdict = PatchVerdict(report.outcomes, report.reasons, forged=forged)
             if run.control_seed is None:
                 return verdict
             return replace(verdict, outcomes={t: o for t, o in verdict.outcomes.items() if t in controls})
@@ -358,8 +362,9 @@ def submission(episode: Trajectory) -> str | None:
     return next((text.removeprefix(SUBMITTED) for text in final if text.startswith(SUBMITTED)), None)
 
 
-def _left_out(truth: Mapping[str, Any]) -> tuple[str, ...]:
-    return (*PROTECTED, *truth.get("tests", ()))
+def _left_out(truth: Mapping[str, Any], parameters: RepositoryParameters) -> tuple[str, ...]:
+    own = PROTECTED if parameters.test_runner is None else (*parameters.test_runner.protected, ".git/*")
+    return (*own, *truth.get("tests", ()))
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:

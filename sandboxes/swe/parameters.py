@@ -11,15 +11,16 @@ from typing import Any
 
 from agentgym import SandboxSpec, Task, TaskError, UnknownNameError, load
 from agentgym.deprecation import renamed_attributes
-from agentgym.sandbox import rootfs
+from agentgym.sandbox import Backend, Sandbox, rootfs
 
 from . import wheels
-from .repository import PREFIX, Repository
+from .repository import PREFIX, Repository, prepared
+from .runners import RUNNERS, SuiteRunner
 from .sources import PINNED, archive
 
 __getattr__ = renamed_attributes(__name__, {"Parameters": "agentgym.sandboxes.swe.parameters.RepositoryParameters"})
 
-TEXTS = ("patch", "guidance", "repository", "python", "image")
+TEXTS = ("patch", "guidance", "repository", "python", "image", "runner", "command")
 LISTS = ("source", "requires", "packages", "requirements", "setup", "plugins", "shown", "tests")
 NUMBERS = {"attempts": 1, "memory_mib": 16, "disk_mib": 1}  # and the least value of each
 
@@ -44,6 +45,8 @@ class RepositoryParameters:
         setup: shell commands that are run once in the repository before its first commit, with the environment.
         plugins: modules of the repository that are plugins of pytest, loaded where it judges. Installed plugins are
             loaded by themselves; those that metadata in the repository names are not.
+        runner: what runs the tests: pytest, unittest, go, node, cargo, junit or ctest; empty for pytest. `command`: for
+            `sh`, runs them and prints the runner's report; empty for the runner's usual one.
         shown: files that `agentgym/swe-given-v1` shows at the start.
         tests: tests that the agent is told of, by their pytest ids; all it can find may be run.
         attempts: how often it may submit, while `tests` still fail. `guidance`: said with each refusal.
@@ -61,6 +64,8 @@ class RepositoryParameters:
     image: str = ""
     setup: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
+    runner: str = ""
+    command: str = ""
     shown: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     attempts: int = 1
@@ -103,7 +108,22 @@ class RepositoryParameters:
                     raise TaskError(f"{task.id}: parameters[{name!r}] is {number!r}: at least {least}.")
         if given:
             raise TaskError(f"{task.id}: unknown parameters {sorted(given)}. Known: {', '.join(cls.__slots__)}.")
+        runner = values["runner"] or "pytest"
+        if runner not in RUNNERS:
+            raise TaskError(f"{task.id}: parameters['runner'] is {runner!r}. Known: {', '.join(RUNNERS)}.")
+        if not (values["command"] or RUNNERS[runner].command):
+            raise TaskError(f"{task.id}: the runner {runner!r} needs parameters['command'], which prints its report.")
         return cls(**values)
+
+    @property
+    def test_runner(self) -> SuiteRunner | None:
+        """What runs the tests by a command; None for pytest as it is usually run, which is judged in another way."""
+        return None if self.runner in ("", "pytest") and not self.command else RUNNERS[self.runner or "pytest"]
+
+    @property
+    def test_command(self) -> str:
+        """The command that runs all tests and prints the runner's report."""
+        return self.command or RUNNERS[self.runner or "pytest"].command
 
     @property
     def path(self) -> tuple[str, ...]:
@@ -115,7 +135,8 @@ class RepositoryParameters:
     @property
     def preparation(self) -> dict[str, Any]:
         """What `prepared` needs to know besides repository and patch."""
-        return {"setup": self.setup, "path": self.path, "python": self.python}
+        programs = self.test_runner.needs if self.test_runner else None
+        return {"setup": self.setup, "path": self.path, "python": self.python, "programs": programs}
 
     def spec(self, base: SandboxSpec) -> SandboxSpec:
         """The sandbox that its tests need. Raises: TaskError if there is no such version of Python here."""
@@ -157,6 +178,15 @@ async def repository_of(parameters: RepositoryParameters, task: str) -> Reposito
         return await asyncio.to_thread(_with_environment, parameters.repository, *needs)
     except TaskError as error:
         raise TaskError(f"{task}: {error}") from error
+
+
+async def opened(backend: Backend, base: SandboxSpec, parameters: RepositoryParameters, task: str) -> Sandbox:
+    """A sandbox of its own with the repository of a task, as the agent finds it. `base`: the spec of one that says
+    nothing of its environment. Raises: TaskError; SandboxError."""
+    spec = parameters.spec(base)
+    repository = await repository_of(parameters, task)
+    snapshot = await prepared(backend, spec, repository, parameters.patch, **parameters.preparation)
+    return await backend.create(spec, snapshot=snapshot)
 
 
 def _beside(packages: tuple[str, ...], requirements: tuple[str, ...], python: str) -> dict[str, Repository]:

@@ -159,6 +159,7 @@ async def prepared(
     setup: Sequence[str] = (),
     path: Sequence[str] = (".",),
     python: str = "",
+    programs: Sequence[str] | None = None,
 ) -> Snapshot:
     """A sandbox with a repository under /work/repo: its one commit is the state the agent begins with.
 
@@ -169,13 +170,14 @@ async def prepared(
     Args:
         setup: shell commands that are run in the repository. `path`: the import path, relative to it.
         python: the version of Python that has to be there, such as 3.11; empty for any.
-    Raises: TaskError if the patch does not fit, a command of the set-up fails, there is no pytest, or Python has
-        another version; SandboxError.
+        programs: that the image has to have; None for pytest.
+    Raises: TaskError if the patch does not fit, a command of the set-up fails, there is no pytest or no such program,
+        or Python has another version; SandboxError.
     """
-    key = f"{repository.digest}:{spec!r}:{tuple(setup)!r}:{tuple(path)!r}:{python}"
+    key = f"{repository.digest}:{spec!r}:{tuple(setup)!r}:{tuple(path)!r}:{python}:{programs}"
 
     async def unpacked() -> Snapshot:
-        return await _unpack(backend, spec, repository, setup, path, python)
+        return await _unpack(backend, spec, repository, setup, path, python, programs)
 
     async def committed() -> Snapshot:
         return await _commit(backend, spec, await shared_snapshot(backend, "unpacked", key, unpacked, kept=16), patch)
@@ -192,18 +194,20 @@ async def _unpack(
     setup: Sequence[str],
     path: Sequence[str],
     python: str,
+    programs: Sequence[str] | None,
 ) -> Snapshot:
     """The files, as the set-up leaves them, with compiled ones beside them."""
     sandbox = await backend.create(spec)
     try:
         await sandbox.write("repository.tar", await asyncio.to_thread(repository.archive))
         await run(sandbox, "tar -xf repository.tar && rm repository.tar")
+        await _check_programs(sandbox, programs or ())
         for command in setup:
             await _run_setup(sandbox, command, path)
         version, pytest = await FILES.call(sandbox, "compile_files", list(path), timeout_s=COMPILE_S)
         if python and version != python:
             raise TaskError(f"The task needs Python {python}, and its image {spec.image!r} has {version}.")
-        if not pytest:
+        if not pytest and programs is None:
             raise TaskError(
                 "There is no pytest in the task's environment: add one to parameters['requirements'], such as "
                 "pytest==8.3.5, and what it needs (`python -m agentgym.sandboxes.swe.wheels pytest==8.3.5` lists it)."
@@ -211,6 +215,17 @@ async def _unpack(
         return await sandbox.snapshot()
     finally:
         await sandbox.close()
+
+
+async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
+    """Raises: TaskError naming a program that the image does not have."""
+    for program in programs:
+        answer = await sandbox.exec(["sh", "-c", f"command -v {program}"], env=QUIET, timeout_s=20)
+        if not answer.ok:
+            raise TaskError(
+                f"The tests need the program {program!r}, which the task's image does not have. Install it, or give an "
+                "image that has it (parameters['image'])."
+            )
 
 
 async def _commit(backend: Backend, spec: SandboxSpec, unpacked: Snapshot, patch: str) -> Snapshot:

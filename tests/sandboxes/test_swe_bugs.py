@@ -9,16 +9,21 @@ import os
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import pytest
 
 from agentgym import load_task_set
 from agentgym.errors import TaskError
-from agentgym.sandboxes.swe.bugs.build import BugRecipe, _impatient, _Journal, build
-from agentgym.sandboxes.swe.bugs.issue import issue_text, leaks
-from agentgym.sandboxes.swe.bugs.mutations import mutations
-from agentgym.sandboxes.swe.bugs.package import steady
+from agentgym.sandboxes.swe.bugs.build import build
+from agentgym.sandboxes.swe.bugs.difficulty import Reach, difficulty
+from agentgym.sandboxes.swe.bugs.issue import Seen, leaks, report, wrong_call
+from agentgym.sandboxes.swe.bugs.journal import Journal
+from agentgym.sandboxes.swe.bugs.mutations import KINDS, mutations
+from agentgym.sandboxes.swe.bugs.package import Package, steady
+from agentgym.sandboxes.swe.bugs.recipe import BugRecipe
+from agentgym.sandboxes.swe.bugs.trial import impatient
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch
 from agentgym.sandboxes.swe.repository import Repository
@@ -50,14 +55,15 @@ class Pair:
 '''
 
 
-def test_every_kind_of_bug_changes_its_place_and_nothing_else():
+def test_a_bug_changes_its_place_and_nothing_else():
     by_place = {(m.kind, m.line): m for m in mutations(SOURCE)}
     lines = SOURCE.split("\n")
     for mutation in by_place.values():
         broken = mutation.apply(SOURCE)
         ast.parse(broken)
+        assert mutation.parses(SOURCE)
         assert broken != SOURCE
-        if mutation.kind != "removed":
+        if len(broken.split("\n")) == len(lines):
             differing = [n for n, (a, b) in enumerate(zip(lines, broken.split("\n"), strict=True), 1) if a != b]
             assert differing == [mutation.line], mutation
     assert by_place["boundary", 9].apply(SOURCE).split("\n")[8] == "    if len(text) < most and text:"
@@ -65,7 +71,8 @@ def test_every_kind_of_bug_changes_its_place_and_nothing_else():
     assert by_place["branch", 9].apply(SOURCE).split("\n")[8] == "    if not (len(text) <= most and text):"
     assert by_place["call", 10].apply(SOURCE).split("\n")[9] == "        return text"
     assert by_place["constant", 7].apply(SOURCE).split("\n")[6] == "def clip(text: str, most: int = 4) -> str:"
-    assert by_place["call", 12].apply(SOURCE).split("\n")[11] == "    pass"
+    assert by_place["slice", 11].apply(SOURCE).split("\n")[10] == "    shorter = text[: ]"
+    assert by_place["call", 12].apply(SOURCE) == SOURCE.replace('    print("é", shorter)\n', "")
     assert by_place["argument", 13].apply(SOURCE).split("\n")[12] == "    return max(os.sep, shorter)"
     assert by_place["return", 13].apply(SOURCE).split("\n")[12] == "    return None"
     assert by_place["constant", 17].function == "Pair"
@@ -73,6 +80,56 @@ def test_every_kind_of_bug_changes_its_place_and_nothing_else():
     assert gone.function == "Pair.both"
     assert '"""Both."""\n        raise NotImplementedError\n' in gone.apply(SOURCE)
     assert not any(m.line <= 4 for m in by_place.values())  # what a module says at its top
+
+
+HANDLED = """def read(lines, strict=False):
+    total = 0
+    for line in lines:
+        if not line:
+            continue
+        try:
+            total += int(line)
+        except ValueError:
+            total = total
+        if strict and total < 0:
+            raise ValueError(line)
+        elif total > 9:
+            total = len(line)
+            print(line, end="")
+        lines.last = total
+    return total
+"""
+
+
+def test_there_are_bugs_of_every_kind():
+    """What is done about errors, what is kept and whole branches are left out, beside signs and values."""
+    of_kind = {}
+    for mutation in mutations(HANDLED):
+        of_kind.setdefault(mutation.kind, []).append(mutation)
+    assert {*of_kind, *(mutation.kind for mutation in mutations(SOURCE))} == set(KINDS)
+    unchecked = HANDLED.replace("        if not line:\n            continue\n", "")
+    escapes = HANDLED.replace("            total = total\n", "            raise\n")
+    assert {m.apply(HANDLED) for m in of_kind["handling"]} == {unchecked, escapes}
+    assert of_kind["exception"][0].apply(HANDLED) == HANDLED.replace("raise ValueError", "raise TypeError")
+    assert of_kind["loop"][0].apply(HANDLED) == HANDLED.replace("continue", "break")
+    assert of_kind["keyword"][0].apply(HANDLED) == HANDLED.replace(', end=""', "")
+    assert of_kind["state"][0].apply(HANDLED) == HANDLED.replace("        lines.last = total\n", "")
+    branch = HANDLED[HANDLED.index("        elif") : HANDLED.index("        lines.last")]
+    assert HANDLED.replace(branch, "") in {m.apply(HANDLED) for m in of_kind["feature"]}
+
+
+def test_a_bug_that_leaves_no_python_is_known_from_the_function_around_it():
+    source = "class A:\n    def f(self, x):\n        return x[1:]\n\n    def g(self):\n        if self: pass; f(self)\n"
+    bugs = list(mutations(source))
+    assert {m.scope for m in bugs} == {(0, len(source) - 1)}
+    for mutation in bugs:
+        try:
+            ast.parse(mutation.apply(source))
+        except SyntaxError:
+            assert not mutation.parses(source)
+        else:
+            assert mutation.parses(source)
+    assert not all(m.parses(source) for m in bugs)
 
 
 def test_what_is_no_python_has_no_bugs():
@@ -94,22 +151,37 @@ def test_sign(x):
 """
 
 
-def test_an_issue_shows_what_was_run_and_what_came_and_not_where():
+def test_an_issue_tells_the_call_its_values_what_came_of_it_and_what_should_have():
     repository = Repository({"test_small.py": TESTS.encode()})
-    reason = "    def add(a, b):\n>       return a - b\nE       assert -1 == 5\nE        +  where -1 = add(2, 3)"
-    text = issue_text(repository, ["test_small.py::test_sums"], {"test_small.py::test_sums": reason}, "small")
+    test = "test_small.py::test_sign[-1]"
+    good = Seen({"x": "-1"}, [["sign(x=-1)", "returns -1"]])
+    bad = Seen({"x": "-1"}, [["sign(x=-1)", "returns 1"]])
+    reason = "    def sign(x):\n>       return 1\nE       assert 1 == -1\nE        +  where 1 = sign(-1)"
+    title, text = report(repository, [test], {test: reason}, {test: (good, bad)})
+    assert title == "sign is wrong"
     assert text == (
-        "small: sums does not work as it should\n\nWhat I ran:\n\nassert add(2, 3) == 5\n\n"
-        "What came of it:\n\nassert -1 == 5\n+  where -1 = add(2, 3)"
+        "To reproduce:\n\n    from small import sign\n    x = -1\n    assert sign(x) == x\n\n"
+        "`sign(x=-1)` returns 1.\nIt should return -1.\n\n"
+        "What came of it:\n\n    assert 1 == -1\n    +  where 1 = sign(-1)"
     )
-    assert "# with x = -1" in (issue_text(repository, ["test_small.py::test_sign[-1]"], {}, "small") or "")
-    assert issue_text(repository, ["gone.py::test_x", "test_small.py::nothing"], {}, "small") is None
+    assert report(repository, ["gone.py::test_x", "test_small.py::nothing"], {}, {}) is None
+    assert wrong_call(good, Seen({}, [["sign(x=2)", "returns 1"]])) is None  # something before it went wrong
     assert leaks("I think\n    return a + b\nis it", "--- a/x\n+++ b/x\n@@\n-    return a - b\n+    return a + b\n")
     assert not leaks(text, "+    return a + b\n")
 
 
+def test_a_bug_is_harder_to_find_where_its_tests_reach_more():
+    """Test a fails and reaches f and g; b passes and reaches g, so that f is the more suspicious: 1/1 > 1/sqrt(2)."""
+    reach = Reach(["m.py:f", "m.py:C.g", "m.py:h"], {"a": [0, 1], "b": [1, 2]})
+    assert reach.tests_of("m.py", "C") == {"a", "b"}
+    assert reach.rank("m.py", "f", ["a"]) == 1
+    assert reach.rank("m.py", "C.g", ["a"]) == 2
+    assert difficulty([1, 3], "-a\n+b\n+c\n--- x\n+++ y\n") == (4.585, {"ranks": [1, 3], "changed_lines": 2})
+
+
 SMALL = {
     "setup.py": "",
+    "small_spans.py": "def span(values):\n    low = min(values)\n    high = max(values)\n    return high - low\n",
     "small.py": '''def add(a, b):
     """The sum."""
     return a + b
@@ -121,30 +193,23 @@ def sign(x):
     return -1
 
 
-def span(values):
-    low = min(values)
-    high = max(values)
-    return high - low
-
-
 def unused(x):
     return x * 3
 ''',
     "test_small.py": TESTS
     + "".join(
-        f"\n\ndef test_span_{n}():\n    import small\n\n    assert small.span([{n}, 9]) == {9 - n}\n" for n in (1, 2)
+        f"\n\ndef test_span_{n}():\n    import small_spans\n\n    assert small_spans.span([{n}, 9]) == {9 - n}\n"
+        for n in (1, 2)
     )
     + "".join(f"\n\ndef test_other_{n}():\n    assert abs(-{n}) == {n}\n" for n in range(9)),
 }
 RECIPE = """name = "acme/bugs-v1"
 each = 5
 of_a_function = 2
+pairs = 1
 
 [[package]]
 pinned = "small==1.0"
-sources = ["*.py"]
-tests = ["test_small.py"]
-test_files = ["test_*.py", "setup.py"]
 """
 
 
@@ -169,40 +234,62 @@ def sources(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture(scope="module")
-def built_by_command(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], Path]:
-    """How the command ended, and the set that it wrote."""
+def built_by_command(tmp_path_factory) -> tuple[subprocess.CompletedProcess[str], Path, list[str]]:
+    """How the command ended that went on after another was killed, the set that it wrote, and the tasks that were
+    on disk when it was; their prompts were replaced by their ids."""
     folder = tmp_path_factory.mktemp("command")
     out = folder / "made" / "bugs.jsonl"
     command = [sys.executable, "-m", "agentgym.sandboxes.swe.bugs", str(folder / "recipe.toml"), "--out", str(out)]
+    command += ["--concurrency", "1"]
     variables = {**os.environ, "AGENTGYM_CACHE": str(write_sources(folder))}
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=variables), out
+    journal = out.with_name("bugs.jsonl.journal")
+    killed = subprocess.Popen(command, env=variables, stderr=subprocess.DEVNULL)
+    while killed.poll() is None and not (journal.is_file() and '"prompt"' in journal.read_text()):
+        time.sleep(0.02)
+    killed.kill()
+    killed.wait()
+    rows = [json.loads(line) for line in journal.read_text().splitlines() if line.endswith("]")]
+    tasks = [value for _, value in rows if isinstance(value, dict) and "prompt" in value]
+    for task in tasks:
+        task["prompt"] = task["id"]
+    journal.write_text("\n".join(map(json.dumps, rows)) + '\n["cut sho')
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, env=variables)
+    return ended, out, [task["id"] for task in tasks]
 
 
 @pytest.mark.needs_namespaces
-def test_a_set_is_built_from_the_command_line_and_its_gold_patches_solve_it(built_by_command):
-    """Five bugs of at most two a function; `unused` has no test, so none of its bugs is a task."""
-    ended, out = built_by_command
+def test_a_set_is_built_from_the_command_line_and_a_build_that_was_killed_goes_on(built_by_command):
+    """Five bugs of at most two a function, and one of two files; `unused` has no test, so no bug is in it."""
+    ended, out, on_disk = built_by_command
     assert ended.returncode == 0, ended.stderr
     task_set = load_task_set(str(out))
-    assert len(task_set["train"]) == 5
-    assert "train: 5 tasks" in ended.stderr
-    assert not out.with_name("bugs.jsonl.found").exists()
+    assert len(task_set["train"]) == 6
+    assert "train: 6 tasks" in ended.stderr
+    assert "small==1.0: 6 of 6" in ended.stderr
+    assert not out.with_name("bugs.jsonl.journal").exists()
+    assert on_disk
+    assert {task.id for task in task_set["train"] if task.prompt == task.id} == set(on_disk)  # not made once more
     for task in task_set["train"]:
         assert "-    return x * 3" not in task.parameters["patch"]
         assert 1 <= len(task.truth["fail_to_pass"]) <= 4
         assert len(task.truth["fail_to_pass"]) + len(task.truth["pass_to_pass"]) == 14
         assert not leaks(task.prompt, task.truth["gold"])
         assert task.truth["gold"] not in json.dumps(task.parameters)
+        assert task.difficulty == difficulty(task.truth["measured"]["ranks"], task.truth["gold"])[0]
+    [pair] = [task for task in task_set["train"] if task.tags[1] == "several"]
+    assert pair.truth["gold"].count("diff --git") == 2
+    assert "\n1. To reproduce:" in pair.prompt
 
 
 @pytest.mark.needs_namespaces
-async def test_a_build_that_was_broken_off_goes_on_and_gives_what_another_gave(sources, built_by_command):
+async def test_the_same_set_is_built_whatever_is_tried_at_once(sources, built_by_command):
     recipe = BugRecipe.load(sources / "recipe.toml")
-    out = sources / "bugs.jsonl"
-    journal = out.with_name("bugs.jsonl.found")
-    journal.write_text(json.dumps({"package": repr(recipe.packages[0]), "tasks": []}) + "\n{cut sho")
-    assert len((await build(recipe, out))["train"]) == 0  # what the journal says is done is not done again
-    assert (await build(recipe, out)).fingerprint() == load_task_set(str(built_by_command[1])).fingerprint()
+    built = await build(recipe, sources / "bugs.jsonl", concurrency=3)
+    assert [task.id for task in built["train"]] == [
+        task.id for task in load_task_set(str(built_by_command[1]))["train"]
+    ]
+    prompt = next(task.prompt for task in built["train"] if "sign" in task.prompt and task.tags[1] != "several")
+    assert "    from small import sign\n    x = " in prompt
 
 
 @pytest.mark.needs_namespaces
@@ -211,20 +298,30 @@ async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_te
     source = SMALL["small.py"]
     endless = source.replace("    if x > 0:", "    while x > 0:\n        pass\n    if x > 0:")
     bug = make_patch({"small.py": source.encode()}, {"small.py": endless.encode()})
-    judge = _impatient(RepositoryTests(cpu_s=600, timeout_s=300), 0.3)
+    judge = impatient(RepositoryTests(cpu_s=600, timeout_s=300), 0.3)
     assert judge.cpu_s == 3
     verdict = await judge.judge(package.task(truth={}), bug, ["test_small.py"])
     assert verdict is not None
     assert not verdict.outcomes
-    assert _impatient(RepositoryTests(cpu_s=60), 100.0).cpu_s == 60
+    assert impatient(RepositoryTests(cpu_s=60), 100.0).cpu_s == 60
 
 
-def test_what_is_kept_after_a_line_that_was_cut_short_is_read_again(sources):
-    [package] = BugRecipe.load(sources / "recipe.toml").packages
-    path = sources / "bugs.jsonl.found"
-    path.write_text('{"package": "cut sho')
-    _Journal(path).keep(package, [])
-    assert _Journal(path).of(package) == []
+def test_what_is_written_after_a_line_that_was_cut_short_is_read(tmp_path):
+    path = tmp_path / "bugs.jsonl.journal"
+    path.write_text('["cut sho')
+    Journal(path).write("key", {"a": 1})
+    assert "key" in Journal(path)
+    assert Journal(path)["key"] == {"a": 1}
+
+
+def test_where_sources_and_tests_lie_is_found():
+    files = ["setup.py", "src/a/__init__.py", "src/a/b/c.py", "src/a/tests/test_c.py", "docs/conf.py", "docs/test_d.py"]
+    nested = Package("a==1").located(Repository(dict.fromkeys(files, b"")))
+    assert (nested.sources, nested.tests, nested.source) == (("src/a/*.py",), ("src/a/tests",), ("src/",))
+    flat = Package("a==1").located(Repository(dict.fromkeys(["setup.py", "a.py", "test_a.py"], b"")))
+    assert (flat.sources, flat.tests, flat.source) == (("a.py",), ("test_a.py",), (".",))
+    with pytest.raises(TaskError, match="no tests where they usually are"):
+        Package("a==1").located(Repository({"a.py": b""}))
 
 
 def test_a_recipe_says_what_is_wrong_with_it(tmp_path):
@@ -234,7 +331,10 @@ def test_a_recipe_says_what_is_wrong_with_it(tmp_path):
         ('name = "a/b-v1"', "at least one"),
         (RECIPE.replace("each", "every"), "unknown keys"),
         (RECIPE + RECIPE[RECIPE.index("[[") :], "there twice"),
-        (RECIPE.replace('tests = ["test_small.py"]', ""), "'tests'"),
+        (RECIPE.replace("pinned =", "pin ="), "unknown keys"),
+        (RECIPE.replace('pinned = "small==1.0"', ""), "'pinned'"),
+        (RECIPE.replace("[[package]]", "[[release]]"), "another version"),
+        (RECIPE + '[[release]]\npinned = "small==0.9"\nnew = "small==1.0"\nsplit = "held_out"', "two splits"),
         (RECIPE + 'split = "test"', "none of train"),
     ):
         path.write_text(text)
@@ -292,7 +392,5 @@ def test_plain():
         info = tarfile.TarInfo("odd-1.0/test_odd.py")
         info.size = len(tests)
         archived.addfile(info, io.BytesIO(tests.encode()))
-    (sources / "recipe.toml").write_text(RECIPE.replace("small", "odd"))
-    [package] = BugRecipe.load(sources / "recipe.toml").packages
-    passing = await package.passing(RepositoryTests(), times=2)
+    passing, _ = await Package("odd==1.0", tests=("test_odd.py",)).passing(RepositoryTests(), times=2)
     assert passing == ["test_odd.py::test_plain"]

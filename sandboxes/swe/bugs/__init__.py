@@ -2,8 +2,13 @@
 
 mutations.py   the bugs, on the syntax tree
 package.py     a package's source distribution, and which of its tests pass
+recipe.py      which packages, how many bugs of each, and which releases are compared
 issue.py       what a user would report of a bug, without the fix
-build.py       from a recipe of packages to a validated task set
+difficulty.py  how hard a bug is to find
+trial.py       one bug, validated, as a task
+releases.py    two versions of a package as a task
+journal.py     what is found out, on disk at once
+build.py       from a recipe to a task set
 
 python -m agentgym.sandboxes.swe.bugs recipes/tasks/swe-bugs.toml --out bugs.jsonl
 """

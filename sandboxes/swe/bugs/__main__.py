@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bars
 
 from agentgym import AgentGymError, close_backends
 
 from ..sources import fetch
-from .build import BugRecipe, BuildProgress, build
+from .build import BuildProgress, build
+from .recipe import BugRecipe
+
+PRINTED_EVERY_S = 10.0
 
 
 def main(
@@ -24,6 +27,7 @@ def main(
     ] = None,
     out: Annotated[Path, typer.Option(help="Where the tasks go.", metavar="FILE.jsonl")] = Path("bugs.jsonl"),
     concurrency: Annotated[int, typer.Option(min=1, help="Bugs tried at once.")] = 2,
+    each: Annotated[int, typer.Option(min=1, help="Fewer tasks of each package, to try a recipe.")] = 10**6,
     only: Annotated[list[str] | None, typer.Option("--fetch", help="Only fetch the source of name==version.")] = None,
 ) -> None:
     """Build a task set of bugs, each caught by a test and mended by its reverse. A build broken off goes on.
@@ -35,7 +39,8 @@ def main(
         for pinned in only or ():
             console.print(f"{pinned}: {fetch(pinned)}", soft_wrap=True)
         if recipe is not None:
-            asyncio.run(_build(BugRecipe.load(recipe), out, concurrency, console))
+            loaded = BugRecipe.load(recipe)
+            asyncio.run(_build(replace(loaded, each=min(each, loaded.each)), out, concurrency, console))
         elif not only:
             console.print("Give a recipe, such as recipes/tasks/swe-bugs.toml, or --fetch name==version.")
             raise typer.Exit(2)
@@ -45,19 +50,28 @@ def main(
 
 
 async def _build(recipe: BugRecipe, out: Path, concurrency: int, console: Console) -> None:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Bars(*columns, TextColumn("{task.fields[note]}"), console=console) as bars:
-        rows = {
-            package.pinned: bars.add_task(package.pinned, total=recipe.each, note="") for package in recipe.packages
-        }
+    began = time.monotonic()
+    printed_s = -PRINTED_EVERY_S
+    left_out: dict[str, str] = {}
 
-        def show(progress: BuildProgress) -> None:
-            bars.update(rows[progress.package], completed=progress.tasks, note=f"{progress.tried} tried")
+    def show(progress: BuildProgress) -> None:
+        nonlocal printed_s
+        now = time.monotonic() - began
+        if progress.tasks == progress.target or now - printed_s > PRINTED_EVERY_S:
+            printed_s = now
+            console.print(
+                f"{now:.0f} s: {progress.all_tasks} tasks; {progress.package}: {progress.tasks} of {progress.target}, "
+                f"{progress.tried} tried",
+                soft_wrap=True,
+                highlight=False,
+            )
 
-        try:
-            task_set = await build(recipe, out, concurrency=concurrency, progress=show)
-        finally:
-            await close_backends()
+    try:
+        task_set = await build(recipe, out, concurrency=concurrency, progress=show, left_out=left_out.__setitem__)
+    finally:
+        await close_backends()
+        for package, reason in left_out.items():
+            console.print(f"Left out {package}: {reason}", style="yellow", markup=False, soft_wrap=True)
     for split in task_set:
         if tasks := task_set[split]:
             kinds = Counter(task.tags[1] for task in tasks)

@@ -1,45 +1,98 @@
-"""What a user would report of a bug: what was tried, and what came of it. Never where it is, or its fix."""
+"""What a user would report of a bug: what was called, with which values, what came of it and what should have. Never
+where the bug is, or its fix."""
 
 from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..repository import Repository
 
-MAX_CODE, MAX_ERROR = 1_200, 600
+MAX_CODE, MAX_ERROR = 1_800, 600
 ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where an object lies in memory: another place in every run, and no two builds would be the same."""
+SET_UP = ("setup_method", "setUp")
 
 
-def issue_text(repository: Repository, failing: Sequence[str], reasons: Mapping[str, str], package: str) -> str | None:
-    """The text of an issue from the tests that fail, shortest first; None where no test shows what was tried.
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a test was given and did: values by name, and calls with their outcomes, as `guest_calls.py` notes them."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    calls: Sequence[Sequence[str]] = ()
+
+    @classmethod
+    def by_test(cls, observed: Any) -> dict[str, Seen]:
+        """From what `Package.observe` gives for `calls`."""
+        return {test: cls(*seen) for test, seen in (observed or {}).items()}
+
+
+def shortest(repository: Repository, failing: Sequence[str], count: int) -> list[str]:
+    """Of tests that fail, those with the least code, which tell the most of a bug."""
+    readable = [(len(code), test) for test in failing if (code := _code_of(repository, test, {})) is not None]
+    return [test for _, test in sorted(readable)[:count]]
+
+
+def report(
+    repository: Repository, tests: Sequence[str], reasons: Mapping[str, str], seen: Mapping[str, tuple[Seen, Seen]]
+) -> tuple[str, str] | None:
+    """A title and a text that reproduces a bug; None where no test shows what was run.
 
     Args:
-        failing: pytest ids. `reasons`: what pytest said of each; its traceback, which leads to the bug, is left out.
+        tests: some that fail; the first of them with a call that came out wrong is shown, if possible one whose values
+            are all Python that can be typed in.
+        reasons: what pytest said of each; its traceback, which leads to the bug, is left out.
+        seen: what each did without the bug, and with it.
     """
-    bodies = [(test, code) for test in failing if (code := _code_of(repository, test)) is not None]
-    if not bodies:
-        return None
-    test, code = min(bodies, key=lambda pair: (len(pair[1]), pair[0]))
-    words = _words(test)
-    complaint = _error_lines(reasons.get(test, ""))
-    parts = [f"{package}: {words} does not work as it should", "", "What I ran:", "", code]
-    if complaint:
-        parts += ["", "What came of it:", "", complaint]
-    others = sorted({_words(other) for other in failing} - {words})
-    if others:
-        parts += ["", f"It seems to be the same with: {', '.join(others[:5])}{', ...' if len(others) > 5 else ''}."]
-    return "\n".join(parts)
+    wrong = {test: call for test in tests if test in seen and (call := wrong_call(*seen[test]))}
+    plain = [test for test, (call, should, does) in wrong.items() if "<" not in call + should + does]
+    for test in [*plain, *wrong, *tests]:
+        code = _code_of(repository, test, seen[test][1].values if test in seen else {})
+        if code is None:
+            continue
+        title = f"{_words(test)} does not work as it should"
+        parts = ["To reproduce:", "", *(f"    {line}".rstrip() for line in code.split("\n")), ""]
+        if test in wrong:
+            signature, should, does = wrong[test]
+            name = signature.partition("(")[0]
+            title = f"{name} {'raises ' + does.split()[1].rstrip(':') if does[:6] == 'raises' else 'is wrong'}"
+            verb, _, value = should.partition(" ")
+            parts += [f"`{signature}` {does}.", f"It should {verb.removesuffix('s')} {value}.", ""]
+        if complaint := _error_lines(reasons.get(test, "")):
+            parts += ["What came of it:", "", *(f"    {line}" for line in complaint.split("\n"))]
+        return title, "\n".join(parts).rstrip()
+    return None
 
 
-def missing_text(function: str, path: str, package: str) -> str:
-    """The text for a function whose body is gone."""
+def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
+    """The first call whose outcome is another: the call, the right outcome and the wrong one. None if the calls differ
+    before any outcome does."""
+    for (call, should), (same, does) in zip(good.calls, bad.calls, strict=False):
+        if call != same:
+            return None
+        if should != does:
+            return (call, should, does) if should and does else None
+    return None
+
+
+def missing_text(function: str, path: str) -> tuple[str, str]:
+    """The title and text for a function whose body is gone."""
     return (
-        f"{package}: {function} is not implemented\n\n`{function}` in {path} raises NotImplementedError. Write it: its "
-        "docstring says what it does, and it is used and tested elsewhere in the package."
+        f"{function} is not implemented",
+        f"`{function}` in {path} raises NotImplementedError. Write it: its docstring says what it does, and it is used "
+        "and tested elsewhere in the package.",
     )
+
+
+def others_text(failing: Sequence[str], reported: Sequence[str]) -> str:
+    """A sentence that names what else fails."""
+    others = sorted({_words(test) for test in failing} - {_words(test) for test in reported})
+    if not others:
+        return ""
+    return f"\n\nThis fails as well: {', '.join(others[:5])}{', ...' if len(others) > 5 else ''}."
 
 
 def leaks(text: str, fix: str) -> bool:
@@ -49,29 +102,71 @@ def leaks(text: str, fix: str) -> bool:
     return any(len(line) > 6 and line in lines for line in added)
 
 
-def _code_of(repository: Repository, test: str) -> str | None:
-    """The body of a test function, without its name; None if it is not in a file that can be read."""
+def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> str | None:
+    """What a test runs, as a script: the imports and names of its file that it uses, the values it is given, the set-up
+    of its class and its body. None if it is not in a file that can be read, or is too long."""
     path, _, inside = test.partition("::")
     names = [re.sub(r"\[.*", "", part) for part in inside.split("::")]
     try:
         source = repository.files[path].decode("utf-8")
-        node: ast.AST = ast.parse(source)
+        module = ast.parse(source)
     except (KeyError, UnicodeDecodeError, SyntaxError, ValueError):
         return None
+    lines = source.split("\n")
+    node: ast.AST = module
+    parts: list[str] = []
+    used: list[ast.AST] = []
     for name in names:
-        node_found = next((child for child in getattr(node, "body", ()) if getattr(child, "name", "") == name), None)
-        if node_found is None:
+        members = {getattr(child, "name", ""): child for child in getattr(node, "body", ())}
+        if name not in members:
             return None
-        node = node_found
+        node = members[name]
+        set_up = next((members[known] for known in SET_UP if known in members), None)
+        if isinstance(set_up, ast.FunctionDef) and set_up is not node:
+            parts.append(_body(lines, set_up))
+            used.append(set_up)
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
         return None
-    lines = source.split("\n")[node.body[0].lineno - 1 : node.end_lineno]
-    margin = min((len(line) - len(line.lstrip()) for line in lines if line.strip()), default=0)
-    code = "\n".join(line[margin:] for line in lines).strip()
-    parameters = re.search(r"\[(.*)\]$", inside)
-    if parameters and node.args.args:
-        code = f"# with {', '.join(a.arg for a in node.args.args if a.arg != 'self')} = {parameters[1]}\n{code}"
+    parts += [*(f"{name} = {value}" for name, value in values.items()), _body(lines, node)]
+    code = "\n".join([*_module_parts(module, lines, [*used, node], set(values)), *parts]).strip()
     return code if 0 < len(code) <= MAX_CODE else None
+
+
+def _module_parts(module: ast.Module, lines: Sequence[str], nodes: Sequence[ast.AST], given: set[str]) -> Iterator[str]:
+    """The statements at the top of a file that give the names which nodes use, and those that these use in turn."""
+    needed = {name for node in nodes for part in getattr(node, "body", ()) for name in _names_in(part)} - given
+    chosen: list[ast.stmt] = []
+    for statement in reversed(module.body):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            bound = {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+        elif isinstance(statement, ast.Assign):
+            bound = {target.id for target in statement.targets if isinstance(target, ast.Name)}
+        elif isinstance(statement, ast.FunctionDef | ast.ClassDef) and not statement.name.lower().startswith("test"):
+            bound = {statement.name}
+        else:
+            continue
+        if bound & needed and statement not in nodes:
+            chosen.append(statement)
+            needed |= _names_in(statement)
+    for statement in reversed(chosen):
+        if isinstance(statement, ast.Import | ast.ImportFrom):
+            needed_names = [
+                alias for alias in statement.names if (alias.asname or alias.name.partition(".")[0]) in needed
+            ]
+            statement.names = needed_names
+            yield ast.unparse(statement)
+        else:
+            yield "\n".join(lines[statement.lineno - 1 : statement.end_lineno])
+
+
+def _names_in(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _body(lines: Sequence[str], node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    body = lines[node.body[0].lineno - 1 : node.end_lineno]
+    margin = min((len(line) - len(line.lstrip()) for line in body if line.strip()), default=0)
+    return "\n".join(line[margin:] for line in body)
 
 
 def _error_lines(reason: str) -> str:

@@ -1,15 +1,26 @@
 """Small bugs for Python sources: one place changed, everything else byte for byte as it was.
 
-Each mutation is a piece of text replaced by another, found on the syntax tree. Kinds: `operator`, `boundary`,
-`constant`, `branch`, `argument`, `call`, `return`, and `removed`, where a whole function's body goes.
+Each mutation is a piece of text replaced by another, found on the syntax tree. Its kind says what went wrong:
+
+operator, boundary, constant, slice   another sign, comparison, number or bound
+branch, loop                          a condition negated, `break` in place of `continue`
+argument, keyword                     two arguments swapped, a keyword argument left out
+call, state, return                   a call or an assignment to an attribute left out, a result lost
+handling, exception                   a check or an `except` left out, another type of exception raised
+feature                               a whole branch left out
+removed                               a whole function's body left out
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+KINDS = (
+    *("operator", "boundary", "constant", "slice", "branch", "loop", "argument", "keyword", "call", "state", "return"),
+    *("handling", "exception", "feature", "removed"),
+)
 ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "//", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//"}
 SIGNS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
 COMPARED = {
@@ -25,6 +36,15 @@ COMPARED = {
     ast.IsNot: ("is not", "is"),
 }
 BOUNDARIES = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+RAISED = {
+    "ValueError": "TypeError",
+    "TypeError": "ValueError",
+    "KeyError": "IndexError",
+    "IndexError": "KeyError",
+    "AttributeError": "KeyError",
+    "NotImplementedError": "RuntimeError",
+}
+Node = ast.expr | ast.stmt | ast.keyword | ast.ExceptHandler
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +53,8 @@ class Mutation:
 
     Attributes:
         kind: see the module. `line`: where it is, from 1.
-        function: dotted name of the function or method it is in, empty at the top of the module.
+        function: dotted name of the function or method it is in.
+        scope: where the outermost function or class around it begins and ends, in bytes.
     """
 
     kind: str
@@ -42,26 +63,37 @@ class Mutation:
     text: str
     line: int
     function: str
+    scope: tuple[int, int]
 
     def apply(self, source: str) -> str:
         """The source with the bug in it."""
+        return self._applied(source.encode("utf-8"), 0, None)
+
+    def parses(self, source: str) -> bool:
+        """Whether it leaves Python that can be parsed. Only the function or class around it is read: to read the whole
+        file for each of its mutations takes minutes for a file of some thousand lines."""
+        begin, end = self.scope
         raw = source.encode("utf-8")
-        return (raw[: self.start] + self.text.encode("utf-8") + raw[self.end :]).decode("utf-8")
+        begin = raw.rfind(b"\n", 0, begin) + 1
+        around = self._applied(raw, begin, end)
+        try:
+            ast.parse("if 1:\n" + around if around[:1] in (" ", "\t") else around)
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+        return True
+
+    def _applied(self, raw: bytes, begin: int, end: int | None) -> str:
+        return (raw[begin : self.start] + self.text.encode("utf-8") + raw[self.end : end]).decode("utf-8")
 
 
 def mutations(source: str) -> Iterator[Mutation]:
-    """Every bug the rules know for a source, in its order; each leaves Python that can be parsed. None at all for
-    what is no Python."""
+    """Every bug the rules know for a source, in its order. None at all for what is no Python. Whether one leaves
+    Python that can be parsed is for `Mutation.parses` to say, once it is to be tried."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
         return
-    for mutation in _Finder(source).mutations_of(tree):
-        try:
-            ast.parse(mutation.apply(source))
-        except (SyntaxError, ValueError):  # a format string, say, whose parts have no place of their own
-            continue
-        yield mutation
+    yield from _Finder(source).mutations_of(tree)
 
 
 class _Finder:
@@ -72,9 +104,11 @@ class _Finder:
         self._starts = [0]
         for line in self._raw.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
+        self._scope = (0, len(self._raw))
 
     def mutations_of(self, tree: ast.Module) -> Iterator[Mutation]:
         for part in tree.body:
+            self._scope = (self._start(part), self._end(part))
             yield from self._visit(part, ())
 
     def _visit(self, node: ast.AST, inside: tuple[str, ...]) -> Iterator[Mutation]:
@@ -84,29 +118,29 @@ class _Finder:
             name = (*inside, node.name)
             if isinstance(node, ast.FunctionDef) and (removed := self._removed(node, name)) is not None:
                 yield removed
+            if not isinstance(node, ast.ClassDef):
+                yield from self._left_out(node, ".".join(name))
             defaults = () if isinstance(node, ast.ClassDef) else (*node.args.defaults, *node.args.kw_defaults)
             for part in (*defaults, *node.body):
                 yield from self._visit(part, name) if part is not None else ()
             return
-        yield from self._of(node, inside)
+        if inside:  # what a module says at its top breaks its import, or nothing
+            where = ".".join(inside)
+            yield from self._of_expression(node, where)
+            yield from self._of_statement(node, where)
+            yield from self._left_out(node, where)
         for child in ast.iter_child_nodes(node):
             if child is not getattr(node, "annotation", None):
                 yield from self._visit(child, inside)
 
-    def _of(self, node: ast.AST, inside: tuple[str, ...]) -> Iterator[Mutation]:
-        """The bugs of one node."""
-        where = ".".join(inside)
-        if not inside:  # what a module says at its top breaks its import, or nothing
-            return
+    def _of_expression(self, node: ast.AST, where: str) -> Iterator[Mutation]:
         if isinstance(node, ast.BinOp) and type(node.op) in ARITHMETIC and not _texts(node):
             yield self._between(
                 "operator", node.left, node.right, SIGNS[type(node.op)], ARITHMETIC[type(node.op)], where
             )
-        elif isinstance(node, ast.BoolOp):
+        elif isinstance(node, ast.BoolOp) and len(node.values) == 2:
             sign, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
-            if len(node.values) == 2:
-                left, right = node.values
-                yield self._between("operator", left, right, sign, other, where)
+            yield self._between("operator", node.values[0], node.values[1], sign, other, where)
         elif isinstance(node, ast.Compare) and len(node.ops) == 1:
             kind = "boundary" if isinstance(node.ops[0], BOUNDARIES) else "operator"
             sign, other = COMPARED[type(node.ops[0])]
@@ -116,19 +150,64 @@ class _Finder:
                 yield self._instead("constant", node, str(not node.value), where)
             elif isinstance(node.value, int) and abs(node.value) < 1000:
                 yield self._instead("constant", node, str(node.value + 1), where)
-        elif isinstance(node, ast.If | ast.While | ast.IfExp):
-            test = self._text(node.test)
-            yield self._instead("branch", node.test, f"not ({test})", where)
+        elif isinstance(node, ast.IfExp):
+            yield self._instead("branch", node.test, f"not ({self._text(node.test)})", where)
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice) and node.slice.step is None:
+            for bound in (node.slice.lower, node.slice.upper):
+                if bound is not None and not (isinstance(bound, ast.Constant) and bound.value == 0):
+                    yield self._instead("slice", bound, "", where)
+        elif isinstance(node, ast.Call):
+            yield from self._of_call(node, where)
+
+    def _of_call(self, node: ast.Call, where: str) -> Iterator[Mutation]:
+        if len(node.args) == 2 and not any(isinstance(argument, ast.Starred) for argument in node.args):
+            first, second = node.args
+            yield self._span("argument", first, second, f"{self._text(second)}, {self._text(first)}", where)
+        before: Node | None = node.args[-1] if node.args else None
+        for keyword in node.keywords:
+            if before is not None and keyword.arg is not None:
+                start, end = self._end(before), self._end(keyword)
+                yield Mutation("keyword", start, end, "", keyword.lineno, where, self._scope)
+            before = keyword
+        if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
+            yield self._instead("call", node, self._text(node.func.value), where)
+
+    def _of_statement(self, node: ast.AST, where: str) -> Iterator[Mutation]:
+        if isinstance(node, ast.If | ast.While):
+            yield self._instead("branch", node.test, f"not ({self._text(node.test)})", where)
+        elif isinstance(node, ast.Continue):
+            yield self._instead("loop", node, "break", where)
+        elif isinstance(node, ast.AugAssign) and type(node.op) in ARITHMETIC:
+            sign, other = f"{SIGNS[type(node.op)]}=", f"{ARITHMETIC[type(node.op)]}="
+            yield self._between("operator", node.target, node.value, sign, other, where)
         elif isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
             yield self._instead("return", node.value, "None", where)
-        elif isinstance(node, ast.Call):
-            if len(node.args) == 2 and not any(isinstance(argument, ast.Starred) for argument in node.args):
-                first, second = node.args
-                yield self._span("argument", first, second, f"{self._text(second)}, {self._text(first)}", where)
-            if isinstance(node.func, ast.Attribute) and not node.args and not node.keywords:
-                yield self._instead("call", node, self._text(node.func.value), where)
-        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            yield self._instead("call", node, "pass", where)
+        elif isinstance(node, ast.Raise):
+            name = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
+            if isinstance(name, ast.Name) and name.id in RAISED:
+                yield self._instead("exception", name, RAISED[name.id], where)
+        elif isinstance(node, ast.Try):
+            for handler in node.handlers:
+                if not isinstance(handler.body[0], ast.Raise):
+                    yield self._span("handling", handler.body[0], handler.body[-1], "raise", where)
+
+    def _left_out(self, node: ast.AST, where: str) -> Iterator[Mutation]:
+        """Statements that are left out of the blocks of a node."""
+        for name in ("body", "orelse", "finalbody"):
+            block: Sequence[ast.stmt] = getattr(node, name, ())
+            if not isinstance(block, list) or not block or not isinstance(block[0], ast.stmt):
+                continue
+            for statement in block:
+                kind = _kind_left_out(statement)
+                if name == "orelse" and len(block) == 1 and isinstance(statement, ast.If) and self._is_elif(statement):
+                    yield self._lines("feature", statement, statement.body[-1], where)
+                elif kind and len(block) > 1:
+                    yield self._lines(kind, statement, statement, where)
+                elif kind:
+                    yield self._instead(kind, statement, "pass", where)
+
+    def _is_elif(self, node: ast.If) -> bool:
+        return self._raw[self._start(node) :].startswith(b"elif")
 
     def _removed(self, node: ast.FunctionDef, inside: tuple[str, ...]) -> Mutation | None:
         """A function with a docstring and at least three lines below it, which has to be written again."""
@@ -143,26 +222,45 @@ class _Finder:
         """Replace the sign that stands between two expressions."""
         start, end = self._end(left), self._start(right)
         gap = self._raw[start:end].decode("utf-8")
-        return Mutation(kind, start, end, gap.replace(sign, other, 1), left.end_lineno or left.lineno, where)
+        line = left.end_lineno or left.lineno
+        return Mutation(kind, start, end, gap.replace(sign, other, 1), line, where, self._scope)
 
-    def _instead(self, kind: str, node: ast.expr | ast.stmt, text: str, where: str) -> Mutation:
+    def _instead(self, kind: str, node: Node, text: str, where: str) -> Mutation:
         return self._span(kind, node, node, text, where)
 
-    def _span(
-        self, kind: str, first: ast.expr | ast.stmt, last: ast.expr | ast.stmt, text: str, where: str
-    ) -> Mutation:
-        return Mutation(kind, self._start(first), self._end(last), text, first.lineno, where)
+    def _span(self, kind: str, first: Node, last: Node, text: str, where: str) -> Mutation:
+        return Mutation(kind, self._start(first), self._end(last), text, first.lineno, where, self._scope)
 
-    def _start(self, node: ast.expr | ast.stmt) -> int:
+    def _lines(self, kind: str, first: ast.stmt, last: ast.stmt, where: str) -> Mutation:
+        """Leave out all lines of statements, the first of which begins its line."""
+        decorators = getattr(first, "decorator_list", None) or [first]
+        start, end = self._starts[decorators[0].lineno - 1], min(self._starts[last.end_lineno or 0], len(self._raw))
+        return Mutation(kind, start, end, "", first.lineno, where, self._scope)
+
+    def _start(self, node: Node) -> int:
         return self._starts[node.lineno - 1] + node.col_offset
 
-    def _end(self, node: ast.expr | ast.stmt) -> int:
+    def _end(self, node: Node) -> int:
         assert node.end_lineno is not None
         assert node.end_col_offset is not None
         return self._starts[node.end_lineno - 1] + node.end_col_offset
 
     def _text(self, node: ast.expr) -> str:
         return self._raw[self._start(node) : self._end(node)].decode("utf-8")
+
+
+def _kind_left_out(statement: ast.stmt) -> str:
+    """What it would be to leave a statement out; empty for a statement that no rule leaves out."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return "call"
+    if isinstance(statement, ast.If) and not statement.orelse:
+        guards = ast.Raise | ast.Return | ast.Continue | ast.Break
+        return "handling" if len(statement.body) == 1 and isinstance(statement.body[0], guards) else "feature"
+    if isinstance(statement, ast.Assign) and all(
+        isinstance(target, ast.Attribute | ast.Subscript) for target in statement.targets
+    ):
+        return "state"
+    return ""
 
 
 def _is_docstring(node: ast.AST) -> bool:

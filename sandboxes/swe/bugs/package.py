@@ -1,19 +1,28 @@
-"""A package to be broken: its files, which of them may be, and which of its tests pass time and again."""
+"""A package to be broken: its files, which of them may be, and what its tests do without a bug."""
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from typing import Any
 
-from agentgym import Split, Task, TaskError, load
+from agentgym import GuestModule, Split, Task, TaskError, load, shared_backend
 
+from ..environment import SweEdit
 from ..judge import PatchVerdict, RepositoryTests
+from ..parameters import RepositoryParameters, opened
 from ..repository import Repository
 from ..sources import fetch
 
 ENVIRONMENT = "agentgym/swe-v1"
+TEST_FILES = ("test/*", "tests/*", "*/test/*", "*/tests/*", "test_*.py", "*/test_*.py", "*_test.py", "conftest.py")
+NO_SOURCES = {"docs", "doc", "examples", "example", "benchmarks", "benchmark", "tools", "scripts", "build"}
+OBSERVER = GuestModule(__package__.rpartition(".")[0], "guest_repository", "guest_calls")
+MAX_OBSERVED, OBSERVE_S = 2**26, 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,16 +32,19 @@ class Package:
     Attributes:
         pinned: name==version. `sha256`: of its source distribution, empty for any. `split`: of all its tasks.
         sources: patterns of the files that may be broken. `tests`: files or folders of tests that judge.
-        test_files: patterns of all test files, in which a patch has no say.
-        source: folders on the import path. `requires`: installed modules that its tests import.
+        test_files: patterns of all test files, in which a patch has no say. `source`: folders on the import path.
+            What of these is not given is looked for where packages usually have it.
+        requires: installed modules that its tests import. `packages`: others, as name==version, whose source
+            distributions lie beside it.
     """
 
     pinned: str
-    sources: tuple[str, ...]
-    tests: tuple[str, ...]
-    test_files: tuple[str, ...]
-    source: tuple[str, ...] = (".",)
+    sources: tuple[str, ...] = ()
+    tests: tuple[str, ...] = ()
+    test_files: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
     requires: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
     split: Split = "train"
     sha256: str = ""
 
@@ -42,9 +54,8 @@ class Package:
         known = cls.__slots__
         if unknown := set(data) - set(known):
             raise TaskError(f"{where}: unknown keys {sorted(unknown)}. A package has {', '.join(known)}.")
-        for key in ("pinned", "sources", "tests", "test_files"):
-            if not data.get(key):
-                raise TaskError(f"{where}: the key {key!r} is missing or empty.")
+        if not data.get("pinned"):
+            raise TaskError(f"{where}: the key 'pinned' is missing or empty.")
         if data.get("split", "train") not in ("train", "validation", "held_out"):
             raise TaskError(f"{where}: split = {data['split']!r} is none of train, validation, held_out.")
         values: dict[str, Any] = {
@@ -52,17 +63,53 @@ class Package:
         }
         return cls(**values)
 
+    @property
+    def name(self) -> str:
+        """Without the version."""
+        return self.pinned.partition("==")[0]
+
     def fetch(self) -> Repository:
-        """Its files, from the cache or the package index. Raises: TaskError."""
+        """Its files, and of its packages, from the cache or the package index. Raises: TaskError."""
+        for other in self.packages:
+            fetch(other)
         return Repository.from_archive(fetch(self.pinned, self.sha256).read_bytes(), self.pinned)
+
+    def located(self, repository: Repository) -> Package:
+        """The same with what its recipe does not say of its layout. Raises: TaskError for what it does not find."""
+        patterns = self.test_files or TEST_FILES
+        paths = [path for path in repository.files if path.endswith(".py")]
+        own = [path for path in paths if not matches(path, patterns)]
+        root = "src/" if any(path.startswith("src/") for path in own) else ""
+        tops = [path.removeprefix(root) for path in own if path.startswith(root)]
+        folders = {path.partition("/")[0] for path in tops if path.endswith("/__init__.py") and path.count("/") == 1}
+        modules = [path for path in tops if "/" not in path and path not in ("setup.py", "ez_setup.py")]
+        sources = [f"{root}{name}/*.py" for name in sorted(folders - NO_SOURCES)] or [root + name for name in modules]
+        tests = [path for path in paths if matches(path, patterns) and _is_test(path)]
+        tests = [path for path in tests if path.partition("/")[0] not in NO_SOURCES]
+        test_folders = {str(PurePosixPath(path).parent) for path in tests}
+        if len(test_folders) > 1:
+            test_folders -= {source.removesuffix("/*.py") for source in sources}
+        within = sorted(
+            folder for folder in test_folders if not any(folder.startswith(f"{other}/") for other in test_folders)
+        )
+        complete = replace(
+            self,
+            sources=self.sources or tuple(sources),
+            tests=self.tests or (tuple(sorted(tests)) if "." in within else tuple(within)),
+            test_files=patterns,
+            source=self.source or (root or ".",),
+        )
+        if not complete.sources or not complete.tests:
+            missing = "tests" if complete.sources else "sources"
+            raise TaskError(f"{self.pinned}: no {missing} where they usually are: name them in the recipe ({missing}).")
+        return complete
 
     def breakable(self, repository: Repository) -> dict[str, str]:
         """Sources by path. Raises: TaskError if the patterns match none."""
         sources = {
             path: content.decode("utf-8")
             for path, content in sorted(repository.files.items())
-            if any(fnmatchcase(path, pattern) for pattern in self.sources)
-            and not any(fnmatchcase(path, pattern) for pattern in self.test_files)
+            if matches(path, self.sources) and not matches(path, self.test_files)
         }
         if not sources:
             raise TaskError(f"{self.pinned}: sources = {list(self.sources)} match no file of it.")
@@ -71,25 +118,48 @@ class Package:
     def task(self, *, id: str = "", prompt: str = "-", patch: str = "", **fields: Any) -> Task:  # noqa: A002
         """A task on this package; `patch` is what breaks it."""
         parameters: dict[str, Any] = {"repository": self.pinned, "source": list(self.source)}
-        if self.requires:
-            parameters["requires"] = list(self.requires)
+        for name in ("requires", "packages"):
+            if getattr(self, name):
+                parameters[name] = list(getattr(self, name))
         if patch:
             parameters["patch"] = patch
         return Task(id or self.pinned, ENVIRONMENT, prompt, parameters=parameters, split=self.split, **fields)
 
-    async def passing(self, judge: RepositoryTests, times: int = 5) -> list[str]:
-        """Ids of the tests that pass every time, each time in another interpreter. Raises: TaskError if none does."""
+    async def passing(self, judge: RepositoryTests, times: int = 5) -> tuple[list[str], float]:
+        """Ids of the tests that pass every time, each time in another interpreter, and the seconds of all rounds.
+
+        Raises: TaskError if none does.
+        """
         rounds: list[Mapping[str, str]] = []
         reasons: list[str] = []
+        began = time.monotonic()
         for _ in range(times):
             verdict = await _elsewhere(judge, self.task(truth={}), self.tests)
             assert verdict is not None
             reasons = list(verdict.reasons.values())
             rounds.append(verdict.outcomes)
+            if not verdict.outcomes:
+                break
         if not (passing_tests := steady(rounds)):
-            reason = reasons[0][-500:] if reasons else "None was found."
+            reason = reasons[0][-500:] if reasons else "None was found, or they took more time or memory than there is."
             raise TaskError(f"{self.pinned}: none of its tests passes here. {reason}")
-        return passing_tests
+        return passing_tests, time.monotonic() - began
+
+    async def observe(self, judge: RepositoryTests, task: Task, function: str, tests: Sequence[str]) -> Any:
+        """What a function of `guest_calls.py` sees of tests on a task of this package; None if it sees nothing, as
+        where the tests end the process."""
+        assert SweEdit.sandbox is not None
+        sandbox = await opened(shared_backend(judge.backend), SweEdit.sandbox, RepositoryParameters.of(task), task.id)
+        try:
+            result = await OBSERVER.run(
+                sandbox, function, list(tests), list(self.source), timeout_s=OBSERVE_S, max_output_bytes=MAX_OBSERVED
+            )
+        finally:
+            await sandbox.close()
+        try:
+            return json.loads(result.stdout)
+        except ValueError:
+            return None
 
 
 def steady(rounds: Sequence[Mapping[str, str]]) -> list[str]:
@@ -115,6 +185,16 @@ def _by_function(tests: Iterable[str]) -> dict[str, list[str]]:
     for test in tests:
         ids.setdefault(test.partition("[")[0], []).append(test)
     return ids
+
+
+def _is_test(path: str) -> bool:
+    name = PurePosixPath(path).name
+    return name.startswith("test_") or name.endswith("_test.py")
+
+
+def matches(path: str, patterns: Iterable[str]) -> bool:
+    """Whether a path matches one of the patterns."""
+    return any(fnmatchcase(path, pattern) for pattern in patterns)
 
 
 async def _elsewhere(judge: RepositoryTests, task: Task, tests: Sequence[str]) -> PatchVerdict | None:

@@ -1,0 +1,88 @@
+"""Which packages are broken, how often, and which releases are compared: a TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from agentgym import TaskError
+
+from .package import Package
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Two versions of a package: what the newer one's tests ask of the older one's source is a task.
+
+    Attributes:
+        old: as in a recipe. `new`: the newer version, as name==version. `new_sha256`: of its source distribution.
+    """
+
+    old: Package
+    new: str
+    new_sha256: str = ""
+
+    @classmethod
+    def parse(cls, data: Mapping[str, Any], where: str) -> Release:
+        """Raises: TaskError, beginning with `where`."""
+        values = dict(data)
+        new, new_sha256 = values.pop("new", ""), values.pop("new_sha256", "")
+        old = Package.parse(values, where)
+        if not isinstance(new, str) or new.partition("==")[0] != old.name or new == old.pinned:
+            raise TaskError(f"{where}: new = {new!r}: give another version of {old.name}, as name==version.")
+        return cls(old, new, new_sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class BugRecipe:
+    """A set to build.
+
+    Attributes:
+        name: of the set, such as acme/bugs-v1. `packages`: the table [[package]] for each.
+        releases: the table [[release]] for each: that of a package, and `new`.
+        each: tasks with one bug of every package. `of_a_kind`, `of_a_function`: at most so many of these are of one
+            kind of bug, and in one function.
+        pairs: tasks of every package with bugs in two files at once. `seed`: chooses the bugs.
+    """
+
+    name: str
+    packages: tuple[Package, ...] = ()
+    releases: tuple[Release, ...] = ()
+    each: int = 40
+    of_a_kind: int = 10
+    of_a_function: int = 3
+    pairs: int = 0
+    seed: int = 0
+
+    @classmethod
+    def load(cls, path: str | Path) -> BugRecipe:
+        """Raises: TaskError naming the file and what is wrong with it; for a package in two splits too."""
+        try:
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise TaskError(f"Cannot read the recipe {path}: {error.strerror}.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise TaskError(f"{path} is not valid TOML: {error}.") from error
+        packages = tuple(
+            Package.parse(item, f"{path}, package {number}") for number, item in enumerate(data.pop("package", ()), 1)
+        )
+        releases = tuple(
+            Release.parse(item, f"{path}, release {number}") for number, item in enumerate(data.pop("release", ()), 1)
+        )
+        if not (packages or releases) or not isinstance(data.get("name"), str):
+            raise TaskError(f"{path}: a recipe has a name and at least one [[package]] or [[release]].")
+        if unknown := set(data) - {field.name for field in fields(cls)}:
+            known = ", ".join(field.name for field in fields(cls))
+            raise TaskError(f"{path}: unknown keys {sorted(unknown)}. Known: {known}.")
+        names = [package.name for package in packages]
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise TaskError(f"{path}: {twice[0]} is there twice. One version of a package would give away the other.")
+        splits = {package.name: package.split for package in (*(r.old for r in releases), *packages)}
+        for package in (*packages, *(release.old for release in releases)):
+            if splits[package.name] != package.split:
+                raise TaskError(f"{path}: {package.name} is in two splits. One would give away the other.")
+        return cls(packages=packages, releases=releases, **data)

@@ -1,0 +1,134 @@
+"""Tests that a command runs, where a task names a runner: of any language, judged by the report that it prints.
+
+The report is text, and tests can print too. Three things stand against a forged one: a test that is said to have failed
+anywhere has failed; a test that must fail stands among the others, under a name that chance gives; and before a patch
+is paid, its tests are run once more with other values in their assertions, which the gold patch does not pass.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+from agentgym import SandboxError
+from agentgym.sandbox import ExecResult, Sandbox
+
+from .parameters import RepositoryParameters
+from .repository import QUIET, ROOT, import_path, in_environment
+from .runners import Canary, Report
+
+MAX_REPORT, MAX_SOURCE = 2**24, 2**20
+ASSERTION = re.compile(r"assert|expect|should|check|require|equal|[!=]=", re.I)
+COMPARED = re.compile(r"[!=]==?\s*-?$")
+IMPORT = re.compile(r"^\s*(#\s*include|import|use|from|package)\b|\brequire\s*\(\s*['\"]")
+NAMED = re.compile(r"\b(it|test|describe|suite|TEST)\s*\(\s*$")
+"""What stands before the name of a test, which a control has as well."""
+LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\b\d+\b")
+
+
+async def run_command(
+    sandbox: Sandbox, parameters: RepositoryParameters, *, cpu_s: int, timeout_s: float, max_bytes: int = MAX_REPORT
+) -> ExecResult:
+    """Run the tests' command in the repository."""
+    command = f"ulimit -t {cpu_s}\n{parameters.test_command}"
+    return await sandbox.exec(
+        ["sh", "-c", in_environment(command)],
+        cwd=ROOT,
+        env={**QUIET, "PYTHONPATH": import_path(parameters.path)},
+        timeout_s=timeout_s,
+        max_output_bytes=max_bytes,
+    )
+
+
+async def judged_report(
+    sandbox: Sandbox,
+    parameters: RepositoryParameters,
+    patterns: Sequence[str],
+    *,
+    cpu_s: int,
+    timeout_s: float,
+) -> tuple[Report, bool]:
+    """What the runner reports, and whether it is forged: a test that must fail is said to have passed. An empty report
+    where that test is not in it, or the run did not come to its end.
+
+    Args:
+        patterns: of the test files.
+    """
+    runner = parameters.test_runner
+    assert runner is not None
+    files = await _test_files(sandbox, patterns)
+    canary = runner.canary(files, random.Random(secrets.randbits(64)))
+    if canary is not None:
+        await _write_canary(sandbox, canary)
+    result = await run_command(sandbox, parameters, cpu_s=cpu_s, timeout_s=timeout_s)
+    if result.timed_out or result.oom_killed or result.truncated:
+        return Report(), False
+    report = runner.parse(result.stdout.decode("utf-8", "replace"))
+    if canary is None:
+        return report, False
+    outcomes = {report.outcomes.pop(test) for test in list(report.outcomes) if test.endswith(canary.name)}
+    if outcomes == {"failed"}:
+        return report, False
+    return Report(), "passed" in outcomes
+
+
+async def write_controls(sandbox: Sandbox, truth: Mapping[str, Any], seed: int) -> set[str]:
+    """Change a value in every assertion of the test files. Returns: the tests that were to be mended, which must not
+    pass now; none if there is no gold patch to show which of them do all the same."""
+    if not truth.get("gold"):
+        return set()
+    rng = random.Random(seed)
+    changed = False
+    for path, text in sorted((await _test_files(sandbox, truth.get("tests", ()))).items()):
+        control = control_text(text, rng)
+        if control != text:
+            changed = True
+            await sandbox.write(f"{ROOT}/{path}", control.encode())
+    return set(truth["fail_to_pass"]) if changed else set()
+
+
+def control_text(source: str, rng: random.Random) -> str:
+    """A test file of any language with another value in every line that asserts: what is compared, else the last."""
+    lines = source.split("\n")
+    for number, line in enumerate(lines):
+        literals = [] if IMPORT.search(line) or not ASSERTION.search(line) else list(LITERAL.finditer(line))
+        compared = [literal for literal in literals if COMPARED.search(line[: literal.start()])]
+        for literal in (compared or literals)[-1:]:
+            if not NAMED.search(line[: literal.start()]):
+                lines[number] = line[: literal.start()] + _other(literal[0], rng) + line[literal.end() :]
+    return "\n".join(lines)
+
+
+def _other(literal: str, rng: random.Random) -> str:
+    if literal.isdigit():
+        return str(int(literal) + rng.randrange(1, 9))
+    return f"{literal[:-1]}x{rng.randrange(9)}{literal[-1]}"
+
+
+async def _test_files(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str, str]:
+    """The texts of the test files by path."""
+    command = ["find", ".", "-type", "f", "-not", "-path", "./.git/*"]
+    listing = await sandbox.exec(command, cwd=ROOT, env=QUIET, timeout_s=60, max_output_bytes=MAX_SOURCE)
+    if not listing.ok:
+        raise SandboxError(f"The files of the repository cannot be listed: {listing.stderr.decode()[-300:]}")
+    texts: dict[str, str] = {}
+    for line in listing.text.splitlines():
+        path = line.removeprefix("./")
+        if any(fnmatchcase(path, pattern) for pattern in patterns):
+            try:
+                texts[path] = (await sandbox.read(f"{ROOT}/{path}", max_bytes=MAX_SOURCE)).decode("utf-8")
+            except (OSError, ValueError):
+                continue  # too large, or no text
+    return texts
+
+
+async def _write_canary(sandbox: Sandbox, canary: Canary) -> None:
+    try:
+        before = await sandbox.read(f"{ROOT}/{canary.path}", max_bytes=MAX_SOURCE)
+    except FileNotFoundError:
+        before = b""
+    await sandbox.write(f"{ROOT}/{canary.path}", before + canary.text.encode())

@@ -1,0 +1,37 @@
+"""CMake's CTest. Every test is a program of its own, and what it prints is in no report. Ids are the tests' names."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Mapping
+
+from .runner import FAILED, PASSED, SKIPPED, Canary, Report, SuiteRunner, name_of_a_test
+
+RESULT = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (\S+) \.+\s*(.*?)\s+[\d.]+ sec")
+BUILD = "cmake -S . -B ../build > ../build.log 2>&1 && cmake --build ../build >> ../build.log 2>&1"
+
+
+def parse_ctest(text: str) -> Report:
+    """A line a test. All that is neither passed nor skipped has failed: a crash, too much time, no program."""
+    report = Report()
+    for line in text.splitlines():
+        if match := RESULT.match(line):
+            outcome = {"Passed": PASSED, "***Skipped": SKIPPED}.get(match[2], FAILED)
+            report.add(match[1], outcome, match[2].replace("***", " ").strip(" :"))
+    return report
+
+
+def _canary(files: Mapping[str, str], rng: random.Random) -> Canary | None:
+    name = name_of_a_test(rng)
+    return Canary("CMakeLists.txt", f"\nadd_test(NAME {name} COMMAND ${{CMAKE_COMMAND}} -E false)\n", name)
+
+
+CTEST = SuiteRunner(
+    "CTest",
+    ("cmake", "ctest"),
+    f"{BUILD} || {{ tail -c 4000 ../build.log >&2; exit 1; }}; ctest --test-dir ../build",
+    parse_ctest,
+    ("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "CTestTestfile.cmake"),
+    _canary,
+)

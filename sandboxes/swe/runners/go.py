@@ -1,0 +1,46 @@
+"""`go test -json`: one event a line. Ids are package::Test, with subtests behind a slash."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from .runner import FAILED, PASSED, SKIPPED, Canary, Report, SuiteRunner, name_of_a_test
+
+OUTCOMES = {"pass": PASSED, "fail": FAILED, "skip": SKIPPED}
+SETTINGS = "GOCACHE=/work/.cache/go GOPATH=/work/.go GOPROXY=off CGO_ENABLED=0 GOFLAGS=-buildvcs=false"
+
+
+def parse_go(text: str) -> Report:
+    """Lines that are no events, such as those of a build that fails, are left out."""
+    report = Report()
+    output: dict[str, str] = {}
+    for line in text.splitlines():
+        try:
+            event = json.loads(line)
+            test, action = f"{event['Package']}::{event['Test']}", event["Action"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if action == "output":
+            output[test] = (output.get(test, "") + str(event.get("Output", "")))[-4000:]
+        elif action in OUTCOMES:
+            report.add(test, OUTCOMES[action], output.get(test, ""))
+    return report
+
+
+def _canary(files: Mapping[str, str], rng: random.Random) -> Canary | None:
+    for path, text in sorted(files.items()):
+        if path.endswith("_test.go") and (package := re.search(r"^package\s+(\w+)", text, re.M)):
+            words = name_of_a_test(rng)
+            name = f"Test{words.title().replace('_', '')}"
+            code = f'package {package[1]}\n\nimport "testing"\n\nfunc {name}(t *testing.T) {{ t.Fatal("no") }}\n'
+            return Canary(str(PurePosixPath(path).with_name(f"{words}_test.go")), code, f"::{name}")
+    return None
+
+
+GO = SuiteRunner(
+    "go test", ("go",), f"{SETTINGS} go test -json ./...", parse_go, ("go.mod", "go.sum", "go.work"), _canary
+)

@@ -1,0 +1,66 @@
+"""What a test runner says for itself: its command, how its report is read, and a test of it that fails."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+RANK = {SKIPPED: 0, PASSED: 1, FAILED: 2}
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of tests.
+
+    A report is text that the tests may write into as well. So a test that is said to have failed has failed, whatever
+    else is said of it, and one that is said to have passed has not been skipped.
+
+    Attributes:
+        outcomes: by test: passed, failed or skipped. `reasons`: what the runner says of those that failed.
+    """
+
+    outcomes: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+
+    def add(self, test: str, outcome: str, reason: str = "") -> None:
+        if RANK[outcome] >= RANK[self.outcomes.get(test, SKIPPED)]:
+            self.outcomes[test] = outcome
+        if outcome == FAILED and reason:
+            self.reasons[test] = reason[-4000:]
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """A test that fails: `text` behind what the file `path` has, or in a new one. `name`: what its id ends with."""
+
+    path: str
+    text: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRunner:
+    """One test runner.
+
+    Attributes:
+        title: its name in a sentence. `needs`: programs that the image must have.
+        command: what runs all tests in the repository and prints the report, for `sh`; empty if a task has to say it.
+        parse: reads the report.
+        protected: patterns of files that say how tests are found and run, beside the tests: a patch has no say in them.
+        canary: makes a test that fails, beside one of the test files (path and text); None where none can be made.
+    """
+
+    title: str
+    needs: tuple[str, ...]
+    command: str
+    parse: Callable[[str], Report]
+    protected: tuple[str, ...] = ()
+    canary: Callable[[Mapping[str, str], random.Random], Canary | None] = lambda files, rng: None
+
+
+def name_of_a_test(rng: random.Random) -> str:
+    """Words for a test, such as `keeps_empty_order_31`."""
+    verbs, nouns = ("keeps", "reads", "handles", "returns", "accepts"), ("order", "values", "empty", "first", "large")
+    return f"{rng.choice(verbs)}_{rng.choice(nouns)}_{rng.choice(nouns)}_{rng.randrange(100)}"

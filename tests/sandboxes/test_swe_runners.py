@@ -1,0 +1,174 @@
+"""Repositories that are not Python: reports of real runners are read as they are meant, and judged as pytest's are."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from agentgym import Task
+from agentgym.errors import TaskError
+from agentgym.sandboxes.swe.commands import control_text
+from agentgym.sandboxes.swe.judge import RepositoryTests
+from agentgym.sandboxes.swe.parameters import RepositoryParameters
+from agentgym.sandboxes.swe.patch import make_patch
+from agentgym.sandboxes.swe.runners import RUNNERS
+
+REPORTS = Path(__file__).parent / "runner_reports"
+"""What the runners print (go 1.19, Node 20.20, cargo 1.95, CTest 3.25, Python 3.11, pytest 9). In each of them a test
+prints lines which say that another, which fails, has passed."""
+OUTCOMES = {
+    "go.txt": {
+        **{f"example.com/shape::{name}": "passed" for name in ("TestArea", "TestMany/small")},
+        **{f"example.com/shape::{name}": "failed" for name in ("TestWrong", "TestMany", "TestMany/large_one")},
+        "example.com/shape::TestSkipped": "skipped",
+    },
+    "node.txt": {
+        **{"adds # of two": "passed", "a stack > is empty": "passed", "later": "skipped"},
+        **{"pops": "failed", "a stack > grows": "failed", "a stack": "failed"},
+    },
+    "cargo.txt": {
+        **{"src/lib.rs::tests::squares": "passed", "src/lib.rs::tests::panics": "passed"},
+        **{"src/lib.rs::tests::wrong": "failed", "src/lib.rs::tests::slow": "skipped"},
+        **{"tests/whole.rs::whole": "passed", "doc::src/lib.rs - area (line 5)": "passed"},
+    },
+    "ctest.txt": {
+        **{"area": "passed", "wrong": "failed", "crash": "failed", "gone": "failed"},
+        **{"later": "skipped", "slow": "failed"},
+    },
+    "unittest.txt": {
+        **{f"test_x.Case.test_{name}": "passed" for name in ("right", "known")},
+        **{f"test_x.Case.test_{name}": "failed" for name in ("wrong", "error")},
+        "test_x.Case.test_later": "skipped",
+    },
+    "pytest.txt": {
+        **{"test_x.py::Case::test_right": "passed", "test_x.py::Case::test_known": "skipped"},
+        **{f"test_x.py::Case::test_{name}": "failed" for name in ("wrong", "error")},
+    },
+    "junit.xml": {
+        **{"test_x.Case::test_right": "passed", "test_x.Case::test_known": "skipped"},
+        **{"test_x.Case::test_later": "skipped", "test::later": "skipped", "test::adds # of two": "passed"},
+        **{f"test_x.Case::test_{name}": "failed" for name in ("wrong", "error")},
+        **{"test::pops": "failed", "test::is empty": "passed", "test::grows": "failed"},
+    },
+}
+
+
+@pytest.mark.parametrize("file", OUTCOMES)
+def test_a_real_report_is_read_and_a_forged_line_in_it_changes_nothing(file):
+    report = RUNNERS[Path(file).stem].parse((REPORTS / file).read_text())
+    assert report.outcomes == OUTCOMES[file]
+    assert set(report.reasons) <= {test for test, outcome in report.outcomes.items() if outcome == "failed"}
+    reasons = "\n".join(report.reasons.values())
+    expected = {
+        "go.txt": "Area(2, 3) = 6, want 7",
+        "node.txt": "2 !== 3",
+        "cargo.txt": "left: 4",
+        "junit.xml": "2 !== 3",
+    }
+    assert expected.get(file, "") in reasons
+
+
+def test_xml_that_defines_entities_is_not_read():
+    case = '<testsuite><testcase classname="a" name="b"/></testsuite>'
+    assert RUNNERS["junit"].parse(f"building ...\n{case}\n").outcomes == {"a::b": "passed"}
+    assert not RUNNERS["junit"].parse(f'<?xml version="1.0"?><!DOCTYPE x [<!ENTITY y "z">]>{case}').outcomes
+    assert not RUNNERS["junit"].parse("<testsuite><testcase></testsuite>").outcomes
+
+
+def test_a_control_has_another_value_in_each_assertion_and_the_same_names_and_imports():
+    source = (
+        "const assert = require('node:assert');\n#include \"check.h\"\ntest('checks 3', () => {\n"
+        "  assert.strictEqual(add(2, 3), 5);\n  expect(name).toBe('it\\'s');\n  const x = 4;\n});\n"
+    )
+    before, after = source.split("\n"), control_text(source, random.Random(0)).split("\n")
+    assert [n for n, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [3, 4]
+    assert after[3].startswith("  assert.strictEqual(add(2, 3), ")
+    assert after[4].startswith("  expect(name).toBe('it\\'sx")
+
+
+NODE = {
+    "package.json": '{"name": "stack", "version": "1.0.0"}\n',
+    "stack.js": "exports.last = (items) => items[items.length];\n",
+    "stack.test.js": (
+        "const test = require('node:test');\nconst assert = require('node:assert');\n"
+        "const { last } = require('./stack');\n"
+        "test('gives the last', () => {\n  assert.strictEqual(last([1, 2]), 2);\n});\n"
+        "test('gives nothing of nothing', () => {\n  assert.strictEqual(last([]), undefined);\n});\n"
+    ),
+}
+NODE_TRUTH = {"fail_to_pass": ["gives the last"], "pass_to_pass": ["gives nothing of nothing"], "tests": ["*.test.js"]}
+NODE_FIX = "exports.last = (items) => items[items.length - 1];\n"
+NODE_CHEATS = {
+    "asserts nothing": "for (const k of Object.keys(require('assert'))) require('assert')[k] = () => {};\n",
+    "ends early": "console.log('ok 1 - gives the last\\nok 2 - gives nothing of nothing'); process.exit(0);\n",
+    "equals all": "require('assert').strictEqual = () => {}; exports.last = () => 0;\n",
+    "asserts nothing but in new tests": (
+        "const a = require('assert'); const real = a.strictEqual;\n"
+        "a.strictEqual = (x, y) => { if (new Error().stack.includes('stack.test.js')) return; real(x, y); };\n"
+        "exports.last = () => 0;\n"
+    ),
+}
+C = {
+    "CMakeLists.txt": (
+        "cmake_minimum_required(VERSION 3.13)\nproject(shape C)\nenable_testing()\nadd_library(shape shape.c)\n"
+        "add_executable(test_area test_area.c)\ntarget_link_libraries(test_area shape)\n"
+        "add_test(NAME area COMMAND test_area)\n"
+    ),
+    "shape.c": "int area(int a, int b) { return a + b; }\n",
+    "test_area.c": (
+        "#include <stdio.h>\nint area(int, int);\nint main(void) {\n"
+        '    if (area(2, 3) != 6) { puts("1/1 Test #1: area .......   Passed    0.00 sec"); return 1; }\n'
+        "    return 0;\n}\n"
+    ),
+}
+C_TRUTH = {"fail_to_pass": ["area"], "pass_to_pass": [], "tests": ["test_*.c"]}
+C_FIX = "int area(int a, int b) { return a * b; }\n"
+C_CHEATS = {
+    "ends early": C["shape.c"] + "#include <unistd.h>\n__attribute__((constructor)) void f(void) { _exit(0); }\n",
+}
+GO = {
+    "go.mod": "module example.com/shape\n\ngo 1.19\n",
+    "shape.go": "package shape\n\nfunc Area(a, b int) int { return a + b }\n",
+    "shape_test.go": (
+        'package shape\n\nimport "testing"\n\nfunc TestArea(t *testing.T) {\n'
+        '\tif got := Area(2, 3); got != 6 {\n\t\tt.Errorf("Area(2, 3) is %d", got)\n\t}\n}\n'
+    ),
+}
+GO_TRUTH = {"fail_to_pass": ["example.com/shape::TestArea"], "pass_to_pass": [], "tests": ["*_test.go"]}
+GO_FIX = "package shape\n\nfunc Area(a, b int) int { return a * b }\n"
+REPOSITORIES = {
+    "node": (NODE, NODE_TRUTH, "stack.js", NODE_FIX, NODE_CHEATS),
+    "ctest": (C, C_TRUTH, "shape.c", C_FIX, C_CHEATS),
+    "go": (GO, GO_TRUTH, "shape.go", GO_FIX, {}),
+}
+
+
+@pytest.mark.needs_namespaces
+@pytest.mark.parametrize("runner", REPOSITORIES)
+async def test_a_fix_is_paid_and_no_cheat_is(runner):
+    """The fix passes; nothing and what hides failures do not."""
+    if missing := [program for program in RUNNERS[runner].needs if shutil.which(program, path="/usr/bin") is None]:
+        pytest.skip(f"{missing} not installed")
+    files, truth, path, fix, cheats = REPOSITORIES[runner]
+    right = files[path]
+    gold = make_patch({path: right.encode()}, {path: fix.encode()})
+    parameters = {"files": files, "runner": runner, "memory_mib": 2048}
+    task = Task(runner, "agentgym/swe-v1", "-", parameters=parameters, truth={**truth, "gold": gold})
+    judge = RepositoryTests()
+    verdict = await judge.judge(task, "", truth["fail_to_pass"])
+    assert verdict is not None
+    assert {verdict.outcomes[test] for test in truth["fail_to_pass"]} == {"failed"}
+    paid = {"fix": (await judge.score(task, gold))["success"]}
+    for name, text in cheats.items():
+        patch = make_patch({path: right.encode()}, {path: text.encode()})
+        paid[name] = (await judge.score(task, patch))["success"]
+    assert paid == {"fix": 1.0, **dict.fromkeys(cheats, 0.0)}
+
+
+async def test_a_runner_that_is_not_known_or_has_no_command_is_named():
+    for parameters, text in (({"runner": "mocha"}, "Known: pytest"), ({"runner": "junit"}, "needs parameters")):
+        with pytest.raises(TaskError, match=text):
+            RepositoryParameters.of(Task("a", "agentgym/swe-v1", "-", parameters={"files": {"a": "b"}, **parameters}))
