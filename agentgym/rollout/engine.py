@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from agentgym.errors import RecipeError
@@ -70,16 +69,20 @@ class ReportingEngine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class LocalPlayer:
     """Plays episodes on this event loop."""
 
-    episodes: EpisodeFactory
-    _playing: dict[str, Episode] = field(default_factory=dict)
+    def __init__(self, episodes: EpisodeFactory) -> None:
+        self._episodes = episodes
+        self._playing: dict[str, Episode] = {}
+
+    def episode(self, job: Job, policy: Policy) -> Episode:
+        """An episode that is ready to be played."""
+        return self._episodes.episode(job, policy)
 
     async def play(self, job: Job, policy: Policy) -> None:
         """As EpisodePlayer."""
-        episode = self._playing[job.trajectory.id] = self.episodes.episode(job, policy)
+        episode = self._playing[job.trajectory.id] = self.episode(job, policy)
         try:
             await episode.play()
         finally:

@@ -15,6 +15,7 @@ from source_tree import ROOT, project
 HEAVY_MODULES = {
     "agentgym.cluster.connections": "serve",
     "agentgym.cluster.environment_server": "serve",
+    "agentgym.interop.gateway.application": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
     "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",

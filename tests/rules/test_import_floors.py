@@ -30,7 +30,8 @@ NEIGHBOURS = {
     ("registry", "environment"): "make() returns an Environment",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
     ("cli", "cluster"): "`agentgym serve` and `agentgym cluster` start what episodes are played on",
-    ("cli", "interop"): "`agentgym serve mcp` offers an episode to an MCP client",
+    ("cli", "interop"): "`agentgym serve mcp` and `serve policy` offer episodes to programs of others",
+    ("interop", "cluster"): "the policy gateway listens, and bounds connections, as the environment server does",
     ("cli", "testing"): "`agentgym check` runs the conformance checks",
     ("cli", "viewer"): "`agentgym view` starts the server",
 }

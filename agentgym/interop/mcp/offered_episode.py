@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from agentgym import __version__
 from agentgym.environment import Environment
 from agentgym.errors import TaskError
-from agentgym.messages import Call, ImagePart, Message, Result, ResultStatus, TextPart
+from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.policy import Policy, Reply, Request
 from agentgym.registry import make
 from agentgym.rollout import EpisodeManager, RolloutConfig
@@ -20,12 +19,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
 
-from .guest_bridge import ENVELOPE, HANDSHAKE, METHOD_NOT_FOUND, STATELESS
+from .tool_server import ToolServer
 
-HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE)
-"""The revisions with a handshake; of tools they say the same."""
-INVALID_PARAMS, UNSUPPORTED_VERSION = -32_602, -32_022
-_NOT_TO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 _OVER = Result("The episode is over: no tool can be called any more.", ResultStatus.TOOL_ERROR)
 
 
@@ -49,7 +44,7 @@ class ClientPolicy(Policy):
         return Reply(Message("assistant", ""))
 
 
-class OfferedEpisode:
+class OfferedEpisode(ToolServer):
     """Plays one task, and answers the messages of one MCP client. Made while an event loop runs.
 
     Args:
@@ -96,61 +91,24 @@ class OfferedEpisode:
         if self._request is None and self.trajectory is not None:
             raise TaskError(f"{self.trajectory.task.id} cannot be offered: {self.trajectory.error}")
 
-    async def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The reply to a message; None for a notification, or a reply to a request that we never send."""
-        if "id" not in message or "method" not in message:
-            return None
-        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
-        method, params = message["method"], message.get("params")
-        params = params if isinstance(params, Mapping) else {}
-        meta = params.get("_meta")
-        version = meta.get(f"{ENVELOPE}protocolVersion") if isinstance(meta, Mapping) else None
-        if version not in (None, STATELESS):
-            return reply | {"error": _error(UNSUPPORTED_VERSION, f"We speak {STATELESS}.", supported=[STATELESS])}
-        about = {
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "agentgym", "version": __version__},
-            "instructions": self._instructions(),
-        }
-        result: dict[str, Any]
-        if method == "server/discover":
-            result = {"supportedVersions": [STATELESS, *reversed(HANDSHAKES)], **about, **_NOT_TO_CACHE}
-        elif method == "initialize":
-            offered = params.get("protocolVersion")
-            result = {"protocolVersion": offered if offered in HANDSHAKES else HANDSHAKE, **about}
-        elif method == "ping":
-            result = {}
-        elif method == "tools/list":
-            result = {"tools": self._tools(), **_NOT_TO_CACHE}
-        elif method == "tools/call":
-            name, arguments = params.get("name"), params.get("arguments")
-            if not isinstance(name, str) or not isinstance(arguments if arguments is not None else {}, Mapping):
-                return reply | {"error": _error(INVALID_PARAMS, "A call has a name, and arguments that are an object.")}
-            result = await self._call(name, dict(arguments or {}))
-        else:
-            return reply | {"error": _error(METHOD_NOT_FOUND, f"There is no method {method!s:.100}.")}
-        return reply | {"result": {"resultType": "complete", **result}}
-
-    def _instructions(self) -> str:
+    def instructions(self) -> str:
         """What opens the episode: the system's and the user's words."""
         opening = self._request.messages if self._request is not None else ()
         return "\n\n".join(message.text for message in opening if message.role in ("system", "user"))
 
-    def _tools(self) -> list[dict[str, Any]]:
-        functions = [schema["function"] for schema in (self._request.tools if self._request is not None else ())]
-        return [
-            {"name": function["name"], "description": function["description"], "inputSchema": function["parameters"]}
-            for function in functions
-        ]
+    def schemas(self) -> Iterable[Mapping[str, Any]]:
+        """As ToolServer."""
+        return self._request.tools if self._request is not None else ()
 
-    async def _call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    async def run(self, name: str, arguments: dict[str, Any]) -> Result:
+        """As ToolServer."""
         async with self._one_call:  # a client may send several at once: each is a turn of its own
             if self._request is None:
-                return _result(_OVER)
+                return _OVER
             self._last = _OVER  # unless the environment answers: a budget was used up
             self._policy.calls.put_nowait(Call(name, arguments, f"call_{self._request.turn + 1}"))
             await self._next_request()
-            return _result(self._last)
+            return self._last
 
     async def _next_request(self) -> None:
         """Wait for the policy's next request, or for the end. Raises: what made the episode fail."""
@@ -166,19 +124,3 @@ class OfferedEpisode:
         self._policy.calls.put_nowait(None)
         [self.trajectory] = await self._playing
         return self.trajectory
-
-
-def _result(result: Result) -> dict[str, Any]:
-    content = result.content
-    parts = [TextPart(content)] if isinstance(content, str) else content
-    return {"content": [_block(part) for part in parts], "isError": not result.ok}
-
-
-def _block(part: TextPart | ImagePart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    return {"type": "image", "data": part.data, "mimeType": part.media_type}
-
-
-def _error(code: int, message: str, **data: Any) -> dict[str, Any]:
-    return {"code": code, "message": message, **({"data": data} if data else {})}
