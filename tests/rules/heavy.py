@@ -16,6 +16,8 @@ HEAVY_MODULES = {
     "agentgym.cluster.connections": "serve",
     "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.interop.openenv.connection": "openenv",
+    "agentgym.interop.openenv.server": "openenv",
     "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",
     "agentgym.policy.checkpoint": "train",
