@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from agentgym.interop.openenv import OpenEnvEnvironment, openenv_tasks, register_openenv
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.toy_text import ActionText
+    from agentgym.interop.trl_environments import TrlEnvironments
 
 _HOME = {
     "ActionText": "toy_text",
@@ -29,6 +30,7 @@ _HOME = {
     "McpServer": "mcp",
     "OpenEnvEnvironment": "openenv",
     "TextEnv": "text_env",
+    "TrlEnvironments": "trl_environments",
     "gymnasium_tasks": "gymnasium",
     "openenv_tasks": "openenv",
     "register_gymnasium": "gymnasium",
@@ -44,6 +46,7 @@ __all__ = [
     "McpServer",
     "OpenEnvEnvironment",
     "TextEnv",
+    "TrlEnvironments",
     "gymnasium_tasks",
     "openenv_tasks",
     "register_gymnasium",
