@@ -142,6 +142,7 @@ class StopReason(StrEnum):
     CONTEXT_FULL = "context_full"
     TIME = "time"
     REPEATED_VOID = "repeated_void"  # several turns in a row without one understandable call
+    LEFT = "left"  # the program that played has gone away
     HOPELESS = "hopeless"  # a rule said that it will not succeed any more
     INFRA_ERROR = "infra_error"
     CANCELLED = "cancelled"

@@ -1,4 +1,4 @@
-"""Bridges to others: environments of Gymnasium and MCP servers as ours, and ours as Gymnasium's.
+"""Bridges to others: environments of Gymnasium, MCP and OpenEnv servers as ours, and ours as theirs.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
         register_gymnasium,
     )
     from agentgym.interop.mcp import McpEnvironment, McpServer, register_mcp
+    from agentgym.interop.openenv import OpenEnvEnvironment, openenv_tasks, register_openenv
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.toy_text import ActionText
+    from agentgym.interop.trl_environments import TrlEnvironments
 
 _HOME = {
     "ActionText": "toy_text",
@@ -26,10 +28,14 @@ _HOME = {
     "GymnasiumEpisode": "gymnasium",
     "McpEnvironment": "mcp",
     "McpServer": "mcp",
+    "OpenEnvEnvironment": "openenv",
     "TextEnv": "text_env",
+    "TrlEnvironments": "trl_environments",
     "gymnasium_tasks": "gymnasium",
+    "openenv_tasks": "openenv",
     "register_gymnasium": "gymnasium",
     "register_mcp": "mcp",
+    "register_openenv": "openenv",
 }
 
 __all__ = [
@@ -38,10 +44,14 @@ __all__ = [
     "GymnasiumEpisode",
     "McpEnvironment",
     "McpServer",
+    "OpenEnvEnvironment",
     "TextEnv",
+    "TrlEnvironments",
     "gymnasium_tasks",
+    "openenv_tasks",
     "register_gymnasium",
     "register_mcp",
+    "register_openenv",
 ]
 
 

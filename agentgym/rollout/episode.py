@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from agentgym.environment import Checkpoint
-from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhausted
+from agentgym.errors import ContextFull, LedgerError, PolicyLeft, RewardError, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.rollout.answers import check_messages, check_reply
@@ -167,10 +167,10 @@ class PlayLoop:
                     await self.play_turn()
         except EpisodeOver as over:
             return over.reason
-        except ContextFull:
+        except (ContextFull, PolicyLeft) as error:
             if not self._ready:
                 raise
-            return StopReason.CONTEXT_FULL
+            return StopReason.LEFT if isinstance(error, PolicyLeft) else StopReason.CONTEXT_FULL
         except SandboxExhausted as error:
             if not (self._trajectory.turns or self._open_turn):  # the agent has not acted yet
                 raise
@@ -303,7 +303,7 @@ class PlayLoop:
                 reply = await policy.generate(request)
                 check_reply(policy, reply)
                 return reply
-            except ContextFull:
+            except (ContextFull, PolicyLeft):
                 raise
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
                 if not self._retries.take(error):

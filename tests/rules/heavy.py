@@ -17,6 +17,8 @@ HEAVY_MODULES = {
     "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.gateway.application": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.interop.openenv.connection": "openenv",
+    "agentgym.interop.openenv.server": "openenv",
     "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",
     "agentgym.policy.checkpoint": "train",

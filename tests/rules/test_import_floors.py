@@ -27,6 +27,7 @@ FLOORS = {
 
 # Neighbours on one floor, where one may know the other but not the other way round.
 NEIGHBOURS = {
+    ("extras", "errors"): "a missing extra is one of the errors",
     ("registry", "environment"): "make() returns an Environment",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
     ("cli", "cluster"): "`agentgym serve` and `agentgym cluster` start what episodes are played on",

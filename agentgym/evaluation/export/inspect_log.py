@@ -34,6 +34,7 @@ _LIMITS = {
     StopReason.TIME: "time",
     StopReason.MAX_CALLS: "custom",
     StopReason.REPEATED_VOID: "custom",
+    StopReason.LEFT: "custom",
     StopReason.HOPELESS: "custom",
 }
 

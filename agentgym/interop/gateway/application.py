@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from agentgym.cluster.served_episodes import ServerRefusal
-from agentgym.interop.mcp.tool_server import ToolServer, mcp_content
+from agentgym.interop.mcp.content import blocks_of
+from agentgym.interop.mcp.tool_server import ToolServer
 from agentgym.messages import Result, StopReason
 
 from .anthropic_messages import AnthropicMessages
@@ -118,7 +119,7 @@ class _Gateway:
         loop = self._loop(request)
         arguments = dict(object_of(await _json(request), "The arguments"))
         result = await loop.call(request.path_params["name"], arguments)
-        data = {"text": result.message().text, "content": mcp_content(result)}
+        data = {"text": result.message().text, "content": blocks_of(result.content)}
         return JSONResponse({**data, "status": result.status, "final": result.final})
 
     async def end(self, request: Request) -> Response:
@@ -156,9 +157,9 @@ class EpisodeTools(ToolServer):
         """As ToolServer."""
         return ""  # the program has the task, and a second copy would be read twice
 
-    def schemas(self) -> Iterable[Mapping[str, Any]]:
+    def tools(self) -> Sequence[Mapping[str, Any]]:
         """As ToolServer."""
-        return self._loop.tool_schemas
+        return [schema["function"] for schema in self._loop.tool_schemas]
 
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
         """As ToolServer."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import __version__
-from agentgym.messages import ImagePart, Result, TextPart
+from agentgym.messages import Result
 
+from .content import result_to_mcp
 from .guest_bridge import ENVELOPE, HANDSHAKE, METHOD_NOT_FOUND, STATELESS
 
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE)
@@ -25,8 +26,8 @@ class ToolServer(ABC):
         """What clients are told of the use of the tools."""
 
     @abstractmethod
-    def schemas(self) -> Iterable[Mapping[str, Any]]:
-        """Of the tools as they are now, in the OpenAI function-call shape."""
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """The tools as they are now: `name`, `description` and `parameters` of each."""
 
     @abstractmethod
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
@@ -62,34 +63,16 @@ class ToolServer(ABC):
             name, arguments = params.get("name"), params.get("arguments")
             if not isinstance(name, str) or not isinstance(arguments if arguments is not None else {}, Mapping):
                 return reply | {"error": _error(INVALID_PARAMS, "A call has a name, and arguments that are an object.")}
-            result = _result(await self.run(name, dict(arguments or {})))
+            result = result_to_mcp(await self.run(name, dict(arguments or {})))
         else:
             return reply | {"error": _error(METHOD_NOT_FOUND, f"There is no method {method!s:.100}.")}
         return reply | {"result": {"resultType": "complete", **result}}
 
     def _tools(self) -> list[dict[str, Any]]:
-        functions = [schema["function"] for schema in self.schemas()]
         return [
-            {"name": function["name"], "description": function["description"], "inputSchema": function["parameters"]}
-            for function in functions
+            {"name": tool["name"], "description": tool["description"], "inputSchema": tool["parameters"]}
+            for tool in self.tools()
         ]
-
-
-def _result(result: Result) -> dict[str, Any]:
-    return {"content": mcp_content(result), "isError": not result.ok}
-
-
-def mcp_content(result: Result) -> list[dict[str, Any]]:
-    """What a tool returned, as the protocol has it."""
-    content = result.content
-    parts = [TextPart(content)] if isinstance(content, str) else content
-    return [_block(part) for part in parts]
-
-
-def _block(part: TextPart | ImagePart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    return {"type": "image", "data": part.data, "mimeType": part.media_type}
 
 
 def _error(code: int, message: str, **data: Any) -> dict[str, Any]:

@@ -187,7 +187,8 @@ class Recipe(Section):
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""
         environments = dict.fromkeys(task.environment for task in task_set["train"])
-        return self.reward.make(registry.prototype(name).reward for name in environments)
+        declared = (registry.prototype(name).reward for name in environments)
+        return self.reward.make(reward if isinstance(reward, str) else None for reward in declared)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """Return how the run's episodes are played. Raises: as `make_reward`."""
