@@ -17,7 +17,7 @@ import tracemalloc
 from environments_row import Row
 
 from agentgym import Call, Environment, Task, load, load_task_set, make
-from agentgym.sandboxes.apps.base import snapshot_of
+from agentgym.sandboxes.record_environment import snapshot_of
 
 TASKS = 200
 NAME = "agentgym/apps-v1"

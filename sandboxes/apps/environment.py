@@ -12,7 +12,7 @@ from typing import Any
 from agentgym import Message, SandboxDied, SandboxSpec, Task, ToolError, tool
 from agentgym.sandbox import Channel
 
-from .base import StoreEnvironment
+from ..record_environment import StoreEnvironment
 from .days import CalendarApp
 from .money import BankApp, ShopApp
 from .people import ContactsApp, MailApp, NotesApp

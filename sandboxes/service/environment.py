@@ -10,15 +10,15 @@ from typing import Any
 from agentgym import Checkpoint, Environment, Message, Policy, ScriptedPolicy, Task, TaskError, Tool, load, tool
 from agentgym.users import SimulatedUser, UserBehaviour
 
-from ..apps.app import StoreApp
-from ..apps.base import StoreEnvironment
-from ..apps.store import Store
+from ..record_app import StoreApp
+from ..record_environment import StoreEnvironment
+from ..record_store import Store
 from . import retail, telecom, travel
 from .customer import customer
 
 
 @dataclass(frozen=True, slots=True)
-class Domain:
+class ServiceDomain:
     """A kind of customer service.
 
     Attributes:
@@ -31,10 +31,10 @@ class Domain:
     phone: Callable[[Store, int], Environment] | None = None
 
 
-DOMAINS: Mapping[str, Domain] = {
-    "retail": Domain(retail.POLICY, retail.RetailApp),
-    "travel": Domain(travel.POLICY, travel.TravelApp),
-    "telecom": Domain(telecom.POLICY, telecom.TelecomApp, telecom.Phone),
+DOMAINS: Mapping[str, ServiceDomain] = {
+    "retail": ServiceDomain(retail.POLICY, retail.RetailApp),
+    "travel": ServiceDomain(travel.POLICY, travel.TravelApp),
+    "telecom": ServiceDomain(telecom.POLICY, telecom.TelecomApp, telecom.Phone),
 }
 
 
@@ -62,7 +62,7 @@ class Service(StoreEnvironment):
             self._own_policy = load("policies", options.pop("name", "chat_api"))(**options)
         self._policy: Policy | None = self._own_policy if isinstance(user, Mapping) else user
 
-    def choose(self, domain: str) -> Domain:
+    def choose(self, domain: str) -> ServiceDomain:
         """Have the app of a domain. Raises: KeyError for an unknown one."""
         self.kinds = (DOMAINS[domain].app,)
         return DOMAINS[domain]
@@ -133,7 +133,7 @@ class Service(StoreEnvironment):
             await policy.close()
         await super().close()
 
-    def _make_user(self, wishes: Any, behaviour: Any, domain: Domain) -> SimulatedUser:
+    def _make_user(self, wishes: Any, behaviour: Any, domain: ServiceDomain) -> SimulatedUser:
         """Raises: KeyError, TypeError, ValueError for parameters that describe no customer."""
         phone = domain.phone(self.store, int(wishes["phone_id"])) if domain.phone is not None else None
         policy = self._policy or ScriptedPolicy(customer(wishes), name="customer")

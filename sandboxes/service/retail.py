@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from agentgym import ToolError, tool
 
-from ..apps.app import NotFound, StoreApp, listing
-from ..apps.store import TableSchema
+from ..record_app import NotFound, StoreApp, listing
+from ..record_store import TableSchema
 
 POLICY = """\
 You serve the customers of a shop. Today is {today}.

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from agentgym import Environment, ToolError, tool
 
-from ..apps.app import NotFound, StoreApp, listing
-from ..apps.store import Store, TableSchema
+from ..record_app import NotFound, StoreApp, listing
+from ..record_store import Store, TableSchema
 
 POLICY = """\
 You serve the customers of a telephone company. Today is {today}.

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from agentgym import ToolError, tool
 
-from ..apps.app import NotFound, StoreApp, listing
-from ..apps.store import TableSchema
+from ..record_app import NotFound, StoreApp, listing
+from ..record_store import TableSchema
 
 BAG_PRICE = 30
 POLICY = """\

@@ -23,7 +23,7 @@ class Desk:
         environment: an opened environment of the domain.
         customer: the row of who calls.
         moves: what the agent does: `["say", text]` or `["call", tool, arguments]`.
-        facts: what the customer says when it is asked with a key word. told: what the agent must have said.
+        facts: what the customer says when it is asked with a key word. must_tell: what the agent must have said.
         used: rows that a request is about already, so that no two are about the same.
     """
 
@@ -33,7 +33,7 @@ class Desk:
     customer: Any
     moves: list[Move] = field(default_factory=list)
     facts: dict[str, str] = field(default_factory=dict)
-    told: list[str] = field(default_factory=list)
+    must_tell: list[str] = field(default_factory=list)
     used: set[Any] = field(default_factory=set)
 
     def call(self, api: str, **arguments: Any) -> Any:
@@ -47,7 +47,7 @@ class Desk:
 
     def tell(self, value: object) -> str:
         """Note that the agent must say a value. Returns: it as text."""
-        self.told.append(str(value))
+        self.must_tell.append(str(value))
         return str(value)
 
     def choose(self, rows: list[Any]) -> Any:
@@ -219,11 +219,11 @@ def _no_data(desk: Desk) -> str:
     desk.say("Please look at the settings of your telephone. What do they say?")
     wrong = {"airplane_mode": phone["airplane_mode"], "mobile_data": not phone["mobile_data"]}
     wrong["roaming"] = abroad and not phone["roaming"]
-    for setting, is_wrong in wrong.items():
+    for switch, is_wrong in wrong.items():
         if is_wrong:
-            on = setting != "airplane_mode"
-            desk.say(f"Please turn {setting.replace('_', ' ')} {'on' if on else 'off'}.")
-            store.update("phones", customer_id, **{setting: on})
+            on = switch != "airplane_mode"
+            desk.say(f"Please turn {switch.replace('_', ' ')} {'on' if on else 'off'}.")
+            store.update("phones", customer_id, **{switch: on})
     desk.say(f"It should work now. {MORE}")
     return "My mobile data does not work." + (" I am abroad." if abroad else " I am at home.")
 

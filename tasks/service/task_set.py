@@ -62,7 +62,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
     except (IndexError, ValueError):  # the customer has nothing that this could be about
         return None
     changes = environment.store.changes()
-    if len(set(requests)) < len(requests) or not (changes or desk.told):
+    if len(set(requests)) < len(requests) or not (changes or desk.must_tell):
         return None
     wishes: dict[str, Any] = {
         "persona": f"{rng.choice(PERSONAS)} Your name is {customer['name']}.",
@@ -80,7 +80,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
         environment=ENVIRONMENT,
         prompt=requests[0],
         parameters={**parameters, **({"behaviour": ERRING} if level == 3 else {})},
-        truth={"changes": goal, "told": desk.told, "moves": json.dumps(desk.moves)},
+        truth={"changes": goal, "told": desk.must_tell, "moves": json.dumps(desk.moves)},
         split=slot.split,
         tags=(domain, f"level_{level}", *slot.tags),
         difficulty=float(level),

@@ -9,9 +9,9 @@ import pytest
 import agentgym
 from agentgym import Call, Task
 from agentgym.errors import TaskError
-from agentgym.sandboxes.apps.app import StoreApp
 from agentgym.sandboxes.apps.environment import MOST_CALLS
-from agentgym.sandboxes.apps.store import Store, TableSchema
+from agentgym.sandboxes.record_app import StoreApp
+from agentgym.sandboxes.record_store import Store, TableSchema
 
 SCHEMA = {
     "lists": TableSchema("lists", ("name",)),

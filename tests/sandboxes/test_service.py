@@ -59,8 +59,8 @@ async def test_the_customer_answers_agrees_uses_its_telephone_goes_on_and_leaves
     before = environment.store.get("phones", 1)
     assert await say(environment, "What is your number?") == ["My number is 123."]
     assert await say(environment, "I will do it. Please confirm.") == ["Yes, please."]
-    (shown,) = await say(environment, "Please look at your telephone.")
-    assert shown.startswith(f"My telephone says: airplane mode {'on' if before['airplane_mode'] else 'off'}")
+    (screen,) = await say(environment, "Please look at your telephone.")
+    assert screen.startswith(f"My telephone says: airplane mode {'on' if before['airplane_mode'] else 'off'}")
     await say(environment, "Please turn airplane mode on.")
     assert environment.store.get("phones", 1)["airplane_mode"] is True
     assert await say(environment, "Is there anything else?") == ["And a line without costs, please."]

@@ -34,9 +34,9 @@ def test_splits_share_no_records_and_a_third_is_of_each_domain_and_level(task_se
         third = len(tasks) // 3
         assert Counter(task.tags[0] for task in tasks) == {"retail": third, "travel": third, "telecom": third}
         assert Counter(task.difficulty for task in tasks) == {1.0: third, 2.0: third, 3.0: third}
-    made = {call[1] for task in task_set["train"] for call in json.loads(task.truth["moves"]) if call[0] == "call"}
+    known = {call[1] for task in task_set["train"] for call in json.loads(task.truth["moves"]) if call[0] == "call"}
     new = {call[1] for task in task_set["held_out"] for call in json.loads(task.truth["moves"]) if call[0] == "call"}
-    assert new - made == {"exchange_article", "add_bags", "variants_of"}
+    assert new - known == {"exchange_article", "add_bags", "variants_of"}
 
 
 async def test_the_oracle_serves_all_and_whoever_damages_something_else_serves_nobody(task_set, sample):

@@ -12,8 +12,8 @@ from typing import Any
 from agentgym import Checkpoint, Environment, Message, ObservedState, Task, TaskError, ToolError, load
 from agentgym.tools import WrongArguments
 
-from .app import NotFound, StoreApp, schema_of
-from .store import Store, Tables, TableSchema
+from .record_app import NotFound, StoreApp, schema_of
+from .record_store import Store, Tables, TableSchema
 
 RECORD = "Record: "
 """Stands before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads it:
