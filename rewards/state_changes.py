@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,9 @@ from .answer_match import normalised, same_answer
 from .final_answer import final_call
 
 RECORD = "Record: "
+MOST_NUMBERS = 12
+"""A message with more numbers tells none of them: else an agent could say all that there are."""
+_NUMBER = re.compile(r"\d+")
 
 
 class StateChanges(Reward):
@@ -70,8 +74,9 @@ class StateChanges(Reward):
         return isinstance(answer, str) and same_answer(answer, truth["answer"])
 
     def _has_told(self, episode: Trajectory, truth: Mapping[str, Any]) -> bool:
-        """Numbers count only where they stand alone: 12 is not told by 120."""
-        spoken = " ".join(turn.message.text for turn in episode.turns if not turn.calls)
+        """Numbers count only where they stand alone: 12 is not told by 120. Nor does a message that lists many."""
+        messages = [turn.message.text for turn in episode.turns if not turn.calls]
+        spoken = " ".join(text for text in messages if len(_NUMBER.findall(text)) <= MOST_NUMBERS)
         words = f" {normalised(spoken.replace(',', ''))} "
         return all(_stands_in(normalised(str(value).replace(",", "")), words) for value in truth.get("told", ()))
 

@@ -105,9 +105,8 @@ class SimulatedUser:
         owed, (written, self._correction) = self._correction, self.behaviour.write(rng, meant)
         self._counts["mistakes"] += bool(self._correction)
         self._counts["messages"] = index + 1
-        written = f"{owed} {written}".strip()
-        self._messages.append(Message("assistant", written))
-        return written, leaves
+        self._messages.append(Message("assistant", meant))  # a user believes that it wrote what it meant
+        return f"{owed} {written}".strip(), leaves
 
     def report(self) -> dict[str, int]:
         """How the user has behaved, to be judged apart from the agent: each number's name begins with `user_`.

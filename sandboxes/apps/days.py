@@ -8,8 +8,8 @@ from typing import Any
 
 from agentgym import ToolError, tool
 
-from .app import StoreApp, holds, listing
-from .store import TableSchema
+from ..record_app import StoreApp, holds, listing
+from ..record_store import TableSchema
 
 
 class CalendarApp(StoreApp):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from contextlib import suppress
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 from agentgym import Message, SandboxDied, SandboxSpec, Task, ToolError, tool
 from agentgym.sandbox import Channel
 
-from .base import StoreEnvironment
+from ..record_environment import StoreEnvironment
 from .days import CalendarApp
 from .money import BankApp, ShopApp
 from .people import ContactsApp, MailApp, NotesApp
@@ -77,44 +75,30 @@ class AppsCode(AppsEnvironment):
     """The same apps, called by Python in a sandbox: `apis.mail.search(text="rent")`. Isolated: the code.
 
     The records stay outside of the sandbox: code can change them by calls of APIs alone, at most 200 in a run. Each
-    run is a process of its own; only files are left for the next. `AppError` is what a refused call raises.
+    run has an empty sandbox: nothing of it is left for the next. `AppError` is what a refused call raises.
 
     Task parameters as of `agentgym/apps-v1`.
     """
 
     sandbox = SandboxSpec(memory_mib=256, processes=16, disk_mib=32)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._channel: Channel | None = None
-
-    async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        opening = await super().reset(task, seed=seed)
-        self._channel = None
-        await self.empty_sandbox()
-        return opening
-
     @tool(parallel=False, timeout_s=60.0)
     async def run(self, code: str) -> str:
         """Run Python in which `apis.<app>.<api>(...)` calls an API; shows what it prints."""
         self.check_open()
+        sandbox = await self.empty_sandbox()
+        channel = await sandbox.open_channel(["python3", "-I", "-S", "-c", _client()])
         try:
-            reply = await self._converse(code)
-            return self._observed.add(_report(reply))
+            return self._observed.add(_report(await self._converse(channel, code)))
         except (SandboxDied, TimeoutError, ValueError, KeyError, TypeError) as error:
-            await self._close_channel()
-            await (await self.default_sandbox()).exec(["true"])  # raises SandboxDied if the whole sandbox has died
+            await sandbox.exec(["true"])  # raises SandboxDied if the whole sandbox has died
             reason = f"took longer than {RUN_S:g} s" if isinstance(error, TimeoutError) else "broke off"
             raise ToolError(f"The code {reason}. What its calls have changed stays.") from None
-        except asyncio.CancelledError:
-            await self._close_channel()
-            raise
+        finally:
+            await channel.close()
 
-    async def _converse(self, code: str) -> Any:
+    async def _converse(self, channel: Channel, code: str) -> Any:
         """Run code, and serve its calls. Raises: as `Channel.request`; ToolError for too many calls."""
-        if self._channel is None:
-            sandbox = await self.default_sandbox()
-            self._channel = await sandbox.open_channel(["python3", "-I", "-S", "-c", _client()])
         apps = {
             name: {api: list(each.parameters["properties"]) for api, each in app.apis.items()}
             for name, app in self.apps.items()
@@ -125,11 +109,10 @@ class AppsCode(AppsEnvironment):
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 raise TimeoutError
-            reply = await self._channel.request(message, timeout_s=remaining_s)
+            reply = await channel.request(message, timeout_s=remaining_s)
             if "app" not in reply:
                 return reply
             message = self._answer(reply)
-        await self._close_channel()
         raise ToolError(f"One run may call APIs {MOST_CALLS} times. What the calls have changed stays.")
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -141,16 +124,6 @@ class AppsCode(AppsEnvironment):
             return {"value": self.call_api(str(request["app"]), str(request["api"]), arguments)}
         except ToolError as error:
             return {"error": str(error)}
-
-    async def _close_channel(self) -> None:
-        channel, self._channel = self._channel, None
-        if channel is not None:
-            with suppress(SandboxDied):
-                await channel.close()
-
-    async def close(self) -> None:
-        self._channel = None  # it ends with its sandbox
-        await super().close()
 
 
 def _report(reply: Any) -> str:

@@ -1,8 +1,8 @@
 """Runs inside the sandbox: runs code in a process of its own, with a client for the apps that live outside.
 
-Standard library only. Each line on standard input is a request; the answer is one line. While code runs, a line
+Standard library only. The first line on standard input is the request. While the code runs, each line of it
 `{"app": ..., "api": ..., "arguments": ...}` asks the host to call an API, which answers with `value` or `error`. The
-last line is `{"output": ..., "status": ...}`. Nothing of one run is left for the next, except files.
+last line is `{"output": ..., "cut": ..., "status": ...}`.
 """
 
 from __future__ import annotations
@@ -87,18 +87,16 @@ def run(code: str, apps: dict[str, dict[str, list[str]]], output: int) -> None:
 
 
 def serve() -> None:
-    """Answer requests for ever."""
-    while True:
-        request = read()
-        output = os.memfd_create("output")
-        child = os.fork()
-        if not child:
-            run(request["code"], request["apps"], output)
-        _, ended = os.waitpid(child, 0)
-        os.lseek(output, 0, os.SEEK_SET)
-        text = os.read(output, WRITTEN).decode("utf-8", "replace")
-        os.close(output)
-        write({"output": text[:MOST_CHARS], "cut": len(text) > MOST_CHARS, "status": os.waitstatus_to_exitcode(ended)})
+    """Run the code of the request in a child, and tell how it ended and what it wrote."""
+    request = read()
+    output = os.memfd_create("output")
+    child = os.fork()
+    if not child:
+        run(request["code"], request["apps"], output)
+    _, ended = os.waitpid(child, 0)
+    os.lseek(output, 0, os.SEEK_SET)
+    text = os.read(output, WRITTEN).decode("utf-8", "replace")
+    write({"output": text[:MOST_CHARS], "cut": len(text) > MOST_CHARS, "status": os.waitstatus_to_exitcode(ended)})
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from agentgym import ToolError, tool
 
-from .app import StoreApp, holds, listing
-from .store import Store, TableSchema
+from ..record_app import StoreApp, holds, listing
+from ..record_store import Store, TableSchema
 
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from agentgym import ToolError, tool
 
-from .app import StoreApp, holds, listing
-from .store import TableSchema
+from ..record_app import StoreApp, holds, listing
+from ..record_store import TableSchema
 
 Folder = Literal["inbox", "sent", "archive"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from agentgym import ToolError, tool
 
-from .app import NotFound, StoreApp, holds, listing
-from .store import Row, TableSchema
+from ..record_app import NotFound, StoreApp, holds, listing
+from ..record_store import Row, TableSchema
 
 
 class FilesApp(StoreApp):

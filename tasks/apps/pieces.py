@@ -297,6 +297,14 @@ SINKS = (
     Piece(("files",), _write_file),
     Piece(("music",), _playlist),
 )
+SHORT = (
+    Piece(("calendar",), _cancel_event),
+    Piece(("mail",), _file_mail),
+    Piece(("shop", "bank"), _buy),
+    Piece(("calendar", "notes"), lambda draft: _append(draft, *_appointment(draft))),
+    Piece(("shop", "notes"), lambda draft: _append(draft, *_price(draft))),
+)
+"""Jobs about things of which each record has the same ones, so that a tiny model has no names to spell."""
 ACTIONS = (
     Piece(("calendar",), _reschedule),
     Piece(("calendar",), _cancel_event),

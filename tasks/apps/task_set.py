@@ -13,11 +13,12 @@ from agentgym import Task, TaskSet, load
 
 from ..generator import TaskGenerator, TaskSlot
 from .oracle import code_oracle, imperfect_code_oracle, imperfect_oracle, oracle
-from .pieces import ACTIONS, QUESTIONS, SINKS, Draft, Piece
+from .pieces import ACTIONS, QUESTIONS, SHORT, SINKS, Draft, Piece
 
-NAME, NAME_CODE, ENVIRONMENT = "apps/year-v1", "apps/year-code-v1", "agentgym/apps-v1"
-RECORDS = "apps/year"
+NAME, NAME_CODE, NAME_SHORT = "apps/year-v1", "apps/year-code-v1", "apps/short-v1"
+ENVIRONMENT, RECORDS = "agentgym/apps-v1", "apps/year"
 SIZES = {"train": 2_400, "validation": 150, "unseen_records": 150, "unseen_apps": 150, "unseen_compositions": 150}
+SIZES_SHORT = {"train": 900, "validation": 60, "unseen_records": 180}
 SEEDS = {"train": range(40), "validation": range(40, 44), "held_out": range(44, 52)}
 """Seeds of the records. No split has those of another."""
 HELD_OUT_APPS = frozenset({"files", "music"})
@@ -59,18 +60,55 @@ def task_set_code(seed: int = 0) -> TaskSet:
     return TaskSet(NAME_CODE, splits, oracle=code_oracle, imperfect_oracle=imperfect_code_oracle)
 
 
+@cache
+def task_set_short(seed: int = 0) -> TaskSet:
+    """One to three jobs of `pieces.SHORT`, in different apps, for tiny models. Levels are the number of jobs.
+
+    Held-out tasks carry the tag `unseen_records`.
+    """
+    generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed, key=lambda task: task.content_key(numbered=False))
+    drawn = {stratum: generator.draw(stratum, _short_task) for stratum in SIZES_SHORT}
+    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
+    return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+
+
 def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
     level = 1 + slot.index % 3
     if slot.stratum == "unseen_compositions" and level == 1:
         level = 2  # a composition needs a question and a change
-    seeds = SEEDS[slot.split]
-    seed = seeds[rng.randrange(len(seeds))]
-    draft = Draft(rng, load("environments", ENVIRONMENT).opened(RECORDS, seed))
+    draft, seed = _begun(rng, slot)
     prompt, answer, apps = _written(draft, level, slot.stratum)
     if not (level - 1 <= len(apps) <= 4) or (slot.stratum == "unseen_apps") != bool(HELD_OUT_APPS & set(apps)):
         return None
     if answer is not None and answer.casefold() in prompt.casefold():
         return None
+    return _finished(draft, slot, seed, level, prompt, answer)
+
+
+def _short_task(rng: random.Random, slot: TaskSlot) -> Task | None:
+    level = 1 + slot.index % 3
+    draft, seed = _begun(rng, slot)
+    jobs: list[Piece] = []
+    for job in rng.sample(SHORT, len(SHORT)):
+        if not any(set(job.apps) & set(other.apps) for other in jobs):
+            jobs.append(job)
+    if len(jobs) < level:
+        return None
+    prompt = " ".join(job.write(draft) for job in jobs[:level])
+    return _finished(draft, slot, seed, level, prompt, None)
+
+
+def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:
+    """A draft over records of the split. Returns: it, and their seed."""
+    seeds = SEEDS[slot.split]
+    seed = seeds[rng.randrange(len(seeds))]
+    environment = load("environments", ENVIRONMENT)()
+    environment.open_records(RECORDS, seed)
+    return Draft(rng, environment), seed
+
+
+def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, answer: str | None) -> Task:
+    """The task of which the pieces are written."""
     changes = draft.environment.store.changes()
     truth: dict[str, Any] = {
         "changes": sorted(changes),

@@ -9,9 +9,9 @@ import pytest
 import agentgym
 from agentgym import Call, Task
 from agentgym.errors import TaskError
-from agentgym.sandboxes.apps.app import StoreApp
 from agentgym.sandboxes.apps.environment import MOST_CALLS
-from agentgym.sandboxes.apps.store import Store, TableSchema
+from agentgym.sandboxes.record_app import StoreApp
+from agentgym.sandboxes.record_store import Store, TableSchema
 
 SCHEMA = {
     "lists": TableSchema("lists", ("name",)),
@@ -211,6 +211,10 @@ async def test_code_that_breaks_its_process_is_a_result_and_the_next_run_works(c
         "import os; os.kill(os.getppid(), 9)": "broke off",
         f"for n in range({MOST_CALLS + 5}): apis.bank.balance()": f"may call APIs {MOST_CALLS} times",
         "print('x' * 10**6)": "[output cut]",
+        "x = bytearray(10**10)": "",
+        "import os\nwhile True:\n    os.fork()": "",
+        "open('left', 'w').write('x'); print(open('left').read())": "x",
+        "print(open('left').read())": "No such file",
     }
     for code, expected in attacks.items():
         assert expected in await run(coding, code), code

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from agentgym import Tool, ToolError
 from agentgym.tools import collect_tools
 
-from .store import Row, Store, TableSchema
+from .record_store import Row, Store, TableSchema
 
 PAGE = 10
 """Rows that a listing shows at once."""

@@ -7,13 +7,13 @@ from abc import ABC
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any
 
 from agentgym import Checkpoint, Environment, Message, ObservedState, Task, TaskError, ToolError, load
 from agentgym.tools import WrongArguments
 
-from .app import NotFound, StoreApp, schema_of
-from .store import Store, Tables, TableSchema
+from .record_app import NotFound, StoreApp, schema_of
+from .record_store import Store, Tables, TableSchema
 
 RECORD = "Record: "
 """Stands before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads it:
@@ -83,7 +83,7 @@ class StoreEnvironment(Environment, ABC):
     """
 
     reward = "state_changes"
-    kinds: ClassVar[tuple[type[StoreApp], ...]]
+    kinds: tuple[type[StoreApp], ...] = ()
 
     def __init__(self) -> None:
         self.apps: dict[str, StoreApp] = {}
@@ -105,21 +105,17 @@ class StoreEnvironment(Environment, ABC):
                 f"{task.id}: parameters['records'] is {name!r:.80} and parameters['seed'] {number!r:.80}; give the "
                 "name of an asset, such as 'apps/year', and a whole number."
             )
-        self._open(name, number)
+        self.open_records(name, number)
         self._goal, self._ended = frozenset(goal), False
         identity = json.dumps([task.environment, name, number, list(goal)])
         self.conduct, self._observed = Conduct(), ObservedState(identity)
         return task.opening()
 
-    @classmethod
-    def opened(cls, records: str, seed: int) -> Self:
-        """An environment with these records and no task, in which a task set works out what its solutions do."""
-        environment = cls()
-        environment._open(records, seed)
-        return environment
+    def open_records(self, records: str, seed: int) -> None:
+        """Begin with the records as they are in a snapshot, without a task: task sets work out solutions so.
 
-    def _open(self, records: str, seed: int) -> None:
-        """Begin with the records as they are in a snapshot. Raises: as `snapshot_of`."""
+        Raises: as `snapshot_of`.
+        """
         self.now, tables = snapshot_of(records, seed, self.kinds)
         self.store = Store(tables, schema_of(self.kinds))
         self.apps = {kind.name: kind(self.store, self.now) for kind in self.kinds}
@@ -157,7 +153,11 @@ class StoreEnvironment(Environment, ABC):
         """The line that the reward reads."""
         digests = sorted(self.store.changes())
         changes = digests if len(digests) <= MOST_CHANGES else None
-        return RECORD + json.dumps({"changes": changes, **self.conduct.counts()})
+        return RECORD + json.dumps({"changes": changes, **self.counts()})
+
+    def counts(self) -> dict[str, int]:
+        """The numbers in the record."""
+        return self.conduct.counts()
 
     async def potential(self) -> float | None:
         """Changes that were asked for and are there, as a share of all that were asked for or are there.
