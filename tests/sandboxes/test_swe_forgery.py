@@ -239,11 +239,14 @@ async def test_a_plugin_of_the_repository_is_loaded_where_the_task_names_it():
 
 
 @pytest.mark.needs_namespaces
-async def test_reports_of_more_tests_than_a_pipe_holds_are_all_read():
-    tests = (
-        "import pytest\n\n\n@pytest.mark.parametrize('text', [f'{n:0200}' for n in range(400)])\ndef test_it(text):\n"
+async def test_a_large_suite_is_judged_to_its_end_and_pytest_itself_changes_nothing_of_its_runner():
+    """Its reports are longer than a pipe. What pytest changes in itself would cost two more runs of each paid patch."""
+    hidden = (
+        "import pytest\nfrom thing import double\n\n\ndef test_double():\n    assert double(5) == 10\n\n\n"
+        "@pytest.mark.parametrize('name', ['long' * 60 + str(n) for n in range(150)])\ndef test_name(name):\n    pass\n"
     )
-    task = Task("many", "agentgym/swe-v1", "-", parameters={"files": {"test_it.py": f"{tests}    assert text\n"}})
-    verdict = await RepositoryTests().judge(task, "", ["test_it.py"])
+    large = task(PLAIN, hidden, FIXED)
+    verdict = await RepositoryTests(timeout_s=60).judge(large, large.truth["gold"], large.truth["fail_to_pass"])
     assert verdict is not None
-    assert len(verdict.outcomes) == 400
+    assert len(verdict.outcomes) > 150
+    assert not verdict.changed
