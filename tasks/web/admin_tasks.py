@@ -1,0 +1,160 @@
+"""The task set `web/admin-v1`: users and groups in the administration of Django, an application that is not ours."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from agentgym import Task, TaskSet
+
+from ..generator import TaskGenerator, TaskSlot
+from .admin_site import SITE, users_data
+from .oracle import imperfect_oracle, oracle
+from .plan import Step, TaskPlan, WebTemplate, button, click, done, link, typed
+from .task_set import truth_of
+from .words import words_of
+
+NAME = "web/admin-v1"
+SIZES = {"train": 240, "validation": 40, "unseen_tasks": 50, "unseen_worlds": 50, "unseen_templates": 50}
+TRAINED_SEEDS, HELD_OUT_SEEDS = range(0, 4), range(100, 102)
+Data = Mapping[str, Any]
+
+
+@cache
+def admin_task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses which tasks are in it. The strata are those of `web/apps-v1`."""
+    trained = [template for template in TEMPLATES if not template.held_out]
+    unseen = [template for template in TEMPLATES if template.held_out]
+    draw = TaskGenerator(NAME, SIZES, seed).draw
+    return TaskSet(
+        NAME,
+        {
+            "held_out": [
+                *draw("unseen_worlds", _task, trained, HELD_OUT_SEEDS),
+                *draw("unseen_templates", _task, unseen, TRAINED_SEEDS),
+                *draw("unseen_tasks", _task, trained, TRAINED_SEEDS),
+            ],
+            "validation": draw("validation", _task, trained, TRAINED_SEEDS),
+            "train": draw("train", _task, trained, TRAINED_SEEDS),
+        },
+        oracle=oracle,
+        imperfect_oracle=imperfect_oracle,
+    )
+
+
+def _task(rng: random.Random, slot: TaskSlot, templates: Sequence[WebTemplate], seeds: Sequence[int]) -> Task:
+    template, seed = rng.choice(templates), rng.choice(seeds)
+    plan = template.draw(rng, users_data(seed), seed)
+    return Task(
+        id=slot.id,
+        environment="agentgym/web-v2",
+        prompt=plan.prompt,
+        parameters={**SITE, "data": "web/users", "seed": seed},
+        truth=truth_of(plan),
+        split=slot.split,
+        tags=(template.name, *slot.tags),
+        difficulty=template.difficulty,
+    )
+
+
+def _person(user: Data) -> str:
+    return f"{user['first_name']} {user['last_name']}"
+
+
+def _open(user: Data) -> tuple[Step, ...]:
+    return link("Users"), link(user["username"])
+
+
+def _edit(rng: random.Random, data: Data, prompt: str, steps: Sequence[Step], change: Data) -> TaskPlan:
+    """Open a user, do some steps, save. The imperfect oracle does the same to another user."""
+    user, wrong_user = rng.sample(data["users"], 2)
+    ends = (*steps, button("Save"), done())
+    return TaskPlan(
+        prompt.format(user["username"], _person(user)),
+        (*_open(user), *ends),
+        {"users": {user["username"]: change}},
+        wrong=(*_open(wrong_user), *ends),
+    )
+
+
+def _email(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    email = f"{rng.choice(words_of(seed).topics).lower()}{rng.randint(10, 99)}@{words_of(seed).domain}"
+    prompt = f"Change the e-mail address of the user {{0}} to {email}."
+    return _edit(rng, data, prompt, [typed("Email address:", email)], {"email": email})
+
+
+def _name(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    first, last = (rng.choice(words_of(seed).people).split()[index] for index in (0, 1))
+    steps = [typed("First name:", first), typed("Last name:", last)]
+    number = rng.randint(10, 99)
+    steps[1] = typed("Last name:", f"{last}-{number}")
+    change = {"name": f"{first} {last}-{number}"}
+    return _edit(rng, data, f"Change the name of the user {{0}} to {first} {last}-{number}.", steps, change)
+
+
+def _staff(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    return _edit(rng, data, "Make {1} (user {0}) a member of staff.", [click('checkbox "Staff status"')], {"staff": 1})
+
+
+def _active(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    user, wrong_user = rng.sample(data["users"], 2)
+    ends = (click('checkbox "Active"'), button("Save"), done())
+    word = "Deactivate" if user["is_active"] else "Activate"
+    return TaskPlan(
+        f"{word} the account of {_person(user)}, whose user name is {user['username']}.",
+        (*_open(user), *ends),
+        {"users": {user["username"]: {"active": int(not user["is_active"])}}},
+        wrong=(*_open(wrong_user), *ends),
+    )
+
+
+def _add_group(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    name, wrong_name = (f"{topic} {rng.randint(10, 99)}" for topic in rng.sample(words_of(seed).topics, 2))
+
+    def steps(group: str) -> tuple[Step, ...]:
+        return link("Groups"), link("ADD GROUP"), typed("Name:", group), button("Save"), done()
+
+    return TaskPlan(f"Add a group with the name {name}.", steps(name), {"groups": {name: 1}}, wrong=steps(wrong_name))
+
+
+def _ask_email(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    user, wrong_user = rng.sample(data["users"], 2)
+    return TaskPlan(
+        f"What is the e-mail address of the user {user['username']}?",
+        (*_open(user), done(user["email"])),
+        {},
+        answer=user["email"],
+        wrong=(*_open(wrong_user), done(wrong_user["email"])),
+    )
+
+
+def _rename_group(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    group, wrong_group = data["groups"][-1], data["groups"][0]
+    name = f"{rng.choice(words_of(seed).topics)} {rng.randint(10, 99)}"
+
+    def steps(renamed: str) -> tuple[Step, ...]:
+        return link("Groups"), link(renamed), typed("Name:", name), button("Save"), done()
+
+    return TaskPlan(
+        f"Rename the group {group} to {name}.",
+        steps(group),
+        {"groups": {group: None, name: 1}},
+        wrong=steps(wrong_group),
+    )
+
+
+def _template(name: str, draw: Callable[[random.Random, Data, int], TaskPlan], held_out: bool = False) -> WebTemplate:
+    return WebTemplate(name, "admin", draw, held_out)
+
+
+TEMPLATES = (
+    _template("email", _email),
+    _template("name", _name),
+    _template("active", _active),
+    _template("add_group", _add_group),
+    _template("ask_email", _ask_email),
+    _template("staff", _staff, held_out=True),
+    _template("rename_group", _rename_group, held_out=True),
+)
