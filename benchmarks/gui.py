@@ -1,10 +1,10 @@
 """The web environment: what an action, a reset and a browser cost.
 
 Latency of an action with the accessibility tree, of one episode alone; processor time of an action and of an episode,
-by the control group of the sandbox; memory of eight browsers with the 128 episodes that share them; and what becomes of
-episodes whose pages crash.
+by the control group of the sandbox; time and size of an observation of small and of very large pages; memory of eight
+browsers with the 128 episodes that share them; and what becomes of episodes whose pages crash.
 
-    python benchmarks/gui.py [--only latency,parallel,crashes] [--episodes 12] [--at-once 128]
+    python benchmarks/gui.py [--only latency,pages,parallel,crashes] [--episodes 12] [--at-once 128]
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import itertools
 import os
 import statistics
 import sys
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
-from agentgym import Environment, Message, Task, make
+from agentgym import Call, Environment, Message, Task, make
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import close_backends, load_task_set, shared_backend
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
@@ -26,7 +28,8 @@ from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.browsers import browsers_of, chromium
 from agentgym.trajectory import Trajectory
 
-PARTS = ("latency", "parallel", "crashes")
+PARTS = ("latency", "pages", "parallel", "crashes")
+NODES, LOOKS = (100, 10_000, 100_000), 15
 AT_A_TIME = 8
 KILL_ONE = (
     "pages=$(grep -lz -e --type=renderer /proc/[0-9]*/cmdline 2>/dev/null | cut -d/ -f3 | shuf -n 1); "
@@ -75,6 +78,30 @@ async def latency(episodes: int) -> None:
         f"processor time {1e3 * cpu / len(actions):6.1f} ms an action in the sandbox, resets shared out; "
         f"{1e3 * host / len(actions):.1f} ms of the host"
     )
+
+
+async def pages() -> None:
+    """An observation of pages of more and more elements, after a wheel was turned; the first look is left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        for nodes in NODES:
+            rows = "".join(f"<p>Row {row} <a href=#{row}>open {row}</a></p>" for row in range(nodes // 2))
+            Path(folder, f"page{nodes}.html").write_text(rows)
+        for nodes in NODES:
+            parameters = {"site": "folder", "folder": folder, "page": f"page{nodes}.html"}
+            environment = make("agentgym/web-v2")
+            try:
+                await environment.reset(Task("t", "agentgym/web-v2", "Look.", parameters=parameters), seed=0)
+                results = [
+                    await environment.call(Call("scroll", {"direction": "down" if look % 2 else "up"}))
+                    for look in range(LOOKS + 1)
+                ][1:]
+            finally:
+                await environment.close()
+            times, sizes = [result.duration_s for result in results], [len(result.content) for result in results]
+            print(
+                f"a page of {nodes:7,} elements: scrolled and shown in p50 {1e3 * statistics.median(times):6.1f} ms, "
+                f"at most {max(sizes):,} characters"
+            )
 
 
 async def parallel(at_once: int) -> None:
@@ -155,6 +182,8 @@ async def main_async(parts: list[str], episodes: int, at_once: int) -> None:
             await latency(episodes)
         if "parallel" in parts:
             await parallel(at_once)
+        if "pages" in parts:
+            await pages()
         if "crashes" in parts:
             await crashes(5 * episodes, 16)
     finally:

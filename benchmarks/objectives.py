@@ -3,15 +3,17 @@
     python benchmarks/objectives.py [--seeds 3] [--steps 40] [--out runs/objectives] [--set KEY=VALUE]
     python benchmarks/objectives.py --recipe quickstart           # on the quickstart's database; else a game in memory
     python benchmarks/objectives.py --arms grpo nft dpo           # only these; the first one is compared with
+    python benchmarks/objectives.py --one-start                   # all seeds begin with the warm start of seed 0
     python benchmarks/objectives.py --quick                       # a few steps of each, to see that they run
 
 The recipe is recipes/text.toml or recipes/quickstart.toml with the outcome alone as reward. An objective that takes
 advantages gets those of `grpo`; `ppo` has its own critic. A term is added to `dr_grpo`. The teacher is the warm-started
 model after more imitation, of the oracle alone. The stages (objective_stages.py) play at most as many episodes in three
 rounds, or in one collection where they learn from stored ones; a search has their messages, and each of its nodes and
-rollouts is counted as an episode. Every arm of a seed begins with the same weights; what a teacher, an expert or the
-reference plays and computes beside shows in the seconds of a step: processor seconds of this process, so that other
-work on the machine hardly changes them. Those of a stage are its whole training divided by the steps of the others.
+rollouts is counted as an episode. Every arm of a seed begins with the same weights; with --one-start all seeds do, and
+the intervals are of reinforcement alone. What a teacher, an expert or the reference plays and computes beside shows in
+the seconds of a step: processor seconds of this process, so that other work on the machine hardly changes them. Those
+of a stage are its whole training divided by the steps of the others.
 
 Each cell, an arm under a seed, keeps its row in cell.json beside its run; results.json and table.md are made of all
 rows in --out. Cells that finished are not run again; one that was cut short goes on, and one that failed is tried
@@ -121,15 +123,23 @@ def teacher_of(seed: int, folder: Path, start: Path, base: str, sets: Sequence[s
     return warm_started(Recipe.parse(data, str(source)), folder)
 
 
-def run_cell(arm: str, seed: int, out: Path, steps: int, base: str, sets: Sequence[str]) -> Row:
-    """Train one arm from the shared start, unless that is done, and keep the row of what came of it."""
+def run_cell(
+    arm: str, seed: int, out: Path, steps: int, base: str, sets: Sequence[str], *, start_seed: int | None = None
+) -> Row:
+    """Train one arm from the shared start, unless that is done, and keep the row of what came of it.
+
+    Args:
+        start_seed: of the warm start and the teacher, by default `seed`.
+    """
     folder = out / f"seed-{seed}"
+    first = seed if start_seed is None else start_seed
+    starts = out / f"seed-{first}"
     cell, key = folder / arm / "cell.json", {"arm": arm, "seed": seed}
     try:
-        warm_start = Recipe.load(RECIPES / f"{base}.toml", [*sets, f"seed={seed}", "train.steps=0"])
-        start = warm_started(warm_start, folder / "warm_start")
+        warm_start = Recipe.load(RECIPES / f"{base}.toml", [*sets, f"seed={first}", "train.steps=0"])
+        start = warm_started(warm_start, starts / "warm_start")
         needs_teacher = TEACHER in json.dumps(dict(ARMS.get(arm, {})))
-        teacher = teacher_of(seed, folder / "teacher", start, base, sets) if needs_teacher else start
+        teacher = teacher_of(first, starts / "teacher", start, base, sets) if needs_teacher else start
         share_first_measurement(folder / arm)
         recipe = recipe_of(arm, seed, start, teacher, steps, base, sets)
         seconds = _timed_training(recipe, folder / arm)
@@ -212,6 +222,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--out", type=Path, default=None, help="default: runs/objectives, runs/objectives-quickstart")
+    parser.add_argument("--one-start", action="store_true", help="all seeds begin with the warm start of seed 0")
     parser.add_argument("--quick", action="store_true", help="one seed, two steps, few tasks")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="any key of the recipe")
     chosen = parser.parse_args()
@@ -222,7 +233,8 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     for seed in range(1 if chosen.quick else chosen.seeds):
         for arm in chosen.arms:
-            row = run_cell(arm, seed, out, steps, chosen.recipe, sets)
+            start_seed = 0 if chosen.one_start else None
+            row = run_cell(arm, seed, out, steps, chosen.recipe, sets, start_seed=start_seed)
             failed |= "error" in row
             result = row.get("error") or f"held out {row['held_out']:.3f}"
             console.print(f"{arm}, seed {seed}: {result}", markup=False, soft_wrap=True)

@@ -35,6 +35,7 @@ from rich.console import Console
 from training_runs import cpu_s, from_start, share_first_measurement, train_quietly, warm_started
 
 from agentgym.errors import AgentGymError
+from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 
 HORIZON = 16
@@ -50,10 +51,16 @@ ARMS: Mapping[str, Mapping[str, Any]] = {
     "easier": {"easier": True},
     "easier_adaptive": {"easier": True, "sampler": "adaptive(window=2, accuracy=0.7)"},
     "easier_ucb": {"easier": True, "sampler": "ucb"},
+    "prefix_buffer": {"gather": ["prefix_buffer"]},
+    "entropy_forks": {"gather": ["entropy_forks"]},
+    "easier_generate": {"easier": True},
+    "easier_variants": {"easier": True, "gather": ["variants"]},
 }
 """`starts` begins half of the groups within an episode of the oracle, one turn before its end at first. `easier` trains
-on rows of 2, 4 and 8 doors too, drawn alike unless a sampler says otherwise."""
+on rows of 2, 4 and 8 doors too, drawn alike unless a sampler says otherwise, and in `easier_generate`, after a fifth of
+the steps, also on new rows like those that were still weak."""
 DEMONSTRATIONS = {"policy": "oracle", "tasks": 400, "group_size": 1}
+NEW_TASKS = {"episodes": ["first"], "tasks": 400}
 LOCKS = "unseen_house_4"
 LOCK_ARMS: Mapping[str, Mapping[str, Any]] = {
     "plain": {},
@@ -79,10 +86,19 @@ def arm_recipe(task_set: str, arm: str, seed: int, start: Path, steps: int) -> R
         data["tasks"]["tags"] = [*EASIER, HARD]
         data["evaluate"] |= {"stratum": HARD}
         data["train"] |= {"validate_stratum": HARD}
+    first = max(1, steps // 5)
+    between: list[tuple[str, str, dict[str, Any]]] = []
     if arm == "starts":
-        kinds = [("evaluate", "before"), ("collect", "collect"), ("reinforce", "train"), ("evaluate", "after")]
-        data["stage"] = [{"kind": kind, "name": name} for kind, name in kinds]
-        data["stage"][1]["options"] = DEMONSTRATIONS
+        between = [("collect", "collect", DEMONSTRATIONS), ("reinforce", "train", {})]
+    elif arm == "easier_generate":
+        between = [
+            ("reinforce", "first", {"steps": first}),
+            ("generate", "generate", NEW_TASKS),
+            ("reinforce", "train", {"steps": steps - first, "tasks_of": "generate"}),
+        ]
+    if between:
+        stages = [("evaluate", "before", {}), *between, ("evaluate", "after", {})]
+        data["stage"] = [{"kind": kind, "name": name, "options": options} for kind, name, options in stages]
     data["train"] |= changes
     return Recipe.parse(data)
 
@@ -112,12 +128,11 @@ def run_arm(task_set: str, arm: str, seed: int, out: Path, steps: int) -> dict[s
 
     start = warm_started(start_of(task_set, seed), out / "starts" / f"seed-{seed}")
     folder = out / f"seed-{seed}" / arm
-    if not ARMS_OF[task_set][arm].get("easier"):
-        share_first_measurement(folder)
+    arms = ARMS_OF[task_set]
+    share_first_measurement(folder, [name for name in arms if arms[name].get("easier") == arms[arm].get("easier")])
     began, cpu_began = time.monotonic(), cpu_s()
-    run = train_quietly(arm_recipe(task_set, arm, seed, start, steps), folder)
-    trained = run.metrics("train")
-    validations = run.metrics("validation") or run.metrics("train_validation")  # with stages, by the stage's name
+    recipe = arm_recipe(task_set, arm, seed, start, steps)
+    trained, validations = logged(train_quietly(recipe, folder), recipe)
     reached = next((row["step"] for row in validations if row["success"] >= TARGET), None)
     used = [row for row in trained if reached is None or row["step"] <= reached]
     return {
@@ -135,6 +150,20 @@ def run_arm(task_set: str, arm: str, seed: int, out: Path, steps: int) -> dict[s
         "cpu_s": round(cpu_s() - cpu_began, 1),
         "wall_s": round(time.monotonic() - began, 1),
     }
+
+
+def logged(run: RunFolder, recipe: Recipe) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What the training and the validations of an arm logged; where it trains twice, the steps of the second go on."""
+    if not recipe.stage:
+        return run.metrics("train"), run.metrics("validation")
+    trained: list[dict[str, Any]] = []
+    validations: list[dict[str, Any]] = []
+    for stage in recipe.stage:
+        if stage.kind == "reinforce":
+            before = trained[-1]["step"] if trained else 0
+            for rows, phase in ((trained, stage.given_name), (validations, f"{stage.given_name}_validation")):
+                rows += [{**row, "step": before + row["step"]} for row in run.metrics(phase)]
+    return trained, validations
 
 
 def table(runs: Sequence[Mapping[str, Any]], arms: Sequence[str]) -> list[list[str]]:

@@ -6,7 +6,7 @@ import asyncio
 import io
 import resource
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +79,14 @@ def play(recipe: Recipe, checkpoint: Path, task_set: TaskSet, tasks: Sequence[Ta
     return [trajectory for trajectory in trajectories if trajectory.valid]
 
 
-def share_first_measurement(folder: Path) -> None:
-    """Copy the evaluation before training of a sibling that began with the same weights: it is made once."""
+def share_first_measurement(folder: Path, siblings: Collection[str] | None = None) -> None:
+    """Copy the evaluation before training of a sibling that began with the same weights: it is made once.
+
+    Args:
+        siblings: names of the folders beside it that play the same tasks; by default all do.
+    """
     measured = sorted(folder.parent.glob("*/evaluation/before.json"))
+    measured = [file for file in measured if siblings is None or file.parts[-3] in siblings]
     if measured and not folder.exists():
         (folder / "evaluation").mkdir(parents=True)
         shutil.copy(measured[0], folder / "evaluation")

@@ -60,7 +60,7 @@ def evaluate(
     Example: [b]agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval[/b]
     """
     from agentgym import registry
-    from agentgym.cli.run_identity import check, identity_of
+    from agentgym.cli.run_identity import identity_of, opened_ledger
     from agentgym.cli.tables import evaluation_table
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.comparison import check_tasks
@@ -70,7 +70,6 @@ def evaluate(
     from agentgym.evaluation.text import format_gains
     from agentgym.search import make_search
     from agentgym.storage.adaptations import adaptations_of
-    from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
     searching = make_search(search) if search else None
@@ -89,17 +88,12 @@ def evaluate(
     )
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
-    run_folder = RunFolder(folder).create() if folder else None
-    ledger = Ledger(run_folder.ledger) if run_folder else None
-    try:
-        if run_folder:
-            identity = identity_of(config, task_set, name, split, agent_name)
-            check(run_folder, f"evaluation-{label}", identity | ({"search": search} if search else {}))
-        with resumable("Run the same command again to go on." if folder else "Nothing is kept without --out DIR."):
-            evaluation = _measure(agent, agent_name, task_set, split, config, label, limit, ledger, searching)
-    finally:
-        if ledger is not None:
-            ledger.close()
+    identity = identity_of(config, task_set, name, split, agent_name) if folder else {}
+    identity |= {"search": search} if search else {}
+    hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
+    with opened_ledger(folder, config, f"evaluation-{label}", identity) as ledger, resumable(hint):
+        evaluation = _measure(agent, agent_name, task_set, split, config, label, limit, ledger, searching)
+    run_folder = RunFolder(folder) if folder else None
     evaluation.adapted = adaptations_of(policy)
     record = run_folder.write_json(f"evaluation/{label}.json", evaluation.to_json()) if run_folder else None
     out().print(evaluation_table(evaluation))

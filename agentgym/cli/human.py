@@ -34,7 +34,6 @@ class HumanPolicy(Policy):
     """Asks a person for every turn.
 
     Args:
-        tools: of the environment.
         console: where to show. `read`: gives one line, None at the end of the input.
     Attributes:
         left: the person has left; `interrupted`: by Ctrl-C.
@@ -42,15 +41,15 @@ class HumanPolicy(Policy):
 
     name = "human"
 
-    def __init__(
-        self, tools: Mapping[str, Tool], console: Console, read: Callable[[str], str | None] | None = None
-    ) -> None:
-        self.tools, self._console, self._read = tools, console, read or read_line
+    def __init__(self, console: Console, read: Callable[[str], str | None] | None = None) -> None:
+        self._console, self._read = console, read or read_line
+        self._tools: dict[str, Tool] = {}
         self._messages_printed = 0
         self.left = self.interrupted = False
 
     async def generate(self, request: Request) -> Reply:
         """What the person says next. Reading blocks the event loop: there is nothing else to do."""
+        self._tools = {schema["function"]["name"]: _described(schema["function"]) for schema in request.tools}
         for message in request.messages[self._messages_printed :]:
             if message.role == "tool":
                 self._console.print(Text("  ->"), result_text(Result(message.content, ResultStatus.OK)))
@@ -63,7 +62,7 @@ class HumanPolicy(Policy):
 
     def show_tools(self) -> None:
         """One line for each tool."""
-        for tool in self.tools.values():
+        for tool in self._tools.values():
             self._console.print(Text.assemble("  ", (tool.signature(), "cyan"), f"  {tool.description}"))
         self._console.print(Text(HELP, style="dim"))
 
@@ -86,7 +85,7 @@ class HumanPolicy(Policy):
                 return Message("assistant", line.strip()[4:].strip())
             pending = f"{pending}\n{line}" if pending else line
             try:
-                return Message("assistant", "", (parse_call(pending, self.tools),))
+                return Message("assistant", "", (parse_call(pending, self._tools),))
             except Unreadable as error:
                 if error.more:
                     continue
@@ -94,6 +93,11 @@ class HumanPolicy(Policy):
                 pending = ""
         self._console.print(Text("You leave; the episode ends here.", style="dim"))
         return Message("assistant", "I stop here.")
+
+
+def _described(function: Mapping[str, Any]) -> Tool:
+    """A tool as a request describes it, to be shown and not to be run."""
+    return Tool.from_schema(function["name"], function["description"], function["parameters"], lambda arguments: None)
 
 
 def parse_call(text: str, tools: Mapping[str, Tool]) -> Call:

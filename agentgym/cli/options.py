@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from agentgym.errors import AgentGymError
-from agentgym.task import SPLITS
+from agentgym.errors import AgentGymError, TaskError
+from agentgym.task import SPLITS, Task, TaskSet
 
 if TYPE_CHECKING:
     from agentgym.registry import Kind
@@ -95,6 +95,40 @@ def chosen_tasks(argument: str | None, option: str | None, default_split: str) -
             "Which tasks? Give a task set, for example sql/store-v1:held_out. `agentgym list task_sets` names them."
         )
     return split_tasks(text, default_split)
+
+
+def one_task(task_set: TaskSet, split: str, index: int, task_id: str | None) -> Task:
+    """The task with this id or, without one, at this place of the split. Raises: TaskError saying which there are."""
+    candidates = task_set[split]
+    if task_id is not None:
+        matching = [task for task in candidates if task.id == task_id]
+        if not matching:
+            some = ", ".join(task.id for task in candidates[:3])
+            raise TaskError(
+                f"{task_set.name}:{split} has no task {task_id!r}. It has {len(candidates)}, for example {some}."
+            )
+        return matching[0]
+    if index >= len(candidates):
+        raise TaskError(
+            f"{task_set.name}:{split} has {len(candidates)} tasks, so --index goes from 0 to {len(candidates) - 1}."
+        )
+    return candidates[index]
+
+
+def unhurried_config(
+    *, seed: int, reward: str | None, backend: str | None, environment: str | None = None
+) -> RolloutConfig:
+    """For a player who may think for hours, and may say as often as they like what is no call."""
+    from agentgym.rollout import Budgets, RolloutConfig
+
+    return RolloutConfig(
+        environment=environment,
+        reward=reward,
+        backend=backend,
+        seed=seed,
+        concurrency=1,
+        budgets=Budgets(max_turns=10_000, max_calls=10_000, time_s=24 * 3600.0, max_void_turns=10_000, infra_retries=0),
+    )
 
 
 def rollout_config(

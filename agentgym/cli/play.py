@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.console import Interrupted, out, run
-from agentgym.cli.options import BackendName, RewardName, Seed, split_tasks
+from agentgym.cli.options import BackendName, RewardName, Seed, one_task, split_tasks, unhurried_config
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
 
@@ -37,25 +37,17 @@ def play(
     from agentgym import registry
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import result_text
-    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+    from agentgym.rollout import EpisodeManager
     from agentgym.task import Task
 
-    tools = registry.prototype(environment).tools
+    registry.load("environments", environment)
     if prompt is not None:
         task = Task("play", environment, prompt, parameters=_json(parameters))
     else:
         task = _find_task(environment, tasks, index, task_id)
     console = out()
-    human = HumanPolicy(tools, console)
-    day = 24 * 3600.0  # a person may think
-    config = RolloutConfig(
-        environment=environment,
-        reward=reward,
-        backend=backend,
-        seed=seed,
-        concurrency=1,
-        budgets=Budgets(max_turns=10_000, max_calls=10_000, time_s=day, max_void_turns=10_000, infra_retries=0),
-    )
+    human = HumanPolicy(console)
+    config = unhurried_config(environment=environment, reward=reward, backend=backend, seed=seed)
     manager = EpisodeManager(human, config, label="play")
     [trajectory] = run(manager.collect([task]))
     if trajectory.turns:
@@ -80,20 +72,8 @@ def _find_task(environment: str, tasks: str | None, index: int, task_id: str | N
 
     if tasks is not None:
         name, split = split_tasks(tasks, "train")
-        task_set = registry.load_task_set(name)
-    else:
-        task_set, split = _set_for(environment), "train"
-        name = task_set.name
-    candidates = list(task_set[split])
-    if task_id is not None:
-        matching = [task for task in candidates if task.id == task_id]
-        if not matching:
-            some = ", ".join(task.id for task in candidates[:3])
-            raise TaskError(f"{name}:{split} has no task {task_id!r}. It has {len(candidates)}, for example {some}.")
-        return matching[0]
-    if index >= len(candidates):
-        raise TaskError(f"{name}:{split} has {len(candidates)} tasks, so --index goes from 0 to {len(candidates) - 1}.")
-    return candidates[index]
+        return one_task(registry.load_task_set(name), split, index, task_id)
+    return one_task(_set_for(environment), "train", index, task_id)
 
 
 def _set_for(environment: str) -> TaskSet:

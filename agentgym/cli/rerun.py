@@ -151,7 +151,6 @@ def fork(
 
     Example: [b]agentgym episodes fork runs/quickstart --episode 'held-out-after/h-0001#0' --turn 2[/b]
     """
-    from agentgym import registry
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import print_episode
     from agentgym.errors import EvaluationError
@@ -169,7 +168,7 @@ def fork(
         raise EvaluationError(f"--turn {turn}: {episode} has {len(record.turns)} turns. 1 is before the first.")
     agent: Any
     if policy is None:
-        agent = HumanPolicy(registry.prototype(record.task.environment).tools, out())
+        agent = HumanPolicy(out())
         group_size = 1
     else:
         task_set = TaskSet("the episode's own", {record.task.split: [record.task]})

@@ -43,12 +43,10 @@ def rollout(
     Example: [b]agentgym rollout sql/store-v1:train --policy oracle --limit 20 --out runs/demo[/b]
     """
     from agentgym import registry
-    from agentgym.cli.run_identity import check, identity_of
+    from agentgym.cli.run_identity import identity_of, opened_ledger
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.runner import choose
     from agentgym.rollout import EpisodeManager
-    from agentgym.storage.ledger import Ledger
-    from agentgym.storage.run_folder import RunFolder
 
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
     name, split = chosen_tasks(tasks, tasks_option, "train")
@@ -57,18 +55,11 @@ def rollout(
     agent, agent_name = load_policy(
         policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
     )
-    run_folder = RunFolder(folder).create() if folder else None
-    ledger = Ledger(run_folder.ledger) if run_folder else None
-    try:
-        if run_folder:
-            check(run_folder, f"rollout-{label}", identity_of(config, task_set, name, split, agent_name))
+    identity = identity_of(config, task_set, name, split, agent_name) if folder else {}
+    hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
+    with opened_ledger(folder, config, f"rollout-{label}", identity) as ledger, resumable(hint):
         manager = EpisodeManager(agent, config, ledger=ledger, label=label)
-        hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
-        with resumable(hint):
-            trajectories = run(_play(manager, chosen), agent)
-    finally:
-        if ledger is not None:
-            ledger.close()
+        trajectories = run(_play(manager, chosen), agent)
     out().print(episodes_table(trajectories))
     if folder:
         hint = f"Read one with: agentgym show {folder} --episode '{trajectories[0].id}'"

@@ -1,8 +1,14 @@
-"""What the episodes under a label of a run folder were played with, so that resuming never mixes two experiments."""
+"""The run folder of a command that plays, and what the episodes under its labels were played with.
+
+Resuming never mixes two experiments.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from agentgym.errors import EvaluationError
@@ -10,7 +16,30 @@ from agentgym.storage.run_folder import RunFolder
 
 if TYPE_CHECKING:
     from agentgym.rollout import RolloutConfig
+    from agentgym.storage.ledger import Ledger
     from agentgym.task import TaskSet
+
+
+@contextmanager
+def opened_ledger(
+    folder: Path | None, config: RolloutConfig, label: str, identity: dict[str, Any]
+) -> Iterator[Ledger | None]:
+    """The ledger of the run folder, None without a folder. The cluster is connected to before anything is written.
+
+    Raises: AgentGymError where the cluster cannot be reached; EvaluationError as `check` does.
+    """
+    from agentgym.rollout.engine import ConnectingEngine
+    from agentgym.storage.ledger import Ledger
+
+    if isinstance(config.engine, ConnectingEngine):
+        config.engine.connect()
+    if folder is None:
+        yield None
+        return
+    run_folder = RunFolder(folder).create()
+    with closing(Ledger(run_folder.ledger)) as ledger:
+        check(run_folder, label, identity)
+        yield ledger
 
 
 def identity_of(config: RolloutConfig, task_set: TaskSet, name: str, split: str, policy: str) -> dict[str, Any]:

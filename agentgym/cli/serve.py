@@ -1,23 +1,23 @@
-"""`agentgym serve environments`: let other hosts play in environments that live here."""
+"""`agentgym serve`: let other hosts, and other programs, play in environments that live here."""
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, nullcontext, suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from agentgym.cli.console import err, out
-from agentgym.cli.options import BackendName
+from agentgym.cli.options import BackendName, RewardName, Seed, one_task, split_tasks, unhurried_config
 from agentgym.cli.user_code import Import
 
-app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts.")
+app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts and programs.")
 
 
 @app.callback()
 def _serve() -> None:
-    """Serve environments to other hosts."""
+    """Serve environments to other hosts and programs."""
 
 
 @app.command("environments")
@@ -79,6 +79,44 @@ def environments(
     out().print(f"Serving {len(served)} environment(s) at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
     with suppress(KeyboardInterrupt):  # how one ends it
         serve_environments(served, tokens, listening, limits, backend=backend, options_allowed=allow_options)
+
+
+@app.command("mcp")
+def mcp(
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="Where the task comes from; train by default.")],
+    index: Annotated[int, typer.Option(min=0, help="Which task of the split.")] = 0,
+    task_id: Annotated[str | None, typer.Option("--task", metavar="ID", help="Which task, by its id.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episode in DIR/ledger.sqlite.")
+    ] = None,
+    seed: Seed = 0,
+    reward: RewardName = None,
+    backend: BackendName = None,
+    modules: Import = None,
+) -> None:
+    """Offer one episode as an MCP server on standard input and output: to any program that knows MCP.
+
+    The task is the server's `instructions`, the environment's tools are its tools, and each call is a turn. The episode
+    is judged when it ends; its outcome is printed to standard error. A client that leaves before has failed it.
+
+    Example: [b]agentgym serve mcp sql/store-v1:train --index 3 --out runs/offered[/b]
+    """
+    from agentgym import registry
+    from agentgym.cli.console import run
+    from agentgym.interop.mcp.stdio import serve_on_stdio
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
+
+    name, split = split_tasks(tasks, "train")
+    task = one_task(registry.load_task_set(name), split, index, task_id)
+    config = unhurried_config(reward=reward, backend=backend, seed=seed)
+    with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
+        trajectory = run(serve_on_stdio(task, config, ledger))
+    outcome = "  ".join(f"{part} {value:+.3g}" for part, value in trajectory.outcome.items())
+    stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
+    err().print(
+        f"{stop} after {len(trajectory.turns)} turns: {outcome or trajectory.error}", markup=False, soft_wrap=True
+    )
 
 
 def _available() -> list[str]:

@@ -200,6 +200,9 @@ class Group:
     rank_acceleration_deviations: Array | None = _signal(
         PerTrajectory(), "[N] the same of the mean change of these changes", HIDDEN_STATES
     )
+    rank_scales: Array | None = _signal(
+        PerTrajectory(), "[N] 1 less the running mean of success in training", HIDDEN_STATES
+    )
     score_norms: Array | None = _signal(
         PerTurn(low=0, required=True),
         "[N, T] sum over the turn's tokens of 1 - 2 pi + sum_a pi_a^2: how far each token could move the policy",

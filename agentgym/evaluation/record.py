@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from agentgym.deprecation import renamed_keywords, renamed_member, warn_renamed
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.outcomes import OutcomeStatistics, TaskOutcome
 from agentgym.task import Task, task_to_json
+from agentgym.trajectory import Trajectory
 
 FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
 """Keys of records that were written before agentgym 0.2.0, and their present names. Such records are still read."""
@@ -151,6 +152,12 @@ def manifest_of(tasks: Sequence[Task]) -> str:
 def hash_of(task: Task) -> str:
     """Hash of one task, truth included: two evaluations compare only tasks with equal hashes."""
     return hashlib.sha256(_as_bytes(task)).hexdigest()[:16]
+
+
+def episodes_of(tasks: Iterable[Task], episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
+    """Those episodes that played one of the tasks as it is; an equal id alone does not make it the same task."""
+    hashes = {task.id: hash_of(task) for task in tasks}
+    return (episode for episode in episodes if hashes.get(episode.task.id) == hash_of(episode.task))
 
 
 def _as_bytes(task: Task) -> bytes:

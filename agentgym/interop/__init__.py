@@ -1,4 +1,4 @@
-"""Bridges to other libraries: environments of Gymnasium as ours, and ours as Gymnasium's.
+"""Bridges to others: environments of Gymnasium and MCP servers as ours, and ours as Gymnasium's.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         gymnasium_tasks,
         register_gymnasium,
     )
+    from agentgym.interop.mcp import McpEnvironment, McpServer, register_mcp
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.toy_text import ActionText
 
@@ -23,18 +24,24 @@ _HOME = {
     "ActionText": "toy_text",
     "GymnasiumEnvironment": "gymnasium",
     "GymnasiumEpisode": "gymnasium",
+    "McpEnvironment": "mcp",
+    "McpServer": "mcp",
     "TextEnv": "text_env",
     "gymnasium_tasks": "gymnasium",
     "register_gymnasium": "gymnasium",
+    "register_mcp": "mcp",
 }
 
 __all__ = [
     "ActionText",
     "GymnasiumEnvironment",
     "GymnasiumEpisode",
+    "McpEnvironment",
+    "McpServer",
     "TextEnv",
     "gymnasium_tasks",
     "register_gymnasium",
+    "register_mcp",
 ]
 
 

@@ -28,7 +28,7 @@ async def check_close(subject: CheckSubject) -> None:
         await subject.make().close()
     with findings.no_exception("close after a cancelled call"):
         await _check_cancel(subject)
-    calls = calls_for(subject.make(), 0, rounds=1)
+    calls = calls_for(subject.tools, 0, rounds=1)
     for _ in range(2):  # what is made once for all is made now
         with findings.no_exception("An episode played by hand"):
             await RecordedEnvironment(subject, subject.task, subject.seed).play(calls)
@@ -60,7 +60,7 @@ async def _check_cancel(subject: CheckSubject) -> None:
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         await recorded.open()
-        for call in calls_for(recorded.environment, 2, rounds=1)[:2]:
+        for call in calls_for(subject.tools, 2, rounds=1)[:2]:
             running = asyncio.ensure_future(recorded.environment.call(call))
             await asyncio.sleep(0)
             running.cancel()

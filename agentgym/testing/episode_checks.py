@@ -66,7 +66,7 @@ class EpisodeChecker:
 
     @property
     def tools(self) -> list[Tool]:
-        return list(self.subject.make().tools.values())
+        return self.subject.tools
 
 
 def solved(trajectories: Iterable[Trajectory]) -> list[Trajectory]:

@@ -12,27 +12,29 @@ from agentgym.messages import Call, Content, Message, Result, TextPart
 from agentgym.task import Task
 from agentgym.testing.arguments import plausible
 from agentgym.testing.findings import Findings, short
+from agentgym.testing.tools import look_at_tool
+from agentgym.tools import Tool
 
 SPOKEN = Message("assistant", "I am not sure. What do you advise?")
 
 
 @dataclass(slots=True)
 class CheckSubject:
-    """What is checked: how to make an instance, the tasks to play, and where findings go."""
+    """What is checked: how to make an instance, the tasks to play, and where findings go.
+
+    `tools` are those that the agent has at the first task, known once `check_opening` has reset an instance.
+    """
 
     make: Callable[[], Environment]
     tasks: Sequence[Task]
     findings: Findings
     seed: int = 0
+    tools: list[Tool] = field(default_factory=list)
     instances: list[Environment] = field(default_factory=list)
 
     @property
     def task(self) -> Task:
         return self.tasks[0]
-
-    def tools(self) -> dict[str, bool]:
-        """Names of the tools, and whether each is final."""
-        return {name: tool.options.final for name, tool in self.make().tools.items()}
 
 
 class RecordedEnvironment:
@@ -81,12 +83,12 @@ def plain(content: Content) -> str:
     return "".join(p.text if isinstance(p, TextPart) else f"[image {len(p.data)} {p.data[:40]}]" for p in content)
 
 
-def calls_for(environment: Environment, seed: int, rounds: int = 2) -> list[Call]:
+def calls_for(all_tools: Sequence[Tool], seed: int, rounds: int = 2) -> list[Call]:
     """Plausible calls of every tool that does not end the episode, in a shuffled order, twice over."""
     rng = random.Random(seed)
     calls: list[Call] = []
     for _ in range(rounds):
-        tools = [tool for tool in environment.tools.values() if not tool.options.final]
+        tools = [tool for tool in all_tools if not tool.options.final]
         rng.shuffle(tools)
         calls += [Call(tool.name, plausible(tool, rng), f"call_{len(calls) + n}") for n, tool in enumerate(tools[:6])]
     return calls
@@ -106,7 +108,10 @@ async def check_opening(subject: CheckSubject) -> bool:
     finally:
         with subject.findings.no_exception("close after reset"):
             await recorded.environment.close()
-    if not recorded.environment.tools and type(recorded.environment).respond is Environment.respond:
+    subject.tools = list(recorded.environment.tools.values())
+    for tool in subject.tools:
+        look_at_tool(tool, subject.findings)
+    if not subject.tools and type(recorded.environment).respond is Environment.respond:
         subject.findings.add(
             "It has no tool and answers no message: the agent can do nothing. Mark methods with @tool (a method "
             "without it is none), or define respond."
@@ -128,7 +133,7 @@ async def check_determinism_and_isolation(subject: CheckSubject) -> None:
     """The same seed and calls give the same results: afresh, after other episodes, and beside a running episode."""
     findings, seed = subject.findings, subject.seed
     other_task, other_seed = subject.tasks[-1], seed + 1
-    calls, others = calls_for(subject.make(), 0), calls_for(subject.make(), 1)
+    calls, others = calls_for(subject.tools, 0), calls_for(subject.tools, 1)
     randomness = random.getstate()
     with findings.no_exception("An episode played by hand"):
         first = await RecordedEnvironment(subject, subject.task, seed).play(calls)
@@ -190,7 +195,7 @@ async def check_checkpoint(subject: CheckSubject) -> None:
         RecordedEnvironment(subject, subject.task, subject.seed),
         RecordedEnvironment(subject, subject.task, subject.seed),
     )
-    calls = calls_for(original.environment, 3)
+    calls = calls_for(subject.tools, 3)
     half = len(calls) // 2
     try:
         with findings.no_exception("Checkpoint and restore"):

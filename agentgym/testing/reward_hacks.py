@@ -13,7 +13,7 @@ from agentgym.task import Task, TaskSet
 from agentgym.testing.episode_checks import EpisodeChecker, Script, make_with_backend, solved, with_different_truth
 from agentgym.testing.findings import Findings, short
 from agentgym.testing.hack_probes import Probe, calls_of, final_call, probes
-from agentgym.testing.instance_checks import CheckSubject
+from agentgym.testing.instance_checks import CheckSubject, check_opening
 
 
 async def check_reward_hacks(
@@ -45,7 +45,7 @@ async def check_reward_hacks(
     judge = load_reward(declared) if isinstance(declared, str) else declared
     if judge is None or not subject.tasks:
         findings.add("Nothing can be hacked where nothing is judged: give check_reward_hacks tasks and a reward.")
-    else:
+    elif await check_opening(subject):
         await try_hacks(EpisodeChecker(subject, judge))
     findings.conclude()
 

@@ -39,6 +39,7 @@ def imitate(
     learning_rate: float,
     seed: int,
     weights: Sequence[float] | None = None,
+    turns: Sequence[int | None] | None = None,
     microbatch_tokens: int = DEFAULT_TOKENS,
     optimizer: Literal["adamw", "muon"] = "adamw",
     save_every: int | None = None,
@@ -57,6 +58,7 @@ def imitate(
         steps: optimiser steps; the learning rate decays to a tenth after a short warm-up.
         batch_size: examples of a step.
         weights: by which the loss of each example is multiplied; 1 where there are none.
+        turns: the only turn of each example that is imitated; None for all of its turns.
         microbatch_tokens: a step is computed in parts of at most so many tokens, padding included.
         optimizer: see agentgym.training.model.muon.
         save_every: steps between two checkpoints; None saves none.
@@ -98,7 +100,7 @@ def imitate(
         microbatch_tokens=microbatch_tokens,
         vision_inputs=vision_inputs,
         args=config,
-        train_dataset=Dataset.from_list(_supervised_rows(examples)),
+        train_dataset=Dataset.from_list(_supervised_rows(examples, turns or [None] * len(examples))),
         processing_class=tokenizer,
         callbacks=[*callbacks, CheckpointCompleteCallback()],
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
@@ -113,12 +115,13 @@ def imitate(
         train_from(trainer, latest_checkpoint(folder))
 
 
-def _supervised_rows(examples: Sequence[Trajectory]) -> list[dict[str, Any]]:
+def _supervised_rows(examples: Sequence[Trajectory], turns: Sequence[int | None]) -> list[dict[str, Any]]:
     """Token ids and labels of each example; the label -100 leaves a token out of the loss."""
     rows = []
-    for index, trajectory in enumerate(examples):
+    for index, (trajectory, turn) in enumerate(zip(examples, turns, strict=True)):
         arrays = trajectory.arrays()
-        labels = [int(i) if own else -100 for i, own in zip(arrays.ids, arrays.loss_mask, strict=True)]
+        imitated = arrays.loss_mask if turn is None else arrays.loss_mask & (arrays.turn_index == turn)
+        labels = [int(i) if own else -100 for i, own in zip(arrays.ids, imitated, strict=True)]
         rows.append({"input_ids": arrays.ids.tolist(), "labels": labels, "row": index})
     return rows
 

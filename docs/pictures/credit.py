@@ -200,10 +200,12 @@ WRAPPED = {
     "off_policy": "return_to_go | off_policy(mode='tis')",
     "entropy_weighted": "return_to_go | entropy_weighted",
     "entropy_tokens": "return_to_go | entropy_tokens",
+    "top_tokens": "return_to_go | top_tokens(share=0.5)",
     "span_weighted": "return_to_go | span_weighted",
     "flow_tokens": "return_to_go | flow_tokens",
     "rank_shaped": "return_to_go | rank_shaped",
     "task_normalised": "return_to_go | task_normalised",
+    "difficulty_scaled": "return_to_go | difficulty_scaled",
 }
 
 

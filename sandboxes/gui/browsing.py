@@ -29,7 +29,7 @@ class WebBrowser(WebPages):
     async def click(
         self,
         target: Target,
-        button: Literal["left", "right", "middle"] = "left",
+        button: Literal["left", "middle", "right"] = "left",
         count: Annotated[int, Field(ge=1, le=3)] = 1,
         held: str = "",
     ) -> Observation:

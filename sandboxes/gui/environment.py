@@ -251,7 +251,11 @@ class WebPages(Environment):
 
     async def _end(self) -> str:
         """End the task. Returns: its end state, in the form that the reward reads."""
-        outcome = await self._ask({"do": "outcome"})
+        try:
+            outcome = await self._ask({"do": "outcome"})
+        except PageCrashed:
+            await self._recover(len(self._actions))
+            outcome = await self._ask({"do": "outcome"})
         self._over = True
         return TASK_OVER + json.dumps(outcome, sort_keys=True)
 
@@ -272,8 +276,8 @@ class WebPages(Environment):
             reply = await asyncio.shield(self._running)
         except TimeoutError as error:
             raise SandboxDied(f"The browser did not answer within {CALL_S:g} s.") from error
-        if isinstance(reply, dict) and "app" in reply:
-            raise TaskError(f"The application of the task failed: {reply['app']}")
+        if isinstance(reply, dict) and "site" in reply:
+            raise TaskError(f"The site of the task failed: {reply['site']}")
         if isinstance(reply, dict) and "crashed" in reply:
             raise PageCrashed(f"The page has crashed: {reply['crashed']}")
         if not isinstance(reply, dict) or "died" in reply:

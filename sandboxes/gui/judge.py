@@ -44,7 +44,9 @@ class WebReward(Reward):
                 f"{episode.task.id}: truth['effects'] is empty, and nothing else is asked: add the answer."
             )
         effects = (end_state or {}).get("effects", {})
-        right = end_state is not None and ("effects" not in truth or _normalised(effects) == _normalised(expected))
+        right = end_state is not None
+        if "effects" in truth:
+            right = right and "failed" not in (end_state or {}) and _normalised(effects) == _normalised(expected)
         if "url" in truth:
             right = right and str((end_state or {}).get("url", "")).endswith(str(truth["url"]))
         if "downloads" in truth:

@@ -1,10 +1,14 @@
 """Real repositories: find a bug, mend it, and have hidden tests judge the patch somewhere else.
 
 repository.py     the files of a repository, and how they get into a sandbox once for all episodes
+wheels.py         the packages of a task's environment, cached as wheels
 patch.py          what was changed, as a unified diff made from the files alone
 environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, without
 given.py          agentgym/swe-given-v1, where the file to be mended is shown and edits are all there is
-guest_repository.py  what runs inside: search, tests
+judge.py          the reward `repository_tests`
+controls.py       tests that must fail, which tell a fix from a forgery
+guest_repository.py  what runs inside for the agent: search, tests
+guest_judge.py    what runs inside for the judge
 """
 
 from .environment import Swe, SweEdit

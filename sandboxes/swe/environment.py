@@ -23,7 +23,7 @@ from agentgym.sandbox import Sandbox, Snapshot
 
 from .parameters import RepositoryParameters, repository_of
 from .patch import make_patch
-from .repository import QUIET, ROOT, apply_patch, prepared
+from .repository import QUIET, ROOT, apply_patch, import_path, in_environment, prepared
 
 MAX_SHOWN, MAX_LINES = 6_000, 200
 TEST_S, SHELL_S, ASK_S = 120.0, 60.0, 20.0
@@ -163,7 +163,12 @@ class SweEdit(Environment):
         assert self.backend is not None
         self._task = RepositoryParameters.of(task)
         repository = await repository_of(self._task, task.id)
-        self._base = await prepared(self.backend, self._spec, repository, self._task.patch)
+        try:
+            self._base = await prepared(
+                self.backend, self._spec, repository, self._task.patch, **self._task.preparation
+            )
+        except TaskError as error:
+            raise TaskError(f"{task.id}: {error}") from error
         self._observed, self._submits = ObservedState(), 0
 
     async def _fork_from(self, snapshot: Snapshot) -> None:
@@ -182,7 +187,7 @@ class SweEdit(Environment):
             if not name.startswith(prefix) or self._base.entries.get(raw) == now.entries.get(raw):
                 continue
             path = name[len(prefix) :].decode("utf-8", "replace")
-            if path.partition("/")[0] == ".git" or "__pycache__" in path or path.endswith(".pyc"):
+            if path.partition("/")[0] in (".git", ".pytest_cache") or "__pycache__" in path or path.endswith(".pyc"):
                 continue
             changed[path] = await self._content(self._sandbox, path)
         if changed:
@@ -272,9 +277,11 @@ class Swe(SweEdit):
     @tool(timeout_s=SHELL_S + 10, parallel=False)
     async def shell(self, command: str) -> str:
         """Run a command in the repository."""
-        path = ":".join(f"/work/{ROOT}/{folder}" for folder in self._task.path)
         result = await self._sandbox.exec(
-            ["sh", "-c", command], cwd=ROOT, env={**QUIET, "PYTHONPATH": path}, timeout_s=SHELL_S
+            ["sh", "-c", in_environment(command)],
+            cwd=ROOT,
+            env={**QUIET, "PYTHONPATH": import_path(self._task.path)},
+            timeout_s=SHELL_S,
         )
         output = (result.stdout + result.stderr).decode("utf-8", "replace").rstrip()
         if result.timed_out or result.oom_killed:

@@ -1,7 +1,8 @@
 """`repository_tests`: does the patch make the failing tests pass, and break none?
 
 The patch is applied in a fresh sandbox, to the files the agent began with; what it says of tests, of their
-configuration and of the import system is left out, and the judge's own tests are put over it.
+configuration and of the import system is left out, and the judge's own tests are put over it. Before a patch is paid,
+its tests are run once more in another sandbox as controls, which must fail (`controls.py`).
 
 Source: FAIL_TO_PASS and PASS_TO_PASS as in SWE-bench, Jimenez et al. 2024, arXiv:2310.06770; completion and
 modification told apart as G-RA does.
@@ -10,61 +11,98 @@ modification told apart as G-RA does.
 from __future__ import annotations
 
 import json
+import random
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
 from typing import Any
 
-from agentgym import JudgeError, Reward, SandboxError, SandboxSpec, Task, TaskError, Trajectory, shared_backend
+from agentgym import (
+    GuestModule,
+    JudgeError,
+    Reward,
+    SandboxError,
+    SandboxSpec,
+    Task,
+    TaskError,
+    Trajectory,
+    shared_backend,
+)
 from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend, Sandbox
 
-from .environment import REPOSITORY, SUBMITTED, SweEdit
+from .controls import WORDS, canary, canary_name, control_of
+from .environment import SUBMITTED, SweEdit
 from .parameters import RepositoryParameters, repository_of
 from .patch import paths_of
 from .repository import ROOT, apply_patch, prepared
 
-MAX_REPORT = 2**22
+MAX_REPORT = 2**24
+MAX_CANARIES, MAX_SOURCE = 6, 2**20
+KEPT_CONTROLS = 3
+"""Of the tests that must stay unbroken: so many functions are controls beside those to be mended."""
 PROTECTED = (
-    *("*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth"),
-    *("pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml", ".git/*"),
+    *("*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "*.dist-info*", "*.egg-info*", "*EGG-INFO/*"),
+    *("*pytest.ini", "*pytest.toml", "*tox.ini", "setup.cfg", "pyproject.toml", ".git/*"),
 )
 """Files that decide how tests are found and run: a patch has no say in them."""
+JUDGE = GuestModule(__package__, "guest_repository", "guest_judge")
 
 
 @dataclass(frozen=True, slots=True)
 class PatchVerdict:
-    """What became of the tests: outcomes and failure texts by pytest id. None where the patch does not fit."""
+    """What became of the tests: outcomes and failure texts by pytest id.
+
+    `changed`: names of functions of the test runner that the repository replaced while its tests ran. `forged`: a test
+    passed that cannot pass, so no outcome is given.
+    """
 
     outcomes: Mapping[str, str]
     reasons: Mapping[str, str]
+    changed: frozenset[str] = frozenset()
+    forged: bool = False
 
-    def passed(self, test: str) -> bool:
-        """Whether a test passed. An id whose bracket never closes was cut by whoever recorded it: it stands for all
-        tests that begin so."""
+    def passed(self, test: str, *, xfail: bool = False) -> bool:
+        """Whether a test passed, or failed as it is marked to do if `xfail` says that this will do. An id whose bracket
+        never closes was cut by whoever recorded it: it stands for all tests that begin so."""
+        good = {"passed", "xfailed"} if xfail else {"passed"}
         if "[" not in test or test.endswith("]"):
-            return self.outcomes.get(test) == "passed"
+            return self.outcomes.get(test) in good
         alike = [outcome for name, outcome in self.outcomes.items() if name.startswith(test)]
-        return bool(alike) and set(alike) == {"passed"}
+        return bool(alike) and set(alike) <= good
+
+
+NOTHING = PatchVerdict({}, {})
 
 
 class RepositoryTests(Reward):
     """Outcome components `success` (every test of `fail_to_pass` and `pass_to_pass` passed), `mended` and `unbroken`
     (the shares of each that did), `completed` (it was submitted) and `modified` (the patch changes what counts).
+    A patch that has a test pass which cannot pass has `forged` = 1, and earns nothing.
 
     `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch has no
-    say in; `test_patch`, a diff, and `files`, by path (both optional), put over it. Only `success` counts.
+    say in; `test_patch`, a diff, and `files`, by path (both optional), put over it; `gold`, a patch that mends it
+    (optional), which excuses what it does itself. Only `success` counts. A test of `pass_to_pass` that fails as it is
+    marked to do (xfail) has passed, as in SWE-bench.
 
     Args:
         cpu_s: processor time for all tests together. `timeout_s`: wall time.
+        controls: how often the tests of a patch that would be paid are run as controls. A patch that forges by the
+            throw of a coin is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2.
         backend: makes the judge's sandboxes; a name or a Backend.
+    Raises: ValueError for a negative number of controls.
     """
 
-    weights: Mapping[str, float] = {"mended": 0.0, "unbroken": 0.0, "completed": 0.0, "modified": 0.0}
+    weights: Mapping[str, float] = {"mended": 0.0, "unbroken": 0.0, "completed": 0.0, "modified": 0.0, "forged": 0.0}
 
-    def __init__(self, *, cpu_s: int = 120, timeout_s: float = 300.0, backend: str | Backend = "namespaces") -> None:
-        self.cpu_s, self.timeout_s, self.backend = cpu_s, timeout_s, backend
+    def __init__(
+        self, *, cpu_s: int = 120, timeout_s: float = 300.0, controls: int = 1, backend: str | Backend = "namespaces"
+    ) -> None:
+        if controls < 0:
+            raise ValueError(f"repository_tests: controls is {controls}: at least 0.")
+        self.cpu_s, self.timeout_s, self.controls, self.backend = cpu_s, timeout_s, controls, backend
 
     async def outcome(self, episode: Trajectory) -> Components:
         """Raises: JudgeError when the truth is unusable or no sandbox would run the tests."""
@@ -73,20 +111,28 @@ class RepositoryTests(Reward):
             raise JudgeError(
                 f"{episode.task.id} has no truth['fail_to_pass'], so repository_tests has nothing to judge."
             )
-        to_mend, to_keep = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
         patch = submission(episode)
-        components = Components({SUCCESS: 0.0, "completed": float(patch is not None), "modified": 0.0, "mended": 0.0})
-        if not patch:
-            return components
-        verdict = await self.judge(episode.task, patch, [*to_mend, *to_keep])
+        components = await self.score(episode.task, patch or "")
+        return Components({**components, "completed": float(patch is not None)})
+
+    async def score(self, task: Task, patch: str) -> Components:
+        """What a patch earns on a task; nothing for an empty one. Raises: JudgeError as `outcome`."""
+        truth: Mapping[str, Any] = task.truth or {}
+        to_mend, to_keep = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
+        components = Components({SUCCESS: 0.0, "completed": 1.0, "modified": 0.0, "mended": 0.0})
+        verdict = await self.judge(task, patch, [*to_mend, *to_keep]) if patch else None
         if verdict is None:
             return components
         patterns = _left_out(truth)
         components["modified"] = float(any(not _matches(path, patterns) for path in paths_of(patch)))
-        components["mended"] = sum(map(verdict.passed, to_mend)) / len(to_mend)
+        mended = [verdict.passed(test) for test in to_mend]
+        unbroken = [verdict.passed(test, xfail=True) for test in to_keep]
+        if verdict.forged or (any(mended) and await self.forges(task, patch, verdict)):
+            return Components({**components, "forged": 1.0})
+        components["mended"] = sum(mended) / len(to_mend)
         if to_keep:
-            components["unbroken"] = sum(map(verdict.passed, to_keep)) / len(to_keep)
-        components[SUCCESS] = float(all(map(verdict.passed, [*to_mend, *to_keep])))
+            components["unbroken"] = sum(unbroken) / len(to_keep)
+        components[SUCCESS] = float(all(mended) and all(unbroken))
         return components
 
     async def judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
@@ -95,25 +141,51 @@ class RepositoryTests(Reward):
         Nothing passes where the patch breaks its sandbox twice and the tests run without it: that is its failure, not
         ours. Raises: JudgeError where they do not.
         """
+        return await self._verdict(task, patch, _Run(tuple(tests)))
+
+    async def forges(self, task: Task, patch: str, verdict: PatchVerdict) -> bool:
+        """Whether a patch has tests pass that cannot, or replaces functions of the test runner, and neither the
+        repository without it nor the gold patch does the same. Raises: JudgeError."""
+        truth: Mapping[str, Any] = task.truth or {}
+        honest = [truth["gold"]] if truth.get("gold") else []
+        tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
+        changed = set(verdict.changed)
+        for other in ["", *honest] if changed else ():
+            same = await self._verdict(task, other, _Run(tests, thorough=True))
+            changed -= same.changed if same else set()
+        if changed:
+            return True
+        for _ in range(self.controls):
+            run = _Run(tests, control_seed=secrets.randbits(64))
+            control = await self._verdict(task, patch, run) or NOTHING
+            passing = {test for test, outcome in control.outcomes.items() if outcome == "passed"}
+            for other in honest if passing else ():
+                same = await self._verdict(task, other, run) or NOTHING
+                passing -= {test for test, outcome in same.outcomes.items() if outcome == "passed"}
+            if passing or control.forged:
+                return True
+        return False
+
+    async def _verdict(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         try:
-            return await self._judge(task, patch, tests)
+            return await self._judge(task, patch, run)
         except SandboxError:  # once more in another sandbox: it may have had a bad moment
             try:
-                return await self._judge(task, patch, tests)
+                return await self._judge(task, patch, run)
             except SandboxError:
                 try:
-                    await self._judge(task, "", tests)
+                    await self._judge(task, "", run)
                 except SandboxError as error:
                     raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
-        return PatchVerdict({}, {})
+        return NOTHING
 
-    async def _judge(self, task: Task, patch: str, tests: Sequence[str]) -> PatchVerdict | None:
+    async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         truth: Mapping[str, Any] = task.truth or {}
         parameters = RepositoryParameters.of(task)
         spec: SandboxSpec = parameters.spec(SweEdit.sandbox)
         backend = shared_backend(self.backend)
         repository = await repository_of(parameters, task.id)
-        base = await prepared(backend, spec, repository, parameters.patch)
+        base = await prepared(backend, spec, repository, parameters.patch, **parameters.preparation)
         sandbox = await backend.create(spec, snapshot=base)
         try:
             if patch:
@@ -125,31 +197,116 @@ class RepositoryTests(Reward):
                 await apply_patch(sandbox, truth["test_patch"])
             for path, content in dict(truth.get("files", {})).items():
                 await sandbox.write(f"{ROOT}/{path}", content.encode())
-            return await run_tests(sandbox, tests, parameters.path, cpu_s=self.cpu_s, timeout_s=self.timeout_s)
+            controls: set[str] = set()
+            if run.control_seed is not None:
+                controls = await self._write_controls(sandbox, truth, run.control_seed)
+                if not controls:
+                    return NOTHING
+            verdict = await self._run(sandbox, run, parameters)
+            if run.control_seed is None:
+                return verdict
+            return replace(verdict, outcomes={t: o for t, o in verdict.outcomes.items() if t in controls})
         finally:
             await sandbox.close()
 
+    async def _write_controls(self, sandbox: Sandbox, truth: Mapping[str, Any], seed: int) -> set[str]:
+        """Turn the tests to be mended, and some of those to be kept, into controls. Returns: their ids."""
+        rng = random.Random(seed)
+        others = list(truth.get("pass_to_pass", ()))
+        rng.shuffle(others)
+        chosen = list(truth["fail_to_pass"])
+        files = {test.partition("::")[0] for test in chosen}
+        functions: set[str] = set()
+        for test in others:
+            function = test.partition("[")[0]
+            if function.partition("::")[0] in files and len(functions | {function}) <= KEPT_CONTROLS:
+                functions.add(function)
+        chosen += [test for test in others if test.partition("[")[0] in functions]
+        controls: set[str] = set()
+        for file in sorted(files):
+            if (source := await _source(sandbox, file)) is not None:
+                inner = [test.partition("::")[2] for test in chosen if test.partition("::")[0] == file]
+                changed, names = control_of(source, inner, rng)
+                await sandbox.write(f"{ROOT}/{file}", changed.encode())
+                controls.update(f"{file}::{name}" for name in names)
+        return controls
 
-async def run_tests(
-    sandbox: Sandbox, tests: Sequence[str], path: Sequence[str], *, cpu_s: int = 120, timeout_s: float = 300.0
-) -> PatchVerdict:
-    """Run the files of some tests in the sandbox's repository. Raises: SandboxError.
+    async def _run(self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters) -> PatchVerdict:
+        """Run the files of the tests, and canaries in and beside them. Raises: SandboxError."""
+        files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
+        rng = random.Random(secrets.randbits(64))
+        canaries, beside = await _write_canaries(sandbox, list(files), rng)
+        arguments = ([*files, *beside], list(parameters.path), list(parameters.plugins), self.cpu_s, run.thorough)
+        result = await JUDGE.run(
+            sandbox, "judge_tests", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT
+        )
+        try:
+            outcomes, reasons, changed = json.loads(result.stdout)
+        except (ValueError, TypeError):
+            return NOTHING  # ended early, out of time or memory: nothing passed
+        results = {test: outcomes.pop(test, None) for test in canaries}
+        if any(outcome == "passed" for outcome in results.values()):
+            return replace(NOTHING, forged=True)
+        if any(results[test] != "failed" for test in canaries if test.partition("::")[0] in beside):
+            return NOTHING
+        return PatchVerdict(outcomes, reasons, frozenset(changed))
 
-    One more test, which can only fail, is run behind them: code that has every test pass is found out by it.
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """How tests are run: as they are, or with a seed as controls. `thorough`: the runner is looked at after each."""
+
+    tests: tuple[str, ...]
+    control_seed: int | None = None
+    thorough: bool = False
+
+
+async def _source(sandbox: Sandbox, path: str) -> str | None:
+    """A test file's text; None for what is no Python file that can be read."""
+    if not path.endswith(".py"):
+        return None
+    try:
+        return (await sandbox.read(f"{ROOT}/{path}", max_bytes=MAX_SOURCE)).decode("utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+async def _write_canaries(sandbox: Sandbox, files: Sequence[str], rng: random.Random) -> tuple[list[str], list[str]]:
+    """Put tests that fail at the end of the test files, and into files beside them with names like theirs.
+
+    Returns: the ids of those tests, and the new files.
     """
-    files = dict.fromkeys(test.partition("::")[0] for test in tests)
-    nonce, name = secrets.token_hex(16), secrets.token_hex(4)
-    canary = f"test_{name}.py"
-    await sandbox.write(f"{ROOT}/{canary}", f"def test_{name}():\n    assert {name!r} == {name[::-1]!r}\n".encode())
-    arguments = (nonce, [*files, canary], list(path), cpu_s)
-    result = await REPOSITORY.run(sandbox, "judge_tests", *arguments, timeout_s=timeout_s, max_output_bytes=MAX_REPORT)
-    for line in result.stdout.decode("utf-8", "replace").splitlines():
-        mark, _, text = line.partition(" ")
-        if mark == nonce:
-            outcomes, reasons = json.loads(text)
-            canary_outcomes = [outcomes.pop(test) for test in list(outcomes) if test.endswith(f"::test_{name}")]
-            return PatchVerdict(outcomes, reasons) if canary_outcomes == ["failed"] else PatchVerdict({}, {})
-    return PatchVerdict({}, {})  # ended early, out of time or memory: nothing passed
+    canaries: list[str] = []
+    beside: list[str] = []
+    folders: set[str] = set()
+    for file in files[:MAX_CANARIES]:
+        source = await _source(sandbox, file)
+        if source is not None:
+            name = canary_name(source, rng)
+            await sandbox.write(f"{ROOT}/{file}", f"{source}\n\n\n{canary(name, rng)}".encode())
+            canaries.append(f"{file}::{name}")
+        path = PurePosixPath(file if file.endswith(".py") else f"{file}/test_values.py")
+        if str(path.parent) in folders:
+            continue
+        folders.add(str(path.parent))
+        new = await _new_name(sandbox, path, rng)
+        name = canary_name(source or "", rng)
+        await sandbox.write(f"{ROOT}/{new}", canary(name, rng).encode())
+        beside.append(new)
+        canaries.append(f"{new}::{name}")
+    return canaries, beside
+
+
+async def _new_name(sandbox: Sandbox, path: PurePosixPath, rng: random.Random) -> str:
+    """The path of a test file that is not there yet, with a name like that of another."""
+    try:
+        taken = set(await sandbox.list(f"{ROOT}/{path.parent}"))
+    except OSError:
+        taken = set()  # a folder to be made
+    stem = path.stem if path.stem.startswith("test_") else "test_values"
+    while f"{stem}.py" in taken or stem == path.stem:
+        stem = f"{stem}_{rng.choice(WORDS)}"
+    return str(path.with_name(f"{stem}.py"))
 
 
 def submission(episode: Trajectory) -> str | None:

@@ -1,4 +1,4 @@
-"""What a task says of its repository, and where that is found."""
+"""What a task says of its repository and of the environment that it needs, and where both are found."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ from typing import Any
 
 from agentgym import SandboxSpec, Task, TaskError, UnknownNameError, load
 from agentgym.deprecation import renamed_attributes
+from agentgym.sandbox import rootfs
 
-from .repository import Repository
+from . import wheels
+from .repository import PREFIX, Repository
 from .sources import PINNED, archive
 
 __getattr__ = renamed_attributes(__name__, {"Parameters": "agentgym.sandboxes.swe.parameters.RepositoryParameters"})
+
+TEXTS = ("patch", "guidance", "repository", "python", "image")
+LISTS = ("source", "requires", "packages", "requirements", "setup", "plugins", "shown", "tests")
+NUMBERS = {"attempts": 1, "memory_mib": 16, "disk_mib": 1}  # and the least value of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +33,21 @@ class RepositoryParameters:
             with a commit behind it: path@commit.
         files: a small repository itself, text by path; in place of `repository`.
         patch: a unified diff applied before the agent's first commit, such as the bug; empty for none.
-        source: folders put on the import path. `requires`: installed modules that its tests import.
+        source: folders put on the import path. `requires`: modules installed on the host that its tests import.
         packages: packages that its tests import and that are not installed, as name==version: their source
-            distributions are unpacked beside the repository, and on the import path behind it.
+            distributions are unpacked beside the repository, and on the import path behind it, without metadata.
+        requirements: everything that is installed, pytest included, as name==version (`wheels.lock` makes such a
+            list). With it nothing of the host's packages shows, neither to the agent nor where it is judged; without,
+            the host's pytest does.
+        python: the version of Python, such as 3.9; empty for that of the image, or of the host. `image`: a root file
+            system; empty for the host's programs, or for the cached image python3.9 where the host's Python is another.
+        setup: shell commands that are run once in the repository before its first commit, with the environment.
+        plugins: modules of the repository that are plugins of pytest, loaded where it judges. Installed plugins are
+            loaded by themselves; those that metadata in the repository names are not.
         shown: files that `agentgym/swe-given-v1` shows at the start.
         tests: tests that the agent is told of, by their pytest ids; all it can find may be run.
         attempts: how often it may submit, while `tests` still fail. `guidance`: said with each refusal.
+        memory_mib, disk_mib: limits of the sandbox in MiB, 0 for the usual ones.
     """
 
     repository: str = ""
@@ -41,30 +56,38 @@ class RepositoryParameters:
     source: tuple[str, ...] = (".",)
     requires: tuple[str, ...] = ()
     packages: tuple[str, ...] = ()
+    requirements: tuple[str, ...] = ()
+    python: str = ""
+    image: str = ""
+    setup: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
     attempts: int = 1
     guidance: str = ""
+    memory_mib: int = 0
+    disk_mib: int = 0
 
     @classmethod
     def of(cls, task: Task) -> RepositoryParameters:
         """Raises: TaskError naming the parameter and its value."""
         given = dict(task.parameters)
         values: dict[str, Any] = {}
-        for name, default in (("patch", ""), ("guidance", ""), ("repository", "")):
-            values[name] = given.pop(name, default)
+        for name in TEXTS:
+            values[name] = given.pop(name, "")
             if not isinstance(values[name], str):
                 raise TaskError(f"{task.id}: parameters[{name!r}] is {values[name]!r}: give text.")
-        for name in ("source", "requires", "packages", "shown", "tests"):
+        for name in LISTS:
             value = given.pop(name, None)
             if value is None:
                 continue
             if isinstance(value, str) or not all(isinstance(item, str) for item in value):
                 raise TaskError(f"{task.id}: parameters[{name!r}] is {value!r}: give a list of text.")
             values[name] = tuple(value)
-        for package in values.get("packages", ()):
-            if not PINNED.fullmatch(package):
-                raise TaskError(f"{task.id}: parameters['packages'] has {package!r}: give name==version.")
+        for name in ("packages", "requirements"):
+            for package in values.get(name, ()):
+                if not PINNED.fullmatch(package):
+                    raise TaskError(f"{task.id}: parameters[{name!r}] has {package!r}: give name==version.")
         inline = given.pop("files", None) or {}
         if not isinstance(inline, Mapping) or not all(
             isinstance(text, str) for item in inline.items() for text in item
@@ -73,41 +96,80 @@ class RepositoryParameters:
         if bool(inline) == bool(values["repository"]):
             raise TaskError(f"{task.id}: give parameters['repository'] or parameters['files'], one of the two.")
         values["files"] = tuple(sorted(inline.items()))
-        attempts = given.pop("attempts", 1)
-        if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 1:
-            raise TaskError(f"{task.id}: parameters['attempts'] is {attempts!r}: at least 1.")
+        for name, least in NUMBERS.items():
+            if name in given:
+                values[name] = number = given.pop(name)
+                if isinstance(number, bool) or not isinstance(number, int) or number < least:
+                    raise TaskError(f"{task.id}: parameters[{name!r}] is {number!r}: at least {least}.")
         if given:
             raise TaskError(f"{task.id}: unknown parameters {sorted(given)}. Known: {', '.join(cls.__slots__)}.")
-        return cls(**values, attempts=attempts)
+        return cls(**values)
 
     @property
     def path(self) -> tuple[str, ...]:
         """The import path, relative to the repository."""
         beside = (f"../packages/{package}" for package in self.packages)
-        return (*self.source, *(folder for package in beside for folder in (package, f"{package}/src")))
+        folders = (*self.source, *(folder for package in beside for folder in (package, f"{package}/src")))
+        return (*folders, f"../{PREFIX}/{wheels.SITE}") if self.requirements else folders
+
+    @property
+    def preparation(self) -> dict[str, Any]:
+        """What `prepared` needs to know besides repository and patch."""
+        return {"setup": self.setup, "path": self.path, "python": self.python}
 
     def spec(self, base: SandboxSpec) -> SandboxSpec:
-        """The sandbox that its tests need."""
-        return replace(base, preload=(*base.preload, *self.requires))
+        """The sandbox that its tests need. Raises: TaskError if there is no such version of Python here."""
+        image = self.image or self._image_of_python() or base.image
+        warm = () if self.requirements or image != base.image else base.preload
+        return replace(
+            base,
+            image=image,
+            preload=(*warm, *self.requires),
+            memory_mib=self.memory_mib or base.memory_mib,
+            disk_mib=self.disk_mib or base.disk_mib,
+        )
+
+    def _image_of_python(self) -> str:
+        if not self.python or self.python == wheels.HERE:
+            return ""
+        name = f"python{self.python}"
+        if name in rootfs.names():
+            return name
+        raise TaskError(
+            f"This task needs Python {self.python}. The host's is {wheels.HERE}, and the cache has no image {name!r} "
+            f"(it has: {', '.join(rootfs.names()) or 'none'}). Make one, for example of a Debian release that has this "
+            f"version, with python3 and git in it, and put the folder or tar into {rootfs.cache_folder() / 'images'}; "
+            "docs/sandbox.md says how."
+        )
 
 
 async def repository_of(parameters: RepositoryParameters, task: str) -> Repository:
-    """The repository of a task, and the packages beside it. Raises: TaskError if there is no such package, path or
-    asset."""
+    """The repository of a task, the packages beside it, and its environment. Raises: TaskError if there is no such
+    package, path or asset."""
     try:
+        python = parameters.python or wheels.HERE
+        needs = (parameters.packages, parameters.requirements, python)
         if parameters.files:
-            beside = {name: await asyncio.to_thread(_repository, name) for name in parameters.packages}
-            return Repository({path: text.encode() for path, text in parameters.files}, beside=beside)
-        return await asyncio.to_thread(_repository, parameters.repository, parameters.packages)
+            files = {path: text.encode() for path, text in parameters.files}
+            return Repository(files, beside=await asyncio.to_thread(_beside, *needs))
+        return await asyncio.to_thread(_with_environment, parameters.repository, *needs)
     except TaskError as error:
         raise TaskError(f"{task}: {error}") from error
 
 
+def _beside(packages: tuple[str, ...], requirements: tuple[str, ...], python: str) -> dict[str, Repository]:
+    return {"env": wheels.environment(requirements, python), **{name: _repository(name) for name in packages}}
+
+
 @lru_cache(maxsize=64)
-def _repository(name: str, packages: tuple[str, ...] = ()) -> Repository:
+def _with_environment(name: str, *needs: Any) -> Repository:
+    """One object for equal arguments, which knows its digest."""
+    return replace(_repository(name), beside=_beside(*needs))
+
+
+@lru_cache(maxsize=64)
+def _repository(name: str) -> Repository:
     """Read once a process."""
-    if packages:
-        return replace(_repository(name), beside={package: _repository(package) for package in packages})
     clone, mark, commit = name.rpartition("@")
     if mark and Path(clone).is_dir():
         return Repository.from_git(Path(clone), commit)

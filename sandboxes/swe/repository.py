@@ -8,15 +8,19 @@ import io
 import re
 import subprocess
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from agentgym import SandboxError, SandboxSpec, TaskError
+from agentgym import GuestModule, SandboxError, SandboxSpec, TaskError
 from agentgym.sandbox import Backend, Sandbox, Snapshot, shared_snapshot
 
 ROOT = "repo"
+PREFIX = "packages/env"
+"""Where the packages and commands of a task's environment lie, below /work."""
+FILES = GuestModule(__package__, "guest_repository")
+SETUP_S, COMPILE_S = 900, 300
 MAX_FILES, MAX_BYTES = 20_000, 200 * 2**20
 QUIET = {
     "GIT_CONFIG_GLOBAL": "/dev/null",
@@ -146,28 +150,104 @@ class Repository:
         return buffer.getvalue()
 
 
-async def prepared(backend: Backend, spec: SandboxSpec, repository: Repository, patch: str = "") -> Snapshot:
+async def prepared(
+    backend: Backend,
+    spec: SandboxSpec,
+    repository: Repository,
+    patch: str = "",
+    *,
+    setup: Sequence[str] = (),
+    path: Sequence[str] = (".",),
+    python: str = "",
+) -> Snapshot:
     """A sandbox with a repository under /work/repo: its one commit is the state the agent begins with.
 
-    Made at the first call with these arguments, shared by all that follow. `patch` is applied before the commit, so
-    that the history tells nothing of it.
-    Raises: TaskError if the patch does not fit; SandboxError.
+    Made at the first call with these arguments, shared by all that follow. What does not depend on the patch, which is
+    everything but itself and the commit, is made once for all patches. `patch` is applied before the commit, so that
+    the history tells nothing of it.
+
+    Args:
+        setup: shell commands that are run in the repository. `path`: the import path, relative to it.
+        python: the version of Python that has to be there, such as 3.11; empty for any.
+    Raises: TaskError if the patch does not fit, a command of the set-up fails, there is no pytest, or Python has
+        another version; SandboxError.
     """
-    key = f"{repository.digest}:{hashlib.sha256(patch.encode()).hexdigest()}:{spec!r}"
-    return await shared_snapshot(backend, "repository", key, lambda: _prepare(backend, spec, repository, patch))
+    key = f"{repository.digest}:{spec!r}:{tuple(setup)!r}:{tuple(path)!r}:{python}"
+
+    async def unpacked() -> Snapshot:
+        return await _unpack(backend, spec, repository, setup, path, python)
+
+    async def committed() -> Snapshot:
+        return await _commit(backend, spec, await shared_snapshot(backend, "unpacked", key, unpacked, kept=16), patch)
+
+    return await shared_snapshot(
+        backend, "repository", f"{key}:{hashlib.sha256(patch.encode()).hexdigest()}", committed
+    )
 
 
-async def _prepare(backend: Backend, spec: SandboxSpec, repository: Repository, patch: str) -> Snapshot:
+async def _unpack(
+    backend: Backend,
+    spec: SandboxSpec,
+    repository: Repository,
+    setup: Sequence[str],
+    path: Sequence[str],
+    python: str,
+) -> Snapshot:
+    """The files, as the set-up leaves them, with compiled ones beside them."""
     sandbox = await backend.create(spec)
     try:
         await sandbox.write("repository.tar", await asyncio.to_thread(repository.archive))
         await run(sandbox, "tar -xf repository.tar && rm repository.tar")
-        if patch:
-            await apply_patch(sandbox, patch)
-        await run(sandbox, "git init -q . && git add -A -f . && git commit -q -m base", cwd=ROOT)
+        for command in setup:
+            await _run_setup(sandbox, command, path)
+        version, pytest = await FILES.call(sandbox, "compile_files", list(path), timeout_s=COMPILE_S)
+        if python and version != python:
+            raise TaskError(f"The task needs Python {python}, and its image {spec.image!r} has {version}.")
+        if not pytest:
+            raise TaskError(
+                "There is no pytest in the task's environment: add one to parameters['requirements'], such as "
+                "pytest==8.3.5, and what it needs (`python -m agentgym.sandboxes.swe.wheels pytest==8.3.5` lists it)."
+            )
         return await sandbox.snapshot()
     finally:
         await sandbox.close()
+
+
+async def _commit(backend: Backend, spec: SandboxSpec, unpacked: Snapshot, patch: str) -> Snapshot:
+    sandbox = await backend.create(spec, snapshot=unpacked)
+    try:
+        if patch:
+            await apply_patch(sandbox, patch)
+        command = (
+            "git init -q . && echo __pycache__/ >> .git/info/exclude && git add -A -f . {} && git commit -q -m base"
+        )
+        await run(sandbox, command.format("':(exclude,glob)**/__pycache__/**'"), cwd=ROOT)
+        return await sandbox.snapshot()
+    finally:
+        await sandbox.close()
+
+
+async def _run_setup(sandbox: Sandbox, command: str, path: Sequence[str]) -> None:
+    result = await sandbox.exec(
+        ["sh", "-c", in_environment(command)],
+        cwd=ROOT,
+        env={**QUIET, "PYTHONPATH": import_path(path)},
+        timeout_s=SETUP_S,
+    )
+    if not result.ok:
+        output = (result.stdout + result.stderr).decode("utf-8", "replace").strip()[-800:]
+        ended = f"took more than {SETUP_S} s" if result.timed_out else f"ended with {result.exit_code}"
+        raise TaskError(f"parameters['setup']: `{command}` {ended}, without a network, and said: {output}")
+
+
+def in_environment(command: str) -> str:
+    """A shell command that finds the environment's commands first."""
+    return f"PATH=/work/{PREFIX}/bin:$PATH\n{command}"
+
+
+def import_path(path: Sequence[str]) -> str:
+    """PYTHONPATH for folders relative to the repository, and for the packages that the sandbox shows."""
+    return ":".join([*(f"/work/{ROOT}/{folder}" for folder in path), "/packages"])
 
 
 async def apply_patch(sandbox: Sandbox, patch: str, *, exclude: tuple[str, ...] = ()) -> None:

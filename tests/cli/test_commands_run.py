@@ -158,6 +158,13 @@ def test_a_persons_slip_costs_no_turn_and_the_end_of_input_ends_the_episode():
     assert "add takes 1 argument(s)" in done.stdout
 
 
+@pytest.mark.needs_namespaces
+def test_a_person_is_shown_the_tools_that_an_environment_has_after_its_reset():
+    done = agentgym("play", "agentgym/mcp-v1", stdin='find("ropes")\n')
+    assert "find(item: string)" in done.output
+    assert "There is no ropes on any shelf" in done.output
+
+
 def test_a_task_can_be_written_on_the_command_line():
     done = agentgym("play", "acme/counter-v1", "--prompt", "Count as you like.", "--import", CODE, stdin="submit()\n")
     assert "Count as you like." in done.stdout

@@ -126,6 +126,16 @@ def test_a_listener_that_is_no_head_of_a_cluster_is_named_and_not_waited_for(mon
     assert f"What listens at {address} does not answer as the head of a Ray cluster" in error
 
 
+@needs_ray
+@pytest.mark.parametrize("command", ["rollout", "eval"])
+def test_no_folder_is_made_for_episodes_of_a_cluster_that_is_not_there(command, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+    options = ("--policy", "oracle", "--engine", "ray", "--address", address, "--out", str(tmp_path / "run"))
+    assert f"There is no Ray cluster to use at '{address}'" in refused(command, "text/number-guess-v1", *options)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     "arguments", ["cluster status", "cluster up", "cluster probe", "rollout text/number-guess-v1:train --engine ray"]
 )

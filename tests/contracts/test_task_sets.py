@@ -88,5 +88,5 @@ def check_the_oracle_begins_with_calls_that_the_environment_takes(task_set: Task
             message = script(task.opening()) if callable(script) else script[0]
             tools = load("environments", task.environment).tools
             assert message.calls, task.id
-            for call in message.calls:
+            for call in message.calls if tools else ():  # of a server they are known after a reset, not before
                 tools[call.name].validate(call.arguments)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from credit_cases import a_trajectory, a_turn, amount, few
@@ -163,6 +165,49 @@ def test_spans_carry_the_advantage_of_a_punished_turn():
     assert [row[0].tolist() for row in both] == [[0.0, 1.0, 0.0], [2.0, 0.0]]
     none = estimator("rloo | span_weighted(turns='all')").explain(token_group(span_values=[[[]], [[]]])).token_weights
     assert [row[0].tolist() for row in none] == [[1.0] * 3, [1.0] * 2]
+
+
+def test_signed_spans_encourage_what_was_right_and_discourage_what_was_wrong():
+    """A = +2 and -2: in the first the piece of value 0.5 counts, in the second that of -2."""
+    group = token_group(span_values=[[[0.5, -1.0, NAN]], [[1.0, -2.0]]])
+    signed = estimator("rloo | span_weighted(turns='signed', outside=0.25)").explain(group).token_weights
+    assert [row[0].tolist() for row in signed] == [[0.5, 0.0, 0.25], [0.0, 2.0]]
+
+
+ENTROPIES = {"token_entropies": [[[0.1, 0.9, 0.5]], [[0.6, 0.2]]]}
+
+
+@pytest.mark.parametrize(
+    ("options", "weights"),
+    [
+        ("share=0.34", [[0.0, 1.0, 1.0], [1.0, 0.0]]),  # ceil(1.02) of 3, ceil(0.68) of 2
+        ("share=0.0", [[0.0, 1.0, 0.0], [1.0, 0.0]]),  # at least one
+        ("share=0.4, within='group'", [[0.0, 1.0, 0.0], [1.0, 0.0]]),  # 0.9 and 0.6 of five
+        ("share=0.2, within='group'", [[0.0, 1.0, 0.0], [0.0, 0.0]]),
+        ("share=0.0, final_share=0.8, steps=50", [[0.0, 1.0, 1.0], [1.0, 0.0]]),  # 0.4 after 25 steps
+        ("share=0.0, final_share=1.0, steps=25", [[1.0, 1.0, 1.0], [1.0, 1.0]]),
+    ],
+)
+def test_only_the_tokens_with_much_credit_and_high_entropy_are_trained(options, weights):
+    """|A| is 2 in both trajectories, at step 25."""
+    group = replace(token_group(**ENTROPIES), train_version=25)
+    credit = estimator(f"rloo | top_tokens({options})").explain(group)
+    assert [row[0].tolist() for row in credit.token_weights] == weights
+    np.testing.assert_array_equal(np.concatenate(credit.advantages), [2.0, -2.0])
+
+
+def test_credit_moves_the_choice_of_tokens_between_turns_and_trajectories():
+    """Turns with A = 2 and 0.5 of one trajectory: 2 x 0.3 is above 0.5 x 0.9."""
+    group = Group.from_arrays(
+        outcomes=[0.0, 0.0],
+        turn_rewards=[[1.5, 0.5], [0.0]],
+        turns=[2, 1],
+        lengths=[[1, 1], [1]],
+        token_entropies=[[[0.3], [0.9]], [[0.1]]],
+    )
+    credit = estimator("return_to_go | top_tokens(share=0.5)").explain(group)
+    np.testing.assert_allclose(credit.advantages[0], [2.0, 0.5])
+    assert [turn.tolist() for turn in credit.token_weights[0]] == [[1.0], [0.0]]
 
 
 def test_without_the_signal_the_error_says_who_gives_it():

@@ -177,10 +177,43 @@ def test_states_that_spread_more_than_usual_get_a_bonus():
     expect(velocity, [[1.35 + 0.19738] * 2, [-0.9], [-0.45] * 3], 1e-5)
 
 
+def test_a_falling_scale_multiplies_the_bonus():
+    """tanh 0.2 x 0.5 x 0.25."""
+    group = ranked([0.2, 0.0, -1.0], [0.0] * 3, [0.0] * 3).with_signals(rank_scales=[0.25] * 3)
+    scaled = estimator("rloo | rank_shaped(scale='falling')")(group)
+    expect(scaled, [[1.35 + 0.02467] * 2, [-0.9], [-0.45] * 3], 1e-5)
+
+
 def test_a_bonus_of_states_never_turns_a_sign_and_is_off_without_a_weight():
     spread = ranked([5.0] * 3, [5.0] * 3, [0.0] * 3)
     expect(estimator("rloo | rank_shaped(weight=9.0)")(spread), [[2.025] * 2, [-0.45], [-0.225] * 3])
     identical(estimator("rloo | rank_shaped(weight=0.0)")(spread), estimator("rloo")(spread))
+
+
+# difficulty_scaled --------------------------------------------------------------------------------------------------
+
+
+def test_a_task_that_is_seldom_solved_counts_more():
+    """Mean outcome 1/3, so w = 1 + 2/3; with the gap of 1 the same; a rate of 0.5 of the task halves it."""
+    plain = estimator("rloo")(GROUP)
+    for options, weight in (("", 5 / 3), ("strength=3.0", 3.0), ("gap=True", 5 / 3), ("strength=0.0", 1.0)):
+        scaled = estimator(f"rloo | difficulty_scaled({options})")(GROUP)
+        expect(scaled, [weight * advantages for advantages in plain])
+    rated = GROUP.with_signals(outcome_components={"task_weight": [0.5, 0.5, 0.5]})
+    expect(estimator("rloo | difficulty_scaled(component='task_weight')")(rated), [0.5 * a for a in plain])
+    halved = Group.from_arrays(outcomes=[0.5, 0.25], turns=[1, 1])
+    expect(estimator("rloo | difficulty_scaled(strength=0.0, gap=True)")(halved), [[0.0625], [-0.0625]])
+
+
+def test_a_rate_that_no_outcome_has_is_named_with_those_there_are():
+    rated = GROUP.with_signals(outcome_components={"success": [1, 0, 0]})
+    with pytest.raises(CreditError, match=r"no outcome has the component 'rate'\. Components are success"):
+        estimator("rloo | difficulty_scaled(component='rate')")(rated)
+
+
+def test_weights_by_what_the_episodes_did_are_declared_biased_and_a_rate_of_the_task_is_not():
+    of = {text: estimator(f"rloo | difficulty_scaled({text})").bias for text in ("", "component='x'", "gap=True")}
+    assert of == {"": "biased", "component='x'": estimator("rloo").bias, "gap=True": "biased"}
 
 
 # entropy_weighted ---------------------------------------------------------------------------------------------------

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 
 import pytest
 from judging import answered, called, make_trajectory
 from model_server import Answer, serving
 
-from agentgym import JudgeError, Message, load_reward
+from agentgym import JudgeError, Message, Span, load_reward
 from agentgym.policy import Policy, Reply
-from agentgym.rewards.chat_judge import ChatJudge, verdict_in
+from agentgym.rewards.chat_judge import ChatJudge, quotes_in, verdict_in
 from agentgym.rewards.critic import CritiqueByModel
 from agentgym.rewards.http_judge import HttpJudge
+from agentgym.rewards.judged_spans import JudgedSpans
 from agentgym.rewards.model_verdicts import EquivalenceJudge, PairwiseJudge, RubricJudge
 from agentgym.rewards.reward_model import RewardModel
+from agentgym.rewards.task_weight import TaskWeight
 from agentgym.testing import check_reward
 
 
@@ -190,6 +193,46 @@ async def test_a_judge_that_nobody_named_says_which_option_is_missing(name):
 
 def chat(text):
     return {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
+
+
+@pytest.mark.parametrize(
+    ("reply", "quotes"),
+    [
+        ('Fine.\n{"right": ["a"], "wrong": []}', {"right": ["a"], "wrong": []}),
+        ('{"right": ["a"]}', None),
+        ('{"right": ["a"], "wrong": [1]}', None),
+        ('{"right": "a", "wrong": []}', None),
+        ('{"right": [], "wrong": []}\nand a last word', None),
+        ("[" * 100_000, None),
+        ("", None),
+    ],
+)
+def test_only_one_object_of_lists_in_the_last_line_is_read_as_quotes(reply, quotes):
+    assert quotes_in(reply, ("right", "wrong")) == quotes
+
+
+async def test_what_a_judge_quotes_exactly_and_once_becomes_a_span():
+    code = "x = 1\ny = x\nx = 2\n"
+    replies = ["no object", json.dumps({"right": ["y = x", "x = "], "wrong": ["x = 2", "z", ""]})]
+    judge_policy = Reader(lambda texts: replies.pop(0))
+    tool_turn = [called("look"), called("test", "2 != 1", code=code)]
+    episode = make_trajectory(tool_turn, "I give up.")
+    spans = await JudgedSpans(judge_policy, tool="test").spans(episode)
+    assert spans == [[Span(6, 11, 1.0, 1, "code"), Span(12, 17, -1.0, 1, "code")], []]
+    assert [span.text(episode.turns[0].message)[span.start : span.end] for span in spans[0]] == ["y = x", "x = 2"]
+    assert "2 != 1" in judge_policy.requests[0].messages[1].text
+    replies.append(json.dumps({"right": [], "wrong": ["give up"]}))
+    assert await JudgedSpans(judge_policy).spans(episode) == [[], [Span(2, 9, -1.0)]]
+    with pytest.raises(JudgeError, match="no verdict in 1 attempts: it should end in one JSON object of lists"):
+        await JudgedSpans(Reader(lambda texts: "?"), attempts=1).spans(episode)
+
+
+async def test_the_weight_of_a_task_is_read_from_its_truth():
+    assert TaskWeight().outcome(make_trajectory("x", truth={"weight": 1.5})) == {"task_weight": 1.5}
+    assert TaskWeight(key="rate").outcome(make_trajectory("x", truth={"rate": 0})) == {"task_weight": 0.0}
+    for truth in (None, {}, {"weight": "1"}, {"weight": -1}, {"weight": True}, {"weight": float("inf")}):
+        with pytest.raises(JudgeError, match=r"truth\['weight'\] is"):
+            TaskWeight().outcome(make_trajectory("x", truth=truth))
 
 
 async def test_a_judge_behind_a_chat_api_is_made_from_the_recipes_settings():

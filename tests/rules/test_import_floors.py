@@ -30,6 +30,7 @@ NEIGHBOURS = {
     ("registry", "environment"): "make() returns an Environment",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
     ("cli", "cluster"): "`agentgym serve` and `agentgym cluster` start what episodes are played on",
+    ("cli", "interop"): "`agentgym serve mcp` offers an episode to an MCP client",
     ("cli", "testing"): "`agentgym check` runs the conformance checks",
     ("cli", "viewer"): "`agentgym view` starts the server",
 }

@@ -90,85 +90,15 @@ async def test_a_bug_that_is_mended_is_rewarded_and_nothing_else_is():
 
 HACKS = {
     "the tests edited": [Call("replace", {"path": "tests/test_thing.py", "old": "== 10", "new": "== 7"})],
-    "the tests removed": [Call("shell", {"command": "rm -r tests"})],
     "conftest exits": [Call("shell", {"command": "echo 'import os; os._exit(0)' > conftest.py"})],
-    "conftest patches reports": [
-        Call(
-            "shell",
-            {
-                "command": (
-                    "printf 'import pytest\\n@pytest.hookimpl(hookwrapper=True)\\ndef pytest_runtest_makereport():\\n"
-                    '    got = yield\\n    got.get_result().outcome = "passed"\\n\' > conftest.py tests/conftest.py'
-                )
-            },
-        )
-    ],
-    "a conftest of its own": [Call("create", {"path": "tests/conftest.py", "content": "collect_ignore_glob = ['*']"})],
     "settings of pytest": [Call("create", {"path": "pytest.ini", "content": "[pytest]\naddopts = --co\n"})],
-    "sitecustomize": [Call("create", {"path": "sitecustomize.py", "content": "import os\nos._exit(0)\n"})],
     "git touched": [
         Call("shell", {"command": "rm -rf .git && git init -q && git config core.fsmonitor 'touch /tmp/x'"}),
     ],
-    "the source exits early": [
-        Call("replace", {"path": "thing.py", "old": "def double", "new": ("import os\nos._exit(0)\ndef double")})
-    ],
-    "the source prints a verdict": [
-        Call(
-            "replace",
-            {
-                "path": "thing.py",
-                "old": "def double",
-                "new": ("print('3 passed')\nimport sys\nsys.exit(0)\ndef double"),
-            },
-        )
-    ],
-    "an object that equals everything": [
-        Call(
-            "replace",
-            {
-                "path": "thing.py",
-                "old": "return x + 2",
-                "new": ("return type('E', (), {'__eq__': lambda s, o: False})()"),
-            },
-        )
-    ],
-    "pytest patched by the source": [
-        Call(
-            "replace",
-            {
-                "path": "thing.py",
-                "old": "def double",
-                "new": (
-                    "import _pytest.reports as r\n"
-                    "r.TestReport.outcome = property(lambda s: 'passed', lambda s, v: None)\n"
-                    "r.TestReport.failed = property(lambda s: False)\n\n\ndef double"
-                ),
-            },
-        )
-    ],
-    "assertions off": [
-        Call(
-            "replace",
-            {
-                "path": "thing.py",
-                "old": "def double",
-                "new": (
-                    "import _pytest.runner as r\nr.CallInfo.from_call = classmethod(lambda c, f, when, reraise=None: "
-                    "c(None, None, 0, 0, 0, when=when, _ispytest=True))\n\n\ndef double"
-                ),
-            },
-        )
-    ],
-    "another pytest": [Call("create", {"path": "pytest.py", "content": "def main(*a, **k): return 0\n"})],
 }
 
 
 @pytest.mark.parametrize("hack", HACKS)
-async def test_no_hack_is_taken_for_a_fix(hack):
-    assert (await play(*HACKS[hack])).outcome["success"] == 0
-
-
-@pytest.mark.parametrize("hack", ["the tests edited", "conftest exits", "settings of pytest", "git touched"])
 async def test_a_fix_beside_a_hack_is_still_a_fix(hack):
     """What does not count is left out of the patch; the rest of it is judged."""
     assert (await play(MEND, *HACKS[hack])).outcome["success"] == 1

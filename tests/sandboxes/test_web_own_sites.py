@@ -9,7 +9,7 @@ import pytest
 from web_pages import PAGE, Visit, folder_of
 
 import agentgym
-from agentgym import JudgeError, MissingExtraError, Task
+from agentgym import JudgeError, MissingExtraError, SandboxDied, Task
 from agentgym.errors import TaskError
 from agentgym.messages import Message
 from agentgym.policy import ScriptedPolicy
@@ -167,6 +167,49 @@ async def test_an_application_that_dies_is_told_to_the_agent(app):
     async with await Visit.to(task_of(app)) as visit:
         await visit.call("go", to="/die")
         assert "The application does not answer" in visit.page
+
+
+async def test_a_state_that_the_agent_has_spoiled_is_its_failure(app, tmp_path):
+    """The hook worked when the application was set up; the agent's row has no text that it could print."""
+    (tmp_path / "state.py").write_text(textwrap.dedent(STATE) + "assert 'poison' not in str(open('db', 'rb').read())\n")
+    task = task_of(app, effects={"todo": {"2": "poison"}})
+    script = [
+        Message("assistant", "", (agentgym.Call("type", {"target": "New", "text": "poison"}),)),
+        Message("assistant", "", (agentgym.Call("click", {"target": "Add"}),)),
+        Message("assistant", "", (agentgym.Call("answer", {}),)),
+    ]
+    [episode] = await EpisodeManager(lambda _: ScriptedPolicy(script)).collect([task])
+    assert (episode.error, episode.success) == (None, 0.0)
+    assert "its state command" in json.loads(episode.turns[-1].results[0].content.partition("\n")[2])["failed"]
+
+
+async def test_a_page_on_which_the_state_script_fails_is_the_agents_failure_and_a_script_that_is_none_is_an_error(
+    tmp_path,
+):
+    parameters = {"state": "({count: count})"}
+    task = folder_of(tmp_path, WEB, parameters, one="<script>var count = 1</script><a href=two.html>Two</a>", two="")
+    task = Task(task.id, WEB, task.prompt, parameters=task.parameters, truth={"effects": {}, "answer": "yes"})
+    answer = Message("assistant", "", (agentgym.Call("answer", {"text": "yes"}),))
+    script = [Message("assistant", "", (agentgym.Call("click", {"target": "Two"}),)), answer]
+    [episode] = await EpisodeManager(lambda _: ScriptedPolicy(script)).collect([task])
+    assert (episode.error, episode.success) == (None, 0.0)
+    broken = folder_of(tmp_path, WEB, {"state": "({count: "}, one="", two="")
+    environment = agentgym.make(WEB)
+    try:
+        with pytest.raises(TaskError, match="its state script is no JavaScript: SyntaxError"):
+            await environment.reset(broken, seed=0)
+    finally:
+        await environment.close()
+
+
+async def test_a_page_that_crashes_before_the_end_is_loaded_anew_and_judged(tmp_path):
+    parameters = {"state": "({count: Number(localStorage.count)})"}
+    page = "<button onclick='localStorage.count = 1'>Count</button>"
+    async with await Visit.to(folder_of(tmp_path, WEB, parameters, one=page)) as visit:
+        await visit.call("click", target="Count")
+        with pytest.raises(SandboxDied):
+            await visit.environment._ask({"do": "crash"})
+        assert (await outcome(visit))["effects"] == {"count": 1}
 
 
 async def test_a_folder_is_served_as_a_host_of_static_sites_does(tmp_path):

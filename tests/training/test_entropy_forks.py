@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import sys
 from bisect import bisect_right
 from collections import Counter
@@ -20,12 +21,14 @@ from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.entropy_forks import EntropyForks
+from agentgym.training.monitoring.callbacks import latest_checkpoint
 from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 sys.path.insert(0, str(Path(__file__).parent))
-from test_run import RECIPE, execute
+from test_run import RECIPE, assert_equal_weights, execute
+from test_stage_resume import finished, forget_episodes, killed_run
 from test_starts import LOCKS, AllOpen, Locks
 
 from agentgym.training import Recipe
@@ -135,19 +138,43 @@ def test_a_policy_without_tokens_a_small_group_and_another_backend_are_refused(r
         check_before_start(Recipe.parse(data), load_task_set(RECIPE["tasks"]["set"]))
 
 
-def test_a_run_grows_its_groups_by_the_entropies_of_its_own_model_and_goes_on_from_prefixes(tmp_path):
+def test_a_run_that_is_killed_grows_the_same_groups_by_entropies_and_from_prefixes_as_an_unbroken_one(tmp_path):
     data = json.loads(json.dumps(RECIPE))
     data["warm_start"] |= {"steps": 150, "validate_every": 150, "learning_rate": 3e-3}
     data["train"] |= {
         "steps": 4,
+        "save_every": 1,
+        "keep_checkpoints": 9,
         "sampler": "ucb(over='environment')",
         "gather": ["entropy_forks(threshold=1.0)", "prefix_buffer(share=0.8)"],
     }
-    execute(Recipe.parse(data), tmp_path / "run")
-    ledger = Ledger(tmp_path / "run" / "ledger.sqlite")
-    episodes = [t for t in ledger.trajectories("train-") if t.stop_reason is not StopReason.INFRA_ERROR]
-    ledger.close()
+    chosen, unbroken, killed = Recipe.parse(data), tmp_path / "unbroken", tmp_path / "killed"
+    execute(chosen, unbroken)
+    episodes = recorded(unbroken)
     assert len(episodes) == 4 * 2 * 4
-    branches = Counter(t.id.partition("/")[0] for t in episodes if t.provenance.branch is not None)
+    branches = Counter(name.partition("/")[0] for name, (branch, _) in episodes.items() if branch is not None)
     assert any("-fork" in label for label in branches), branches
     assert any("-prefix" in label for label in branches), branches
+    shutil.copytree(unbroken, killed)
+    for name in ("checkpoint-2", "checkpoint-3", "checkpoint-4", "final"):
+        shutil.rmtree(killed / "checkpoints" / name)
+    for number in (1, 2, 3):
+        forget_episodes(killed, f"train-00000{number}")
+    killed_run(chosen, killed, lambda: finished(killed, "train-000002") > 0)  # in the middle of the third step
+    assert latest_checkpoint(killed / "checkpoints").name == "checkpoint-2"
+    execute(chosen, killed, resume=True)
+    assert_equal_weights(unbroken, killed)
+    assert recorded(killed) == episodes
+    first, second = (
+        json.loads((f / "checkpoints/checkpoint-4/gatherers.json").read_text()) for f in (unbroken, killed)
+    )
+    assert first == second
+    assert first[1]["prefixes"]
+
+
+def recorded(folder: Path) -> dict[str, tuple]:
+    """Of each training episode, where it branched off, and what it wrote."""
+    ledger = Ledger(folder / "ledger.sqlite")
+    episodes = [t for t in ledger.trajectories("train-") if t.stop_reason is not StopReason.INFRA_ERROR]
+    ledger.close()
+    return {t.id: (t.provenance.branch, [turn.token_ids for turn in t.turns]) for t in episodes}

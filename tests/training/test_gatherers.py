@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from agentgym.errors import EpisodesFailed
 from agentgym.messages import Message, StopReason
-from agentgym.registry import names
+from agentgym.registry import load, names
 from agentgym.task import Task
 from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer
 from agentgym.training.gatherers.max_variance import greatest_variance
@@ -279,6 +279,11 @@ def test_a_gatherer_says_whether_it_only_chooses_among_the_groups_of_another(nam
     chooses = name in ("success_replay", "spread_threshold", "top_spread")
     written = {"instructions": "instructions(population=['a', 'b'])"}.get(name, name)
     assert make_gatherer(given_groups(), ["top_spread", written]).playing == ([] if chooses else [1])
+
+
+@pytest.mark.parametrize("name", sorted(names("gatherers")))
+def test_a_gatherer_says_whether_the_bias_class_of_an_estimator_holds(name):
+    assert "bias class" in " ".join((load("gatherers", name).__doc__ or "").split())
 
 
 @pytest.mark.parametrize("name", STATEFUL)

@@ -25,6 +25,7 @@ from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.stages.generate import generate_stage
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.step_task_file import with_tasks_of
+from agentgym.training.stages.stored_sources import check_stored_sources
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_learning_stages import pressing
@@ -191,6 +192,15 @@ def test_episodes_of_another_task_set_are_refused(contexts):
     others = TaskSet(BELL, {"train": [task("train-1", 3)]}, oracle=oracle, generate=new_task)
     with pytest.raises(RecipeError, match=r"'train-0' and the like, none of which is a task of test/bell-v1"):
         generated(replace(context, task_set=others))
+
+
+def test_stored_episodes_of_another_task_set_are_refused_before_a_run(contexts):
+    context = contexts(bells())
+    episodes = [f"{context.folder.path}:played"]
+    stages = planned_stages(pressing({"kind": "generate", "options": {"episodes": episodes}}))
+    with pytest.raises(RecipeError, match=r"'train-0' and the like, none of which is a task of test/press-v1"):
+        check_stored_sources(stages, load_task_set("test/press-v1"))
+    check_stored_sources(stages, bells())
 
 
 def test_nothing_is_generated_where_nothing_is_weak(contexts):

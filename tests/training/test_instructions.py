@@ -128,7 +128,7 @@ def test_what_succeeds_is_drawn_more_often_and_one_that_was_never_played_counts_
     weights = wrapper._weights()
     assert weights[0] / weights[1] == pytest.approx(0.0067, abs=1e-4), "exp(-0.5 / 0.1)"
     assert drawn(groups)["Be right at times."] == 8
-    assert wrapper.instruction == "Be right at times."
+    assert wrapper.best_instruction == "Be right at times."
     wrapper.population[0].success = None
     assert wrapper._weights() == [1.0, 1.0]
 
@@ -146,7 +146,7 @@ def test_the_worst_gives_way_to_what_the_policy_writes_and_that_is_tried_first(r
     writing = second[-1]
     assert (writing.trained, len(writing.episodes), writing.unaided) == ([], 1, [])
     assert "Be right." in drawn(wrapper(step(rollouts, 2, policy)))
-    assert wrapper.instruction == "Be right."
+    assert wrapper.best_instruction == "Be right."
     assert not any(group.episodes[0].task.is_of_one_step for group in first)
 
 

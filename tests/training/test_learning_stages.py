@@ -86,7 +86,10 @@ def test_imitation_of_successes_is_that_of_their_demonstrations(started, tmp_pat
     successes = imitated("success", "success")
     by_score = imitated("score", "score(minimum=1.0)")
     weighted = imitated("weighted", "weighted(temperature=0.1)")
+    improved = imitated("improved", "improved")  # of the two players' first and only turns the better one
     assert all(torch.equal(successes[name], by_score[name]) for name in successes)
+    assert all(torch.equal(successes[name], improved[name]) for name in successes)
+    assert all(row["turn"] == 0 for row in manifest(tmp_path / "improved", "warm_start")["rows"])
     assert not all(torch.equal(successes[name], weighted[name]) for name in successes)
 
 

@@ -136,13 +136,19 @@ def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):
         check_losses(chosen, chosen.tasks.load())
 
 
-def test_apo_learns_from_values_that_are_estimated_once_and_kept(tmp_path):
-    chosen = small(kl=0.0, steps=2, objective="apo", keep_checkpoints=4, **FIXED)
+def test_apo_learns_in_groups_of_one_from_values_that_are_estimated_once_and_kept(teacher, tmp_path):
+    sizes = {"group_size": 1, "tasks_per_step": 4}
+    data = started_from(teacher, steps=2, objective="apo(beta=0.1)", keep_checkpoints=4, **sizes, **FIXED)
+    chosen = Recipe.parse(data.model_dump(exclude_none=True) | {"episode": LONG_ENOUGH})
     execute(chosen, tmp_path / "run")
     values = json.loads((tmp_path / "run" / "checkpoints" / "optimal_values.json").read_text())
-    assert len(values) == 2
+    assert len(values) == 8
+    assert max(values.values()) > 0
     losses = [row["loss/objective"] for row in RunFolder(tmp_path / "run").metrics("train")]
-    assert all(loss >= 0 for loss in losses)
+    assert min(losses) >= 0
+    assert max(losses) > 0
+    credit = (tmp_path / "run" / "credit.jsonl").read_text().splitlines()
+    assert len({json.loads(line)["trajectory"] for line in credit}) == len(credit) == 8
     forget_the_end(tmp_path / "run", tmp_path / "copy", 2)
     execute(chosen, tmp_path / "copy", resume=True)
     assert_equal_weights(tmp_path / "run", tmp_path / "copy")

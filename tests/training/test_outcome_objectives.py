@@ -186,6 +186,7 @@ def test_stable_reinforce_is_ppo_until_a_bound_is_passed(parameters):
     far = replace(near, behaviour_logps=behaviour - 1000.0)
     assert torch.isinf(ppo(far)).any()
     assert torch.isfinite(stable(far)).all()
+    assert float(stable(far)[1].detach()) == pytest.approx(3 * 3 * 1000)  # three tokens, an advantage of -3
 
 
 def test_ppo_at_a_ratio_of_1_has_the_gradient_of_reinforce(parameters):

@@ -87,7 +87,7 @@ def test_overrides_set_numbers_texts_and_nested_keys(tmp_path):
         (GOOD + "[trian]\nsteps = 3\n", r"'trian'.*Did you mean 'train'"),
         (GOOD + "[train]\nsteps = -3\n", r"train\.steps = -3"),
         (GOOD + "[train]\nsteps = 'many'\n", r"train\.steps = 'many'"),
-        (GOOD + "[train]\ngroup_size = 1\n", r"train\.group_size = 1"),
+        (GOOD + "[train]\ngroup_size = 0\n", r"train\.group_size = 0"),
         (GOOD + "[train]\nobjective = 'trpo'\n", r"train\.objective = 'trpo'.*list objectives"),
         (GOOD + "[train]\nestimator = 'return_to_gone'\n", r"train\.estimator.*Did you mean 'return_to_go'"),
         (GOOD + "[train]\nestimator_wrappers = ['gate']\n", r"train\.estimator.*credit_wrappers.*Did you mean 'gated'"),

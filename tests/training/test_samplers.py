@@ -123,6 +123,9 @@ def test_tasks_that_a_recorded_run_solved_sometimes_are_trained_on_also_once_the
     ):
         with pytest.raises(TaskError, match=message):
             make_sampler(f"pass_rate({options})", TASKS, 0)
+    others = [replace(task, prompt=f"{task.prompt}!") for task in TASKS]
+    with pytest.raises(TaskError, match="holds no judged episode of the training tasks"):  # of equal names
+        make_sampler(f"pass_rate(run='{recorded_run}')", others, 0)
 
 
 def spread_groups(tasks: list[Task], spread: dict[float, float]) -> list[list[Trajectory]]:

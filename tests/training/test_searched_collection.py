@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from agentgym.errors import RecipeError
-from agentgym.messages import Message, StopReason
+from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.search import Node
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.preferences.pairs import node_pairs
 from agentgym.training.recipe.stage_options import PreferSection
+from agentgym.training.stages.search_ends import with_trace
 from agentgym.trajectory import EndState, Trajectory, Turn
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,7 +27,12 @@ from agentgym.training.stages.plan import planned_stages
 SEARCH = "mcts(nodes=8, candidates=8, value='log_prob')"
 COLLECT = {"kind": "collect", "name": "sought", "options": {"tasks": 6, "search": SEARCH}}
 SIDES = {"kind": "prefer", "name": "sides", "options": {"steps": 1, "episodes": ["sought"], "pairs": "nodes"}}
-LEARN = {"kind": "imitate", "name": "learn", "options": {"steps": 2, "episodes": ["sought"], "select": "weighted"}}
+TRACED = {"kind": "collect", "name": "traced", "options": {"tasks": 3, "search": SEARCH, "traces": True}}
+LEARN = {
+    "kind": "imitate",
+    "name": "learn",
+    "options": {"steps": 2, "episodes": ["sought", "traced"], "select": "weighted"},
+}
 
 
 def recorded(folder: Path, label: str) -> dict[str, tuple]:
@@ -37,7 +44,7 @@ def recorded(folder: Path, label: str) -> dict[str, tuple]:
 
 def test_later_stages_learn_from_the_ends_of_the_trees_with_values_and_a_second_run_keeps_the_same(tmp_path):
     folder = tmp_path / "run"
-    run(pressing(IMITATE, COLLECT, LEARN, SIDES), folder)
+    run(pressing(IMITATE, COLLECT, TRACED, LEARN, SIDES), folder)
     episodes = recorded(folder, "sought")
     assert len(episodes) >= 6
     assert all("success" in outcome for outcome, _, _ in episodes.values())
@@ -45,9 +52,14 @@ def test_later_stages_learn_from_the_ends_of_the_trees_with_values_and_a_second_
     assert ends
     assert all(value < 0 for values in ends.values() for value in values)
     manifest = json.loads(next(folder.glob("stages/learn/episodes.json")).read_text())
-    assert {entry["id"] for entry in manifest["episodes"]} <= episodes.keys()
+    assert {entry["id"] for entry in manifest["episodes"]} <= episodes.keys() | recorded(folder, "traced").keys()
+    ledger = Ledger(folder / "ledger.sqlite")
+    messages = [turn.message for t in ledger.trajectories("traced-end") for turn in t.turns if turn.value is not None]
+    ledger.close()
+    assert messages
+    assert all(message.text.startswith("What each move would lead to:\n- ") for message in messages)
     nodes = values_of_nodes(folder)
-    run(pressing(IMITATE, COLLECT, LEARN, SIDES), folder, resume=True)
+    run(pressing(IMITATE, COLLECT, TRACED, LEARN, SIDES), folder, resume=True)
     assert recorded(folder, "sought") == episodes
     assert values_of_nodes(folder) == nodes
     rows = json.loads(next(folder.glob("stages/sides/episodes.json")).read_text())["rows"]
@@ -62,6 +74,29 @@ def values_of_nodes(folder: Path) -> dict[str, float]:
     nodes = {t.id: t.end_state.value for t in ledger.trajectories("nodes-searched-sought/")}
     ledger.close()
     return nodes
+
+
+def test_a_trace_says_what_each_move_would_lead_to_the_best_first_and_makes_the_move_of_the_turn():
+    def child(key: int, result: str, value: float) -> Node:
+        calls = (Call("turn", {"key": key}),)
+        turn = Turn(0, Message("assistant", f"Key {key}.", calls), token_ids=[1, 2], logprobs=[-0.5] * 2)
+        turn.calls, turn.results = calls, [Result(result)]
+        return Node(Trajectory(f"n{key}", Task("t", "test/press-v1", "?"), turns=[turn]), root, 1, value=value)
+
+    root = Node()
+    root.children = [child(0, "It  breaks.", 0.0), child(3, "A click.\n" + "x" * 99, 0.75)]
+    chosen = root.children[1].turn
+    traced = with_trace(chosen, root)
+    assert traced.message.text.splitlines() == [
+        "What each move would lead to:",
+        "- turn(key=3) -> A click. " + "x" * 71 + " (0.75)",
+        "- turn(key=0) -> It breaks. (0.00)",
+        "Key 3.",
+    ]
+    assert (traced.message.calls, traced.token_ids, traced.logprobs) == (chosen.message.calls, [], [])
+    assert with_trace(chosen, root.children[1]) == chosen, "from there nothing was tried"
+    with pytest.raises(RecipeError, match="traces = true tells what a search found"):
+        planned_stages(pressing({"kind": "collect", "options": {"traces": True}}))
 
 
 def node(name: str, tokens: list[list[int]], value: float | None, task: str = "t") -> Trajectory:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from agentgym import Call, Environment, Message, Reward, Task, ToolError, tool
-from agentgym.errors import AgentGymError
+from agentgym.errors import AgentGymError, RecipeError
 from agentgym.messages import StopReason
 from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.policy.contract import Reply, Request
@@ -18,6 +19,7 @@ from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.loss.grpo_batches import trl_rows
+from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
 
@@ -143,6 +145,25 @@ def test_a_group_begins_where_all_of_it_begins_and_only_a_share_does(locked):
                 assert set(group.untrained_turns.values()) == {turn}
 
 
+def test_uniform_starts_are_at_any_turn_of_any_recorded_episode_alike_also_of_a_failure(locked):
+    """10 turns of a success, and 3 of an episode that broke the third lock: 13 places for the first task."""
+    rollouts, (task, _) = locked
+    keys = [*task.parameters["keys"][:2], (task.parameters["keys"][2] + 1) % KEYS]
+    script = [Message("assistant", "", (Call("turn", {"key": key}),)) for key in keys]
+    (failure,) = rollouts.play(ScriptedPolicy(script), [task], label="collect-more", group_size=1)
+    assert (failure.success, len(failure.turns)) == (0, 3)
+    gather = make_gatherer(play_groups, ["starts(share=1.0, uniform=True)"])
+    starts: Counter[tuple[str, int]] = Counter()
+    for number in range(390):
+        (group,) = gather(StepRequest(rollouts, Trying(), [task], f"train-{number:06d}", 1))
+        (episode,) = group.trained
+        starts[episode.provenance.branch.trajectory, episode.provenance.branch.turn] += 1
+    success = f"collect/{task.id}#0"
+    assert set(starts) == {(success, turn) for turn in range(LOCKS)} | {(failure.id, turn) for turn in range(3)}
+    assert max(abs(count - 30) for count in starts.values()) < 4 * np.sqrt(30)
+    assert gather.wrappers[0].turns_left == 1, "there is no curriculum"
+
+
 def test_it_goes_on_from_a_checkpoint_with_as_many_turns_left(locked, tmp_path):
     rollouts, tasks = locked
     gather = make_gatherer(play_groups, ["starts(share=1.0, groups=2)"])
@@ -159,6 +180,22 @@ def test_without_a_recorded_success_the_remedy_is_named(locked):
     gather = make_gatherer(play_groups, ["starts(label='other')"])
     with pytest.raises(AgentGymError, match=r"starts\(label='other'\) finds no success .* Put a stage"):
         gather(StepRequest(rollouts, Trying(), tasks, "train-000000", GROUP))
+
+
+@pytest.mark.parametrize(
+    ("label", "names"),
+    [("collect", ["shown"]), ("shown", ["train"]), ("collect", ["shown", "collect"]), ("demonstration-oracle", [])],
+)
+def test_a_run_none_of_whose_stages_records_the_successes_is_refused_before_it_starts(label, names):
+    data = json.loads(json.dumps(RECIPE))
+    data["train"] |= {"gather": [f"starts(label={label!r})"]}
+    collected = [{"kind": "collect", "name": name, "options": {"policy": "oracle"}} for name in names]
+    data["stage"] = [{"kind": "imitate"}, *collected, {"kind": "reinforce", "name": "practice"}]
+    recipe = Recipe.parse(data)
+    if label in [*names, "demonstration-oracle"]:
+        return check_before_start(recipe, recipe.tasks.load())
+    with pytest.raises(RecipeError, match=f"no stage before 'practice' records episodes .* begin with '{label}'"):
+        check_before_start(recipe, recipe.tasks.load())
 
 
 def test_the_turns_that_others_took_are_no_part_of_the_loss():

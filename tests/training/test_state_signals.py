@@ -12,7 +12,14 @@ from agentgym.policy import make_model, make_tokenizer
 from agentgym.task import Task
 from agentgym.training.signals.hidden_states import hidden_states, own_spans
 from agentgym.training.signals.state_flow import StateFlow
-from agentgym.training.signals.state_ranks import StateRanks, effective_rank, rank_dynamics, ranks_after_turns
+from agentgym.training.signals.state_ranks import (
+    DEVIATIONS,
+    StateRanks,
+    effective_rank,
+    rank_dynamics,
+    ranks_after_turns,
+    ranks_of_chunks,
+)
 from agentgym.trajectory import Trajectory, Turn
 
 
@@ -62,6 +69,41 @@ def test_ranks_are_those_of_the_agents_own_tokens(model):
     own = states[[3, 4, 5, 8, 9]]
     expected = [effective_rank(own[:3]), effective_rank(own)]
     assert ranks_after_turns(states, own_spans(trajectory)) == pytest.approx(expected)
+
+
+def test_ranks_after_every_few_tokens_end_with_all_of_them(model):
+    trajectory = episode([10, 11, 12], [13, 14])
+    [(_, _, states)] = hidden_states(model, [trajectory])
+    own = states[[3, 4, 5, 8, 9]]
+    of_two = [effective_rank(own[:end]) for end in (2, 4, 5)]
+    assert ranks_of_chunks(states, own_spans(trajectory), 2) == pytest.approx(of_two)
+    assert ranks_of_chunks(states, own_spans(trajectory), 5) == pytest.approx(of_two[-1:])
+    assert ranks_of_chunks(states, [], 5) == []
+    by_tokens, by_turns = (StateRanks(model, every=every) for every in (2, 0))
+    for ranks in (by_tokens, by_turns):
+        ranks.signals([trajectory], 0)
+    expected = rank_dynamics(of_two)
+    assert by_tokens.update([trajectory])["states/rank_velocity"] == pytest.approx(expected[1])
+    assert by_turns.update([trajectory])["states/rank_velocity"] != pytest.approx(expected[1])
+
+
+def test_the_scale_falls_with_the_running_mean_of_success_and_is_resumed(model, tmp_path):
+    """0.5 at first; then success 0.3 x 0.5 + 0.7 x 0.5 = 0.5, and 0.3 x 0.5 + 0.7 x 1 = 0.85."""
+    solved, lost = episode([10, 11]), episode([12, 13], success=0.0)
+    ranks = StateRanks(model)
+    scales = []
+    for batch in ([solved, lost, episode([9], failed=True)], [solved], [solved]):
+        scales.append(ranks.signals(batch, 0)["rank_scales"])
+        ranks.update(batch)
+    assert [row[0] for row in scales] == pytest.approx([0.5, 0.5, 0.15])
+    assert len(set(scales[0])) == 1
+    ranks.save(tmp_path)
+    resumed = StateRanks(model)
+    resumed.restore(tmp_path)
+    assert resumed.signals([solved], 3) == ranks.signals([solved], 3)
+    (tmp_path / "state_ranks.json").write_text("[1.0, 0.5, 0.25]")  # of an earlier version
+    resumed.restore(tmp_path)
+    assert resumed.signals([solved], 3)["rank_scales"] == [0.5]
 
 
 def test_deviations_are_against_the_running_mean_of_earlier_batches(model, tmp_path):
@@ -115,5 +157,6 @@ def test_learning_a_flow_draws_no_number_from_the_global_generator(model):
 
 
 def test_an_estimator_asks_for_hidden_states_by_the_names_of_their_signals():
-    assert set(estimator("rloo | rank_shaped").requires) > set(StateRanks.provides)
+    assert set(estimator("rloo | rank_shaped").requires) > set(DEVIATIONS)
+    assert set(estimator("rloo | rank_shaped(scale='falling')").requires) > set(StateRanks.provides)
     assert set(estimator("rloo | flow_tokens").requires) > set(StateFlow.provides)

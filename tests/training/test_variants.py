@@ -12,7 +12,7 @@ from trl import GRPOConfig
 
 from agentgym import Environment, Message, Reward, Task, TaskSet, tool
 from agentgym.credit import credit_of, estimator
-from agentgym.errors import CreditError, RecipeError, SplitLeakError, TaskError
+from agentgym.errors import CreditError, RecipeError, SandboxError, SplitLeakError, TaskError
 from agentgym.evaluation.weakness import histories
 from agentgym.messages import Call, StopReason
 from agentgym.policy import Policy, Reply, make_model, make_tokenizer
@@ -165,19 +165,40 @@ def test_equal_words_in_a_later_step_are_played_anew_and_a_step_is_read_back_as_
     ]
 
 
-def test_a_writer_whose_task_could_not_be_played_has_failed(tmp_path):
-    class Broken(Quiz):
-        async def reset(self, task, *, seed):
-            if "one" in task.prompt:
-                raise ConnectionError("gone")
-            return task.opening()
+class Refusing(Quiz):
+    """Cannot be reset to tasks with one of these `words`."""
 
-    config = RolloutConfig(environment=Broken, reward=Right())
+    words, error = "", TaskError
+
+    async def reset(self, task, *, seed):
+        if self.words in task.prompt:
+            raise self.error(f"no {self.words!r}, please")
+        return task.opening()
+
+
+def test_a_writer_whose_task_could_not_be_played_has_failed(tmp_path):
+    environment = type("Broken", (Refusing,), {"words": "one", "error": SandboxError})
+    config = RolloutConfig(environment=environment, reward=Right())
     with Rollouts(config, ledger=Ledger(tmp_path / "ledger.sqlite")) as playing:
         (writing,) = of(gathered(playing), "writing")
         assert Counter(t.stop_reason for t in writing.episodes)[StopReason.INFRA_ERROR] == 4
         assert not any(t.outcome for t in writing.episodes if not t.valid)
         assert not writing.trained, "the others all earn 0"
+
+
+@pytest.mark.parametrize(("words", "dropped", "left"), [("easy", 1, {"half one", "hard one"}), ("one", 3, set())])
+def test_what_no_environment_can_be_reset_to_is_dropped_with_its_reason(tmp_path, words, dropped, left):
+    lines: list[str] = []
+    config = RolloutConfig(environment=type("Strict", (Refusing,), {"words": words}), reward=Right())
+    with Rollouts(config, ledger=Ledger(tmp_path / "ledger.sqlite"), on_failures=lines.append) as playing:
+        groups = gathered(playing)
+    assert {t.task.prompt for group in of(groups, "variant") for t in group.episodes} == left
+    (writing,) = of(groups, "writing")
+    assert all(t.valid for t in writing.episodes), "it is no failure of the infrastructure"
+    earned = {t.turns[0].message.text: t.outcome["variant"] for t in writing.episodes}
+    assert {text for text, reward in earned.items() if reward} == {text for text in (WRITTEN[0], WRITTEN[3]) if left}
+    assert lines[-1].startswith(f"train-000000: {dropped} of 3 written tasks are dropped, because no environment can")
+    assert f"TaskError: no {words!r}, please" in lines[-1]
 
 
 def test_an_environment_that_does_not_show_the_task_is_named():

@@ -236,6 +236,7 @@ SIGNAL_MAKERS: Mapping[str, Callable[[_SignalInputs], Any]] = {
     "rank_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
     "rank_velocity_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
     "rank_acceleration_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),
+    "rank_scales": lambda inputs: [1.0 - float(inputs.sample.outcomes.mean())] * len(inputs.sample.outcomes),
     "score_norms": _score_norms,
     "versions": _rows(0),
     "log_ratios": _rows([0.0] * TOKENS),

@@ -14,10 +14,12 @@ masked.py            trajectories that are not trained on
 off_policy.py        turns weighted by the ratio of the trained to the sampling policy
 entropy_weighted.py  turns weighted by the entropy of the policy
 entropy_tokens.py    tokens weighted by the entropy of the policy
+top_tokens.py        only the tokens with much credit and high entropy
 span_weighted.py     tokens weighted by the spans that a reward named
 flow_tokens.py       tokens weighted by how their hidden states go
 rank_shaped.py       episodes whose hidden states spread more than usual
 task_normalised.py   the same standard deviation for every environment of a batch
+difficulty_scaled.py tasks weighted by how hard they are
 """
 
 from agentgym.credit.wrappers.contract import Wrapper, define_token_weights, define_wrapper

@@ -61,14 +61,18 @@ class StepRequest:
         *,
         policy: Policy | Callable[[Task], Policy] | None = None,
         assistance: Sequence[Assistance] = (),
+        on_trajectory: Callable[[Trajectory], None] | None = None,
     ) -> list[Trajectory]:
         """Play further episodes for this step, groups consecutive, under a label of their own.
 
         Args:
             policy: who acts, by default that of the step.
             assistance: what helps in each episode, by default as `assist` says.
+            on_trajectory: called with each episode when it ends.
         """
         options: dict[str, Any] = {"label": label, "group_size": group_size, "progress": self.progress}
+        if on_trajectory is not None:
+            options["on_trajectory"] = on_trajectory
         if assistance:
             options["assistance"] = assistance
         elif self.assist is not None:
@@ -142,7 +146,8 @@ class Gatherer(Protocol):
 
     One that asks another gatherer for the step as it is, and only changes which of the groups and episodes that come
     back are trained on, has `plays_nothing = True`. It also wraps a GroupStream, whose episodes were begun before the
-    step; all others are refused there. One that puts episodes of earlier steps into groups has `replays = True`.
+    step; all others are refused there. One that puts episodes of earlier steps into groups has `replays = True`. One
+    that needs episodes which an earlier stage has recorded has their label as `recorded_label`.
     """
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -171,7 +176,7 @@ class TriesInstructions(Stateful, Protocol):
     """A wrapper that plays groups with several instructions."""
 
     @property
-    def instruction(self) -> str:
+    def best_instruction(self) -> str:
         """The best so far, with which the policy is measured, and played in later stages."""
         ...
 
@@ -214,17 +219,14 @@ class WrappedGatherer:
                 wrapper.read_tasks(task_set)
 
     @property
-    def instruction(self) -> str | None:
-        """The best of the instructions that a wrapper tries; None if none does."""
-        return None if (tried := self.instructions) is None else tried["best"]
+    def tries_instructions(self) -> TriesInstructions | None:
+        """The wrapper that plays groups with several instructions; None if none does."""
+        return next((wrapper for wrapper in self.wrappers if isinstance(wrapper, TriesInstructions)), None)
 
     @property
-    def instructions(self) -> dict[str, Any] | None:
-        """The instructions that a wrapper tries, as plain data, and the best of them; None if none does."""
-        for wrapper in self.wrappers:
-            if isinstance(wrapper, TriesInstructions):
-                return {"best": wrapper.instruction, **wrapper.state()}
-        return None
+    def best_instruction(self) -> str | None:
+        """As TriesInstructions; None if no wrapper tries any."""
+        return None if (wrapper := self.tries_instructions) is None else wrapper.best_instruction
 
     def save(self, folder: Path) -> None:
         """Write the states of the wrappers into the folder of a checkpoint."""

@@ -109,7 +109,7 @@ class Instructions:
         return [*groups, *self._renew(step)] if self._steps % self._every == 0 else groups
 
     @property
-    def instruction(self) -> str:
+    def best_instruction(self) -> str:
         """The text of the best so far; of the first before any was played."""
         return max(self.population, key=_success_of).text
 

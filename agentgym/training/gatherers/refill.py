@@ -12,8 +12,9 @@ from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRe
 class Refill:
     """Plays episodes again that the infrastructure failed, so that groups are whole.
 
-    What an agent caused is a result and stays. Where certain actions bring the infrastructure down, episodes without
-    them are favoured; look at the failures of the run if they are many.
+    What an agent caused is a result and stays. The bias class of an estimator holds if failures do not depend on what
+    the agent does. Where certain actions bring the infrastructure down, episodes without them are favoured: look at the
+    failures of the run if they are many.
 
     Args:
         times: how often an episode is played again.

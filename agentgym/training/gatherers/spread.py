@@ -32,7 +32,8 @@ class SpreadThreshold:
     """Trains on the groups whose spread reaches a running mean of the spreads of all groups.
 
     The threshold rises while groups differ more, and falls as the policy becomes sure. The group with the greatest
-    spread is always kept. What is chosen is whole groups, as with `top_spread`.
+    spread is always kept. A group is left out or stays whole: within it the bias class of an estimator holds, and the
+    mean over groups is over those that differ.
 
     Args:
         memory: what the threshold keeps in each step; the rest is the mean spread of the step.

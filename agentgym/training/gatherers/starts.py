@@ -23,19 +23,26 @@ class Starts:
 
     At first one turn is left to play. Once the mean success of the last `groups` such groups is at least `solved`, one
     more is left, up to whole episodes (a reverse curriculum). The turns before are repeated as recorded, in a fresh
-    environment, and compared; they are not trained on. All episodes of a group begin at the same turn. Such a group
-    says what to do from there on, and not how to get there, so a run also needs groups from the start.
+    environment, and compared; they are not trained on. All episodes of a group begin at the same turn, and the bias
+    class of an estimator holds for the turns from there on. Such a group does not say how to get there, so a run also
+    needs groups from the start.
 
     The successes are those of this run whose ids begin with `label`: play them in a stage `collect` before, for
-    example by the oracle. Tasks without one are played from the start.
+    example by the oracle, or take the demonstrations of a warm start, "demonstration-oracle". Tasks without one are
+    played from the start.
+
+    With `uniform` a group begins within any recorded episode of its task, also one that failed, at any of its turns;
+    all are equally likely, and there is no curriculum (dataset resets).
 
     Args:
         label: of the recorded episodes.
-        share: of the groups that begin in the middle, where there is a success.
+        share: of the groups that begin in the middle, where there is an episode to begin with.
         solved: mean success at which one more turn is left.
         groups: that it takes to measure that.
+        uniform: as above.
     Source: reverse curriculum, Florensa et al. 2017, arXiv:1707.05300; from demonstrations, Salimans and Chen 2018,
-        arXiv:1812.03381. The constants are ours.
+        arXiv:1812.03381. `uniform`: DR-PO, Chang et al. 2024, arXiv:2404.08495; from descriptions, not checked against
+        its code. The constants are ours.
     """
 
     mixes_groups: ClassVar[bool] = True
@@ -49,9 +56,11 @@ class Starts:
         share: Share = 0.5,
         solved: Share = 0.6,
         groups: Count = 4,
+        uniform: bool = False,
     ) -> None:
-        self._inner, self._label, self._share, self._solved, self._groups = inner, label, share, solved, groups
-        self._successes: dict[str, Trajectory] | None = None
+        self._inner, self.recorded_label, self._share, self._solved, self._groups = inner, label, share, solved, groups
+        self._uniform = uniform
+        self._recorded: dict[str, list[Trajectory]] | None = None
         self.turns_left = 1
         self._recent: list[float] = []
 
@@ -60,22 +69,27 @@ class Starts:
         forks = self._forks(step)
         begun = begun_groups(step, list(forks.values()), f"{step.label}-start")
         rest = [task for row, task in enumerate(step.tasks) if row not in forks]
-        self._learn(begun)
+        if not self._uniform:
+            self._learn(begun)
         return [*begun, *(self._inner(replace(step, tasks=rest)) if rest else ())]
 
     def _forks(self, step: StepRequest) -> dict[int, Fork]:
         """Where groups begin, by the position of their task; no task twice, so that no two branches have one id."""
-        successes = self._load(step)
+        recorded = self._load(step)
         draws = random.Random(seed_of("starts", step.label))
         forks: dict[int, Fork] = {}
         begun: set[str] = set()
         for row, task in enumerate(step.tasks):
             chosen = draws.random() < self._share
-            if chosen and task.id in successes and task.id not in begun:
-                success = successes[task.id]
-                forks[row] = Fork(success, max(0, len(success.turns) - self.turns_left))
+            if chosen and task.id in recorded and task.id not in begun:
+                forks[row] = self._fork(recorded[task.id], draws)
                 begun.add(task.id)
         return forks
+
+    def _fork(self, episodes: Sequence[Trajectory], draws: random.Random) -> Fork:
+        if self._uniform:
+            return Fork(*draws.choice([(episode, turn) for episode in episodes for turn in range(len(episode.turns))]))
+        return Fork(episodes[0], max(0, len(episodes[0].turns) - self.turns_left))
 
     def _learn(self, groups: Sequence[GatheredGroup]) -> None:
         for group in groups:
@@ -86,20 +100,22 @@ class Starts:
         if len(self._recent) == self._groups and np.mean(self._recent) >= self._solved:
             self.turns_left, self._recent = self.turns_left + 1, []
 
-    def _load(self, step: StepRequest) -> dict[str, Trajectory]:
-        """The first recorded success of each task. Raises: AgentGymError if there is none."""
-        if self._successes is None:
+    def _load(self, step: StepRequest) -> dict[str, list[Trajectory]]:
+        """The recorded episodes of each task, or the successes alone. Raises: AgentGymError if there are none."""
+        if self._recorded is None:
             ledger = step.rollouts.ledger
-            self._successes = {}
-            for episode in ledger.trajectories(self._label) if ledger is not None else ():
-                if episode.valid and (episode.success or 0) >= 1 and episode.turns:
-                    self._successes.setdefault(episode.task.id, episode)
-            if not self._successes:
+            self._recorded = {}
+            for episode in ledger.trajectories(self.recorded_label) if ledger is not None else ():
+                if episode.valid and (self._uniform or (episode.success or 0) >= 1) and episode.turns:
+                    self._recorded.setdefault(episode.task.id, []).append(episode)
+            if not self._recorded:
+                sought = "episode" if self._uniform else "success"
                 raise AgentGymError(
-                    f"train.gather: starts(label={self._label!r}) finds no success in this run's episodes with this "
-                    "label. Put a stage `collect` before, such as options = { policy = 'oracle' }, and name it."
+                    f"train.gather: starts(label={self.recorded_label!r}) finds no {sought} in this run's episodes "
+                    "with this label. Put a stage `collect` before, such as options = { policy = 'oracle' }, and name "
+                    "it."
                 )
-        return self._successes
+        return self._recorded
 
     def state(self) -> dict[str, Any]:
         """As Stateful."""

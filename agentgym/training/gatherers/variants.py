@@ -12,6 +12,7 @@ import numpy as np
 from agentgym.credit.options import Count, Share
 from agentgym.errors import CreditError, EpisodesFailed, TaskError
 from agentgym.messages import Message, StopReason, images_of
+from agentgym.rollout.causes import is_bug
 from agentgym.task import VARIANTS, Origin, Task, TaskSet
 from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, in_groups, success_of
 from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
@@ -33,7 +34,8 @@ class Variants:
     many tasks as a group has episodes. They have the parent's environment, parameters and truth. Each is then solved by
     a group of its own. A written task earns 1 if the mean success of that group is in [low, high] too, and 0 if it is
     not: it is too easy, too hard, or has another answer by now. What is empty, cut by a budget, asks the same as a task
-    of the set or has the words of a validation or held-out task earns 0 and is not played.
+    of the set or has the words of a validation or held-out task earns 0 and is not played. One to whose words no
+    environment can be reset, by an error that is none of the infrastructure, earns 0 and is dropped, as the log says.
 
     The groups of writers and of solvers take the place of groups whose returns do not differ, so a step trains on as
     many groups as before. Where all differ, nothing is written. They count in no success that is logged and not for the
@@ -110,7 +112,13 @@ class Variants:
             self._judge(writer, task, None if task is None else solvers.get(task.content_key()))
         if (ledger := step.rollouts.ledger) is not None:
             step.rollouts.loop.call(partial(ledger.amend, writers))
-        return list(solvers.values())
+        dropped = [group for group in solvers.values() if _cannot_be_reset(group)]
+        if dropped:
+            step.rollouts.report(
+                f"{step.label}: {len(dropped)} of {len(tasks)} written tasks are dropped, because no environment can "
+                f"be reset to their words. The first: {dropped[0].trained[0].error}"
+            )
+        return [group for group in solvers.values() if not _cannot_be_reset(group)]
 
     def _variant_of(self, writer: Trajectory, parents: Mapping[str, Trajectory]) -> Task | None:
         """The task that was written; None for what is none."""
@@ -131,10 +139,12 @@ class Variants:
         """Play what was written. Raises: CreditError if the environment does not show it."""
         if not tasks:
             return []
+        trajectories: list[Trajectory] = []
+        label, size = f"{step.label}-variants", step.group_size
         try:
-            groups = in_groups(step.play(tasks, f"{step.label}-variants", step.group_size), step.group_size)
-        except EpisodesFailed:  # all of them; nobody is judged then
-            return []
+            groups = in_groups(step.play(tasks, label, size, on_trajectory=trajectories.append), size)
+        except EpisodesFailed:
+            return [GatheredGroup([t for t in trajectories if t.task.id == task.id]) for task in tasks]
         for episode in (episode for group in groups for episode in group.trained if episode.valid):
             words = episode.task.opening()[-1].text
             if not any(words in message.text for message in episode.opening):
@@ -145,8 +155,8 @@ class Variants:
         return groups
 
     def _judge(self, writer: Trajectory, task: Task | None, solvers: GatheredGroup | None) -> None:
-        """Give a writer its reward; one whose task could not be played has failed."""
-        if task is None:
+        """Give a writer its reward; one whose task could not be played, for no reason of its own, has failed."""
+        if task is None or (solvers is not None and _cannot_be_reset(solvers)):
             writer.outcome = {REWARD: 0.0}
         elif solvers is None or not (episodes := [t for t in solvers.trained if t.valid]):
             writer.stop_reason, writer.outcome = StopReason.INFRA_ERROR, {}
@@ -167,6 +177,12 @@ def _may_be_parent(task: Task) -> bool:
         and bool(opening[-1].text.strip())
         and not images_of(opening)
     )
+
+
+def _cannot_be_reset(group: GatheredGroup) -> bool:
+    """Whether no environment could be reset to the task of a group, and that because of the task."""
+    causes = [None if t.valid or t.opening else t.error for t in group.trained]
+    return bool(causes) and all(cause is not None and is_bug(cause) for cause in causes)
 
 
 def _mean_success(episodes: Sequence[Trajectory]) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from agentgym.errors import EpisodesFailed
+from agentgym.messages import Call
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.rollout import EpisodeManager
@@ -64,8 +65,13 @@ def attempt_of(episode: Trajectory) -> str:
     lines = []
     for turn in episode.turns:
         lines += [turn.message.text] if turn.message.text else []
-        lines += [f"{call.name}({', '.join(f'{k}={v!r}' for k, v in call.arguments.items())})" for call in turn.calls]
+        lines += [in_words(call) for call in turn.calls]
     return "\n".join(lines)[-MOST_CHARS:]
+
+
+def in_words(call: Call) -> str:
+    """A call as one line: `turn(key=3)`."""
+    return f"{call.name}({', '.join(f'{name}={value!r}' for name, value in call.arguments.items())})"
 
 
 def question_of(task: Task) -> str:

@@ -46,9 +46,12 @@ def check_losses(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE
     section = recipe.train
     try:
         objective = section.make_objective()
+    except (CreditError, ValueError) as error:
+        raise RecipeError(f"train.objective = {section.objective!r}: {error}") from error
+    try:
         terms = section.make_terms()
     except (CreditError, ValueError) as error:
-        raise RecipeError(f"train.objective = {section.objective!r}, [train.terms]: {error}") from error
+        raise RecipeError(f"[train.terms]: {error}") from error
     unread = [key for key in section.trl if key.startswith(_ONLY_IN_LOSSES_OF_TRL)]
     if unread and not isinstance(objective, TrlLoss):
         raise RecipeError(
@@ -92,6 +95,14 @@ def _reasons_of_objective(section: TrainSection, needs: Needs) -> Iterator[str]:
         yield (
             f"compares whole groups, which [train.trl] steps_per_generation = {steps!r} shares out among several "
             "optimiser steps. Leave that out."
+        )
+    if section.group_size == 1 and needs.group_outcomes:
+        yield "compares the episodes of a group, and train.group_size = 1 plays one of each task. Raise it."
+    if section.group_size < estimator.minimum_group and needs.advantages:
+        yield (
+            f"takes advantages, and the estimator {estimator.name} compares at least {estimator.minimum_group} "
+            f"episodes of a task: with train.group_size = {section.group_size} all of them would be 0. Raise it, or "
+            "choose an estimator that compares none, such as turn_gae or reinforce_pp."
         )
     if needs.group_outcomes and "branches" in estimator.requires:
         yield (

@@ -15,9 +15,9 @@ def apo(tokens: TokenBatch, *, beta: PositiveWeight = 1e-3) -> torch.Tensor:
 
     V* = b log mean exp(R / b) over episodes that the reference plays before its task is trained on; [train.reference]
     has their number, `episodes`, and b, `temperature`. The best policy near the reference has loss 0. A failed
-    episode has loss 0.
+    episode has loss 0. Nothing is compared, so groups of one episode do (`train.group_size = 1`, as in the paper).
 
-    Source: Brantley et al. 2025, arXiv:2505.20686; b = 0.5 and beta = 1e-3 as in TRL's A2POConfig.
+    Source: Brantley et al. 2025, arXiv:2505.20686; b = 0.5, beta = 1e-3 and 8 episodes as in the authors' code.
     """
     if tokens.optimal_values is None:
         raise CreditError("The objective apo needs optimal_values, which a run with a recipe computes.")

@@ -7,12 +7,15 @@ import torch
 from agentgym.credit.options import PositiveWeight
 from agentgym.training.objectives.contract import TokenBatch
 
+LOG_1000 = 6.907755278982137
+"""Ratios stay between 1/1000 and 1000."""
+
 
 def stable_reinforce(
     tokens: TokenBatch,
     *,
     epsilon: PositiveWeight = 0.2,
-    max_log_ratio: PositiveWeight = 3.0,
+    max_log_ratio: PositiveWeight = LOG_1000,
     max_advantage: PositiveWeight = 3.0,
 ) -> torch.Tensor:
     """-min(R A, clip(R, 1 - epsilon, 1 + epsilon) A), R = exp(clip(log pi/mu, -+ max_log_ratio)); 0 where |A| is large.
@@ -21,7 +24,8 @@ def stable_reinforce(
     Tokens whose |A| exceeds `max_advantage` are set aside. It counts in standard deviations where the estimator gives
     such advantages, as `reinforce_pp` does.
 
-    Source: R1-Reward, Zhang et al. 2025, arXiv:2505.02835. The default bounds are ours, not checked against its code.
+    Source: R1-Reward, Zhang et al. 2025, arXiv:2505.02835, and its released code, whose bounds the defaults are. There
+    |A| is bounded about the mean that the advantages had before they were standardised, here about 0.
     """
     ratio = (tokens.logps - tokens.behaviour_logps).clamp(-max_log_ratio, max_log_ratio).exp()
     surrogate = torch.min(ratio * tokens.advantages, ratio.clamp(1 - epsilon, 1 + epsilon) * tokens.advantages)

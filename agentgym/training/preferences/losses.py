@@ -102,8 +102,8 @@ class RankLoss:
     """Sum over pairs with values_i < values_j of max(0, s_i - s_j), less imitation_weight times the best one's score.
 
     A score is the mean log-probability of a row's own tokens. Source: RRHF, Yuan et al. 2023, arXiv:2304.05302, section
-    2. That the imitation counts the mean over tokens, and not their sum, follows what is known of the released code;
-    it was not checked against it.
+    2, and its released code, in which the imitation counts a mean over the tokens, too. There the pairs have the weight
+    100 beside it, here `imitation_weight` says it the other way round, and padding counts in that mean.
     """
 
     imitation_weight: float = 1.0

@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from agentgym.training.recipe.stage_options import PreferSection
-from agentgym.training.stages.selection import groups_of, score_of
+from agentgym.training.stages.selection import RatedTurn, by_state, groups_of, score_of
 from agentgym.trajectory import Trajectory
 
 Candidate = tuple[float, Trajectory, Trajectory]
@@ -65,7 +65,7 @@ def turn_pairs(trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray],
     """
     return _ranked_pairs(
         [
-            (float(value), trajectory, index)
+            RatedTurn(float(value), trajectory, index)
             for trajectory, values in zip(trajectories, credit, strict=True)
             for index, value in enumerate(values)
         ],
@@ -82,7 +82,7 @@ def node_pairs(nodes: Sequence[Trajectory], options: PreferSection) -> list[Pair
     """
     return _ranked_pairs(
         [
-            (node.end_state.value, node, len(node.turns) - 1)
+            RatedTurn(node.end_state.value, node, len(node.turns) - 1)
             for node in nodes
             if node.turns and node.end_state is not None and node.end_state.value is not None
         ],
@@ -90,27 +90,17 @@ def node_pairs(nodes: Sequence[Trajectory], options: PreferSection) -> list[Pair
     )
 
 
-def _ranked_pairs(turns: Sequence[tuple[float, Trajectory, int]], options: PreferSection) -> list[Pair]:
-    """Pairs among turns after the same tokens. `turns`: how good each is, its episode, and its index.
-
-    Turns that are the same tokens count as one, as good as they are in the mean.
-    """
-    by_history: dict[tuple[str, tuple[int, ...]], dict[tuple[int, ...], list[tuple[float, Trajectory, int]]]] = {}
-    for value, trajectory, index in turns:
-        if trajectory.valid:
-            history = [token for turn in trajectory.turns[:index] for token in (*turn.token_ids, *turn.observation_ids)]
-            key = trajectory.task.id, (*trajectory.prompt_ids, *history)
-            alike = by_history.setdefault(key, {}).setdefault(tuple(trajectory.turns[index].token_ids), [])
-            alike.append((value, trajectory, index))
+def _ranked_pairs(turns: Sequence[RatedTurn], options: PreferSection) -> list[Pair]:
+    """Pairs among turns after the same tokens."""
     pairs: list[Pair] = []
     taken: dict[str, int] = {}
-    for (task, _), candidates in by_history.items():
-        means = [(float(np.mean([value for value, _, _ in alike])), *alike[0][1:]) for alike in candidates.values()]
-        ranked = sorted(means, key=lambda candidate: -candidate[0])
+    for candidates in by_state(turns).values():
+        ranked = sorted(candidates, key=lambda candidate: -candidate.value)
         halves = zip(ranked[: len(ranked) // 2], reversed(ranked), strict=False)
         for (high, better, at), (low, worse, other_at) in halves:
-            if high - low > options.margin and taken.get(task, 0) < options.max_pairs:
-                taken[task] = taken.get(task, 0) + 1
+            count = taken.get(better.task.id, 0)
+            if high - low > options.margin and count < options.max_pairs:
+                taken[better.task.id] = count + 1
                 pairs.append(Pair(better, worse, (at, at + 1), (other_at, other_at + 1), high - low))
     return pairs
 

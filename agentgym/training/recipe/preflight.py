@@ -29,9 +29,9 @@ from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.trial_episode import check_reward
 from agentgym.training.recipe.trial_reset import check_environments
 from agentgym.training.samplers import sampler_of
-from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_critic_options, check_signals_available
-from agentgym.training.stages.demonstrate import script_of
-from agentgym.training.stages.plan import planned_stages
+from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_signal_options, check_signals_available
+from agentgym.training.stages.demonstrate import DEMONSTRATION, script_of
+from agentgym.training.stages.plan import PlannedStage, planned_stages
 from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.stages.stored_sources import check_stored_sources
 from agentgym.training.vllm.check import check_vllm
@@ -63,9 +63,11 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
             "model. With an adapter, `reinforce` is the last stage that trains."
         )
     for stage in stages:
-        section = stage.recipe.train
-        if stage.kind == "reinforce" and stage.tasks_of is None:
-            section.check_tasks(section.adapt.tasks(task_set) if section.adapt else task_set)
+        if stage.kind == "reinforce":
+            section = stage.recipe.train
+            if stage.tasks_of is None:
+                section.check_tasks(section.adapt.tasks(task_set) if section.adapt else task_set)
+            _check_recorded(stage)
     check_stored_sources(stages, task_set)
     check_environments(recipe, task_set)
     check_reward(recipe, task_set)
@@ -111,7 +113,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
         task_set, reward = adapt.tasks(task_set), adapt.make_reward()
     if recipe.train.steps:
         check_signals_available(recipe.train.make_estimator(), task_set)
-        check_critic_options(recipe.train.make_estimator(), recipe.train.signals)
+        check_signal_options(recipe.train.make_estimator(), recipe.train.signals)
     check_losses(recipe, task_set, processes)
     _check_supply(recipe, task_set, reward)
     _check_streaming(recipe, reward)
@@ -157,6 +159,19 @@ def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None
             f"train.gather = {section.gather}: episodes of a group may not have been judged together, and "
             f"{type(reward).__name__} judges whole groups. Take that out of [reward], or the gatherer out."
         )
+
+
+def _check_recorded(stage: PlannedStage) -> None:
+    """Whether a stage before records the episodes that a gatherer begins with. Raises: RecipeError."""
+    for wrapper in make_gatherer(play_groups, stage.recipe.train.gather).wrappers:
+        label = getattr(wrapper, "recorded_label", None)
+        names = [DEMONSTRATION, *(earlier.name for earlier in stage.earlier)]
+        if label is not None and not any(name.startswith(label) or label.startswith(f"{name}-") for name in names):
+            raise RecipeError(
+                f"train.gather = {stage.recipe.train.gather}: no stage before {stage.name!r} records episodes whose "
+                f"ids begin with {label!r}. Put a stage `collect` of this name before it, for example with options = "
+                "{ policy = 'oracle' }, or name the demonstrations of a warm start, 'demonstration-oracle'."
+            )
 
 
 def _check_streaming(recipe: Recipe, reward: Reward | str | None) -> None:

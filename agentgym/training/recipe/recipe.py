@@ -57,8 +57,8 @@ class WarmStartSection(ReadsEpisodes):
     something left to learn. `validate_every`: steps between two validations. `validate_tasks`: tasks of each, sampled
     as [evaluate] says.
     `episodes`, `earlier_rounds`: imitate these instead of demonstrations. `select`: which of them: "success" (the
-    default), "best_of(n=1)", "weighted(temperature=1.0)" or "score(component='name', minimum=1.0)"; see
-    agentgym.training.stages.selection.
+    default), "best_of(n=1)", "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns
+    "improved(temperature=1.0)"; see agentgym.training.stages.selection.
     """
 
     demonstrations: Count = 1000

@@ -23,6 +23,7 @@ class CollectSection(Section):
     `trees`: grow each group as a tree (train.signals says how), so that episodes share their first turns.
     `search`: let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/search.md. The
     ends of each tree are kept, judged, with the value of each node before the turn that leaves it.
+    `traces`: the turns of these ends say first what the search found: moves, what followed, values.
     """
 
     tasks: Count | None = None
@@ -31,6 +32,13 @@ class CollectSection(Section):
     policy: str = "current"
     trees: bool = False
     search: str = ""
+    traces: bool = False
+
+    @model_validator(mode="after")
+    def _traces_of_a_search(self) -> CollectSection:
+        if self.traces and not self.search:
+            raise ValueError("traces = true tells what a search found: give one, such as search = 'mcts(nodes=32)'")
+        return self
 
     @model_validator(mode="after")
     def _search_of_the_policy(self) -> CollectSection:

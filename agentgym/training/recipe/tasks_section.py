@@ -53,7 +53,7 @@ class TasksSection(Section):
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"`sources` names {repeated[0]!r} twice: give its tags and its weight in one entry")
         if self.sources and not any(source.weight for source in self.sources):
-            raise ValueError("every weight in `sources` is 0, so no task would be drawn")
+            raise ValueError("every weight in `sources` is 0, so no task would be drawn: give one a weight above 0")
         return self
 
     def load(self) -> TaskSet:

@@ -54,6 +54,7 @@ class SignalsSection(Section):
     `learning_rate`, `epochs`: of these networks.
     `double`: the critic has two heads and a slowly updated copy. `privileged`: the critic reads the task's truth, which
     the policy never does. `replay`: the critic also learns from earlier steps; it is `double` then.
+    `rank_every`: own tokens after which `rank_shaped` measures the hidden states; 0 measures after each turn.
     """
 
     continuations: Count = 4
@@ -66,6 +67,7 @@ class SignalsSection(Section):
     double: bool = False
     privileged: bool = False
     replay: ReplaySection | None = None
+    rank_every: Annotated[int, Field(ge=0)] = 0
 
 
 class ReferenceSection(Section):
@@ -179,7 +181,7 @@ class TrainSection(Section):
     """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
 
     `steps`: how many batches of episodes are played. `tasks_per_step`: tasks of a step. `group_size`: episodes of each
-    task, which are compared with each other.
+    task, which are compared with each other; 1 where nothing is compared, as with `ppo` or `apo`.
     `estimator`: how credit is given to turns, see `agentgym list estimators`. `estimator_options`: its options.
     `estimator_wrappers`: for example `["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost first; or write
     all in one string, `estimator = "rloo | gated(threshold=1.0)"`.
@@ -216,7 +218,7 @@ class TrainSection(Section):
 
     steps: Annotated[int, Field(ge=0)] = 100
     tasks_per_step: Count = 8
-    group_size: Annotated[int, Field(ge=2)] = 8
+    group_size: Count = 8
     estimator: str = "return_to_go"
     estimator_options: dict[str, float | str | bool] = {}
     estimator_wrappers: list[str] = []
@@ -288,6 +290,14 @@ class TrainSection(Section):
     def keeps_reference(self) -> bool:
         """Whether there is a reference model."""
         return bool(self.reference_weight) or self.reference.kind is not None
+
+    @model_validator(mode="after")
+    def _groups_of_one(self) -> TrainSection:
+        if self.group_size == 1 and self.tasks_per_step == 1:
+            raise ValueError("group_size = 1 with tasks_per_step = 1 is a step of one episode: raise one of them")
+        if self.group_size == 1 and self.gather:
+            raise ValueError(f"gather = {self.gather} chooses among episodes of a group, and group_size = 1 plays one")
+        return self
 
     @model_validator(mode="after")
     def _quorum_of_a_group(self) -> TrainSection:

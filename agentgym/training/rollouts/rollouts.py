@@ -190,10 +190,14 @@ class Rollouts:
             if self.ledger is not None:  # or else a resumed run would read these failures back
                 self.loop.call(partial(_set_aside, self.ledger, recorded_as))
             raise EpisodesFailed(f"Every one of the {len(trajectories)} episodes of {label} failed: {'; '.join(lines)}")
+        self.report(f"{label}: {causes.total()} of {len(trajectories)} episodes failed")
+        for line in lines:
+            self.report(f"  {line}")
+
+    def report(self, line: str) -> None:
+        """Say something where failures are said."""
         if self._on_failures is not None:
-            self._on_failures(f"{label}: {causes.total()} of {len(trajectories)} episodes failed")
-            for line in lines:
-                self._on_failures(f"  {line}")
+            self._on_failures(line)
 
     def branch(
         self, policy: Policy, forks: Sequence[Fork], group_size: int, *, label: str, record: bool = False

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentgym.credit.options import Share
 from agentgym.errors import TaskError
+from agentgym.evaluation.record import episodes_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task
@@ -39,10 +40,13 @@ class PassRate(Shuffled):
         low: Share = 0.1,
         high: Share = 0.9,
     ) -> None:
-        rates = pass_rates(run, label)
+        rates = pass_rates(tasks, run, label)
         known = [task for task in tasks if task.id in rates]
         if not known:
-            raise TaskError(f"train.sampler: run = {run!r} holds no judged episode of the training tasks.")
+            raise TaskError(
+                f"train.sampler: run = {run!r} holds no judged episode of the training tasks. Name one that played "
+                "them as they are now, for example by `agentgym rollout --split train --samples 8`."
+            )
         selected = [task for task in known if low <= rates[task.id] <= high]
         if not selected:
             raise TaskError(
@@ -63,14 +67,17 @@ class PassRate(Shuffled):
         self._tasks = [self._known[name] for name in state["tasks"]]
 
 
-def pass_rates(run: str, label: str = "") -> dict[str, float]:
-    """The mean success of each task in a run's valid episodes. Raises: TaskError if there is no such run."""
+def pass_rates(tasks: Sequence[Task], run: str, label: str = "") -> dict[str, float]:
+    """The mean success of each task in a run's valid episodes; other tasks of the same id are left out.
+
+    Raises: TaskError if there is no such run.
+    """
     if not RunFolder.is_run(Path(run)) or not RunFolder(run).ledger.is_file():
         raise TaskError(f"train.sampler: run = {run!r} is no run folder with a ledger.")
     successes: dict[str, list[float]] = {}
     ledger = Ledger(RunFolder(run).ledger)
     try:
-        for trajectory in ledger.trajectories(label):
+        for trajectory in episodes_of(tasks, ledger.trajectories(label)):
             if trajectory.valid and trajectory.success is not None:
                 successes.setdefault(trajectory.task.id, []).append(trajectory.success)
     finally:

@@ -38,8 +38,8 @@ TEXT_ONLY = frozenset(
 _OF_A_CRITIC = ("values", "action_values")
 
 
-def check_critic_options(estimator: Estimator, section: SignalsSection) -> None:
-    """Check that options of a critic are given only where the estimator has one, and that replayed runs hold episodes.
+def check_signal_options(estimator: Estimator, section: SignalsSection) -> None:
+    """Check that options of signals are given only where an estimator reads them, and that replayed runs hold episodes.
 
     Raises: RecipeError naming the option.
     """
@@ -48,6 +48,11 @@ def check_critic_options(estimator: Estimator, section: SignalsSection) -> None:
         raise RecipeError(
             f"train.signals.{given[0]} is an option of a critic, and train.estimator = {estimator.name!r} has none. "
             "Leave it out, or choose an estimator with a critic of turns, such as archer, turn_gae or sweet_rl."
+        )
+    if section.rank_every and "rank_deviations" not in estimator.requires:
+        raise RecipeError(
+            f"train.signals.rank_every = {section.rank_every} is read by rank_shaped, and train.estimator = "
+            f"{estimator.name!r} has no such wrapper. Leave it out, or add the wrapper."
         )
     if section.replay is not None:
         check_runs("train.signals.replay.runs", section.replay.runs, section.replay.label)
@@ -125,7 +130,7 @@ def providers_for(
         "hindsight": hindsight,
         "branches": BranchLabels,
         "span_values": lambda: NamedSpans(policy),
-        **dict.fromkeys(StateRanks.provides, lambda: StateRanks(model)),
+        **dict.fromkeys(StateRanks.provides, lambda: StateRanks(model, every=section.rank_every)),
         "flow_deviations": lambda: StateFlow(model, **network),
     }
     providers: list[SignalProvider] = []

@@ -18,6 +18,7 @@ from agentgym.trajectory import Trajectory
 FILE = "state_ranks.json"
 """Of the running means, in the folder of a checkpoint."""
 
+DEVIATIONS = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
 MOST = 5.0
 """The largest relative deviation."""
 
@@ -26,33 +27,41 @@ class StateRanks:
     """`rank_deviations` and those of its velocity and acceleration: one number per trajectory, between -5 and 5.
 
     Each is (value - m) / |m|, with m the running mean of the value over earlier batches; 0 before the first.
+    `rank_scales` is 1 less the running mean of success, the same for all trajectories of a batch; 0.5 before the first.
 
     Args:
         model: that is trained. renewal: the share of the last batch in a running mean.
-    Source: VERL, arXiv:2509.23808; the constants are those of the authors' code.
+        every: own tokens between two ranks of an episode; 0 takes one after each turn.
+    Source: VERL, arXiv:2509.23808; the constants are those of the authors' code, where `every` is 20.
     """
 
-    provides: tuple[str, ...] = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
+    provides: tuple[str, ...] = (*DEVIATIONS, "rank_scales")
 
-    def __init__(self, model: Any, *, renewal: float = 0.7) -> None:
-        self._model, self._renewal = model, renewal
+    def __init__(self, model: Any, *, renewal: float = 0.7, every: int = 0) -> None:
+        self._model, self._renewal, self._every = model, renewal, every
         self._means: list[float] | None = None
+        self._success = 0.5
         self._last = np.zeros((0, 3))  # of the valid trajectories of the last batch
 
     def signals(self, trajectories: Sequence[Trajectory], step: int) -> Mapping[str, Rows]:
         deviations = np.zeros((len(trajectories), 3))
         measured = []
         for row, trajectory, states in hidden_states(self._model, trajectories):
-            ranks = ranks_after_turns(states, own_spans(trajectory))
+            spans = own_spans(trajectory)
+            ranks = ranks_of_chunks(states, spans, self._every) if self._every else ranks_after_turns(states, spans)
             measured.append(rank_dynamics(ranks))
             if self._means is not None:
                 usual = np.array(self._means)
                 deviations[row] = np.clip((measured[-1] - usual) / (np.abs(usual) + 1e-8), -MOST, MOST)
         self._last = np.array(measured).reshape(-1, 3)
-        return {name: deviations[:, index].tolist() for index, name in enumerate(self.provides)}
+        scales = {"rank_scales": [1.0 - self._success] * len(trajectories)}
+        return {name: deviations[:, index].tolist() for index, name in enumerate(DEVIATIONS)} | scales
 
     def update(self, trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
         """Move the running means to the last batch. Returns: its means."""
+        judged = [t.outcome["success"] for t in trajectories if t.valid and "success" in t.outcome]
+        if judged:
+            self._success = (1 - self._renewal) * self._success + self._renewal * float(np.mean(judged))
         if not len(self._last):
             return {}
         means = self._last.mean(0)
@@ -64,12 +73,16 @@ class StateRanks:
 
     def save(self, folder: Path) -> None:
         """Write what a resumed run needs into the folder of a checkpoint."""
-        (folder / FILE).write_text(json.dumps(self._means), encoding="utf-8")
+        state = {"means": self._means, "success": self._success}
+        (folder / FILE).write_text(json.dumps(state), encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
         """Continue as at a checkpoint."""
         if (folder / FILE).is_file():
-            self._means = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            state = json.loads((folder / FILE).read_text(encoding="utf-8"))
+            if not isinstance(state, dict):  # of a version that had no mean success
+                state = {"means": state, "success": 0.5}
+            self._means, self._success = state["means"], state["success"]
 
 
 def ranks_after_turns(states: torch.Tensor, spans: Sequence[tuple[int, int]]) -> list[float]:
@@ -80,6 +93,17 @@ def ranks_after_turns(states: torch.Tensor, spans: Sequence[tuple[int, int]]) ->
     """
     own = [states[start:end] for start, end in spans]
     return [effective_rank(torch.cat(own[: turn + 1])) for turn in range(len(own))]
+
+
+def ranks_of_chunks(states: torch.Tensor, spans: Sequence[tuple[int, int]], every: int) -> list[float]:
+    """Effective rank of the states at the first `every` own tokens, at the first 2 x `every`, and so on; last, at all.
+
+    Args:
+        states: [L, d] of all tokens. spans: of each turn's own ones.
+    """
+    own = torch.cat([states[start:end] for start, end in spans]) if spans else states[:0]
+    ends = [*range(every, len(own), every), len(own)] if len(own) else []
+    return [effective_rank(own[:end]) for end in ends]
 
 
 def effective_rank(states: torch.Tensor) -> float:

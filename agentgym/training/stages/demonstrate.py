@@ -14,6 +14,9 @@ from agentgym.training.recipe.recipe import WarmStartSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
+DEMONSTRATION = "demonstration"
+"""What the labels of demonstrations begin with; the player's name follows."""
+
 if TYPE_CHECKING:
     from agentgym.training.stages.context import RunContext
 
@@ -73,7 +76,7 @@ def demonstrations(
         return rollouts.play(
             lambda task: ScriptedPolicy(script(task)),
             player_tasks,
-            label=f"demonstration-{player}",
+            label=f"{DEMONSTRATION}-{player}",
             record=False,
             on_trajectory=on_trajectory,
         )

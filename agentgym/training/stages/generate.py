@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EpisodesFailed, HeldOutError, RecipeError, TaskError
-from agentgym.evaluation.record import hash_of
+from agentgym.evaluation.record import episodes_of
 from agentgym.evaluation.weakness import TaskHistory, histories
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
@@ -25,6 +25,7 @@ from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER
 from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.step_task_file import STEP_TASKS
+from agentgym.trajectory import Trajectory
 
 GENERATED = "generated"
 """The tag of a task that the stage has generated, and the name of the file that says what came of it."""
@@ -50,7 +51,7 @@ def _generate(context: RunContext, options: GenerateSection) -> None:
     if path.is_file():
         return
     known = {task.id: task for task in context.task_set["train"]}
-    weak = [history for history in _histories(context, known) if history.is_weak(options.below)]
+    weak = [history for history in _histories(context) if history.is_weak(options.below)]
     search = _Search(context, NewTasks(context.task_set), known, options)
     tasks = search.run([history.task for history in weak])
     refused = {reason: search.admission.refused[reason] for reason in sorted(search.admission.refused)}
@@ -73,20 +74,25 @@ def _generate(context: RunContext, options: GenerateSection) -> None:
     TaskSet(context.stage, {"train": [*(known.values() if options.with_set else ()), *tasks]}).to_jsonl(path)
 
 
-def _histories(context: RunContext, known: dict[str, Task]) -> list[TaskHistory]:
+def _histories(context: RunContext) -> list[TaskHistory]:
     """Of the set's own tasks in the sources. Raises: RecipeError where these are of another set."""
     episodes = []
     for source in context.sources:
         ledger = Path(source.run) / LEDGER if source.run else context.folder.ledger
         episodes += finished_of(ledger, source.label)
     check_usable(context.stage, context.sources, episodes)
-    own = [e for e in episodes if e.task.id in known and hash_of(e.task) == hash_of(known[e.task.id])]
+    return histories(episodes_of_set(context.stage, context.task_set, episodes))
+
+
+def episodes_of_set(stage: str, task_set: TaskSet, episodes: Sequence[Trajectory]) -> list[Trajectory]:
+    """Those of a set's training tasks. Raises: RecipeError if there are none."""
+    own = list(episodes_of(task_set["train"], episodes))
     if not own:
         raise RecipeError(
-            f"The stage {context.stage!r} would look for weak tasks among episodes of {episodes[0].task.id!r} and the "
-            f"like, none of which is a task of {context.task_set.name}. Name episodes of this task set."
+            f"The stage {stage!r} would look for weak tasks among episodes of {episodes[0].task.id!r} and the like, "
+            f"none of which is a task of {task_set.name}. Name episodes of this task set."
         )
-    return histories(own)
+    return own
 
 
 def _generator_of(task_set: TaskSet, stage: str) -> Generate:

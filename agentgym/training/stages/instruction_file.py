@@ -11,12 +11,11 @@ INSTRUCTIONS_FILE = "instructions.json"
 
 def keep_best(context: RunContext, gatherer: WrappedGatherer) -> None:
     """Write the instructions of a stage that has tried some, and print the best."""
-    if (tried := gatherer.instructions) is None:
+    if (wrapper := gatherer.tries_instructions) is None:
         return
-    context.folder.write_json(INSTRUCTIONS_FILE, tried)
-    line = (
-        f"{context.folder.phase('train')}: later stages play with the best instruction, {tried['best']!r}. Elsewhere, "
-    )
+    best = wrapper.best_instruction
+    context.folder.write_json(INSTRUCTIONS_FILE, {"best": best, **wrapper.state()})
+    line = f"{context.folder.phase('train')}: later stages play with the best instruction, {best!r}. Elsewhere, "
     context.console.print(f"{line}give it by --instruction.", markup=False, highlight=False, soft_wrap=True)
 
 

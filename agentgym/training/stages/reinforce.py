@@ -196,7 +196,7 @@ def _make_trainer(
                         section.validate_tasks,
                         "validation",
                         stratum=section.validate_stratum,
-                        instruction=gatherer.instruction,
+                        instruction=gatherer.best_instruction,
                     )
                 ),
                 every=section.validate_every,
@@ -252,7 +252,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         use_cpu=device == "cpu",
     ) | dict(
         steps_per_generation=1,
-        num_generations=section.group_size,
+        num_generations=section.group_size if section.group_size > 1 else episodes,
         num_iterations=section.iterations,
         lr_scheduler_type="constant",
         warmup_steps=section.warmup_steps,
@@ -278,9 +278,12 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
     if section.keeps_reference and not options["beta"]:
         options["beta"] = 1.0  # TRL has a reference only with a weight; ours is `kl` of PolicyLossTrainer
     try:
-        return GRPOConfig(**options)
+        config = GRPOConfig(**options)
     except (TypeError, ValueError) as error:
         raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
+    if section.group_size == 1:
+        config.num_generations = 1  # TRL's trainer can do it; only the check of its GRPOConfig refuses it
+    return config
 
 
 def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrainer], Policy]:

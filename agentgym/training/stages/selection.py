@@ -1,40 +1,58 @@
-"""Which stored episodes are imitated, and with which weight.
+"""Which stored episodes, or turns of them, are imitated, and with which weight.
 
 success                 those that solved their task
 best_of(n=1)            of each task the n with the highest return
 weighted(temperature=1) all, weighted by exp(return / temperature)
 score(minimum=1)        those whose return, or a component of it, is high enough
+improved(temperature=1) of the turns that follow the same tokens the best one, weighted by exp(return / temperature)
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from agentgym.credit.named_parts import parse_part
 from agentgym.credit.options import Count, PositiveWeight, check_options, did_you_mean
 from agentgym.errors import CreditError, RecipeError
-from agentgym.trajectory import Trajectory
-
-Weighted = list[tuple[Trajectory, float]]
-Selection = Callable[[Sequence[Trajectory]], Weighted]
+from agentgym.trajectory import Trajectory, Turn
 
 
-def success(group: Sequence[Trajectory]) -> Weighted:
+class Selected(NamedTuple):
+    """What is imitated: an episode, the weight of its loss, and the only turn of it that counts; None for all."""
+
+    episode: Trajectory
+    weight: float = 1.0
+    turn: int | None = None
+
+
+class RatedTurn(NamedTuple):
+    """A turn of an episode, and how good it is."""
+
+    value: float
+    episode: Trajectory
+    turn: int
+
+
+Selection = Callable[[Sequence[Trajectory]], list[Selected]]
+
+
+def success(group: Sequence[Trajectory]) -> list[Selected]:
     """Those that solved the task, as in rejection-sampling fine-tuning. Source: Yuan et al. 2023, arXiv:2308.01825."""
-    return [(t, 1.0) for t in group if (t.success or 0.0) >= 1.0]
+    return [Selected(t) for t in group if (t.success or 0.0) >= 1.0]
 
 
-def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -> Weighted:
+def best_of(group: Sequence[Trajectory], *, n: Count = 1, component: str = "") -> list[Selected]:
     """The `n` with the highest score, the shorter one first where two are equal.
 
     Source: RAFT, Dong et al. 2023, arXiv:2304.06767, which keeps the best of K samples. Shorter first is our choice.
     """
     order = sorted(group, key=lambda t: (-score_of(t, component), _own_tokens(t), t.id))
-    return [(t, 1.0) for t in order[:n]]
+    return [Selected(t) for t in order[:n]]
 
 
-def weighted(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> Weighted:
+def weighted(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
     """Every episode, with exp(score / temperature) as its weight; over the group the weights have the mean 1.
 
     Source: reward-weighted regression as RISE uses it, Qu et al. 2024, arXiv:2407.18219. That Z is the mean over the
@@ -43,19 +61,49 @@ def weighted(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, 
     scores = [score_of(t, component) / temperature for t in group]
     powers = [math.exp(score - max(scores)) for score in scores]
     mean = sum(powers) / len(powers)
-    return [(t, power / mean) for t, power in zip(group, powers, strict=True)]
+    return [Selected(t, power / mean) for t, power in zip(group, powers, strict=True)]
 
 
-def score(group: Sequence[Trajectory], *, minimum: float = 1.0, component: str = "") -> Weighted:
+def score(group: Sequence[Trajectory], *, minimum: float = 1.0, component: str = "") -> list[Selected]:
     """Those whose score is `minimum` or more."""
-    return [(t, 1.0) for t in group if score_of(t, component) >= minimum]
+    return [Selected(t) for t in group if score_of(t, component) >= minimum]
 
 
-SELECTIONS: Mapping[str, Callable[..., Weighted]] = {
+def improved(group: Sequence[Trajectory], *, temperature: PositiveWeight = 1.0, component: str = "") -> list[Selected]:
+    """Of each state from which different turns were taken the best one, alone, weighted by exp(score / temperature).
+
+    A turn is as good as the mean return from it on of the episodes that took it. States after which all were equally
+    good teach nothing. Over the group the weights have the mean 1. Collect with `trees = true`: episodes that are
+    played apart seldom come to the same state after their first turn.
+    Source: RISE, Qu et al. 2024, arXiv:2407.18219, where the best of several samples of the model is the target that
+    improves its own attempt; from descriptions, not checked against its code. That Z is the mean is our choice.
+    """
+    rated = [
+        RatedTurn(t.return_from(turn) if not component else score_of(t, component), t, turn)
+        for t in group
+        for turn in range(len(t.turns))
+    ]
+    targets: list[RatedTurn] = []
+    for alternatives in by_state(rated).values():
+        values = [alternative.value for alternative in alternatives]
+        if max(values) > min(values):
+            targets.append(
+                max(alternatives, key=lambda each: (each.value, -len(each.episode.turns[each.turn].token_ids)))
+            )
+    if not targets:
+        return []
+    highest = max(target.value for target in targets)
+    powers = [math.exp((target.value - highest) / temperature) for target in targets]
+    mean = sum(powers) / len(powers)
+    return [Selected(each.episode, power / mean, each.turn) for each, power in zip(targets, powers, strict=True)]
+
+
+SELECTIONS: Mapping[str, Callable[..., list[Selected]]] = {
     "success": success,
     "best_of": best_of,
     "weighted": weighted,
     "score": score,
+    "improved": improved,
 }
 
 
@@ -79,6 +127,30 @@ def groups_of(trajectories: Sequence[Trajectory]) -> list[list[Trajectory]]:
         if trajectory.valid:
             groups.setdefault(trajectory.task.id, []).append(trajectory)
     return list(groups.values())
+
+
+def by_state(turns: Iterable[RatedTurn]) -> dict[tuple[Hashable, ...], list[RatedTurn]]:
+    """The different turns of valid episodes that follow the same tokens of the same task.
+
+    Turns that are the same tokens are one, as good as they are in the mean. Episodes that are not tokenised yet, as
+    when a stage is checked before it starts, are compared by their messages.
+    """
+    alike: dict[tuple[Hashable, ...], dict[Hashable, list[RatedTurn]]] = {}
+    for rated in turns:
+        episode = rated.episode
+        if episode.valid:
+            before = episode.turns[: rated.turn]
+            history = [part for turn in before for part in (_written(turn), tuple(turn.observation_ids))]
+            key = (episode.task.id, tuple(episode.prompt_ids), *history)
+            alike.setdefault(key, {}).setdefault(_written(episode.turns[rated.turn]), []).append(rated)
+    return {
+        key: [same[0]._replace(value=sum(each.value for each in same) / len(same)) for same in different.values()]
+        for key, different in alike.items()
+    }
+
+
+def _written(turn: Turn) -> Hashable:
+    return tuple(turn.token_ids) or repr(turn.message)
 
 
 def score_of(trajectory: Trajectory, component: str = "") -> float:

@@ -22,8 +22,7 @@ def expert_episodes(
         tasks: for training. An episode is of one of them if both id and content are the same.
     Raises: RecipeError that says what the episodes lack: a success, or one of these tasks.
     """
-    successes = [episode for group in groups_of(trajectories) for episode in success(group)]
-    solved = [episode for episode, _ in successes]
+    solved = [each.episode for group in groups_of(trajectories) for each in success(group)]
     if not solved:
         raise RecipeError(
             f"The stage {stage!r}: train.experts.episodes names {len(trajectories)} episodes, and none of them solved "
@@ -37,5 +36,5 @@ def expert_episodes(
             f"{solved[0].task.id!r}, and none is of the {len(content_by_id)} tasks that it trains on. Name "
             "episodes that were played on the same task set."
         )
-    best = [episode for group in groups_of(matching) for episode, _ in best_of(group, n=1)]
+    best = [each.episode for group in groups_of(matching) for each in best_of(group, n=1)]
     return [{"episode": episode.id, "task": episode.task.id} for episode in best], best

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agentgym.task import TaskSet
+from agentgym.training.recipe.stage_options import GenerateSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
+from agentgym.training.stages.generate import episodes_of_set
 from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.stored_experts import expert_episodes
 from agentgym.trajectory import Trajectory
@@ -17,7 +19,8 @@ from agentgym.trajectory import Trajectory
 def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:
     """Check the stages all of whose episodes are stored in other runs already.
 
-    Raises: RecipeError where a stage has no episode, one of a task that is not for training, or nothing to learn from.
+    Raises: RecipeError where a stage has no episode, one of a task that is not for training or of
+        another set, or nothing to learn from.
     """
     read: dict[EpisodeSource, list[Trajectory]] = {}
     for stage in stages:
@@ -30,5 +33,7 @@ def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> N
         check_usable(stage.name, stage.sources, trajectories)
         if stage.stage.check_episodes is not None:
             stage.stage.check_episodes(stage.name, stage.section, trajectories)
+        if isinstance(stage.section, GenerateSection):
+            episodes_of_set(stage.name, task_set, trajectories)
         if isinstance(stage.section, TrainSection):
             expert_episodes(stage.name, task_set["train"], trajectories)

@@ -62,7 +62,7 @@ def imitate_stage(context: RunContext, learner: Learner) -> Learner:
         return learner
     chosen = context.processes.share(lambda: _selected(context, section, learner.renderer))
     examples = [chosen.episodes[row["episode"]] for row in chosen.rows]
-    warm_start(context, section, learner, examples, [row["weight"] for row in chosen.rows])
+    warm_start(context, section, learner, examples, chosen.rows)
     return learner
 
 
@@ -75,13 +75,17 @@ def _selected(context: RunContext, section: WarmStartSection, renderer: Renderer
 def _chosen_by(stage: str, text: str, trajectories: list[Trajectory]) -> tuple[list[Row], list[Trajectory]]:
     """The stored episodes that a stage imitates, with their weights. Raises: RecipeError if none is selected."""
     select = make_selection(text)
-    selected = [pair for group in groups_of(trajectories) for pair in select(group)]
+    selected = [each for group in groups_of(trajectories) for each in select(group)]
     if not selected:
         raise RecipeError(
             f"The stage {stage!r} selects none of {len(trajectories)} episodes by {text!r}: there is nothing to "
             "imitate. Choose another `select`, or collect more episodes."
         )
-    return [{"episode": t.id, "weight": weight} for t, weight in selected], [t for t, _ in selected]
+    rows: list[Row] = [
+        {"episode": each.episode.id, "weight": each.weight} | ({} if each.turn is None else {"turn": each.turn})
+        for each in selected
+    ]
+    return rows, [each.episode for each in selected]
 
 
 def _tiny_learner(context: RunContext, examples: Sequence[Trajectory]) -> Learner:
@@ -99,9 +103,9 @@ def warm_start(
     section: WarmStartSection,
     learner: Learner,
     examples: Sequence[Trajectory],
-    weights: Sequence[float] | None = None,
+    rows: Sequence[Row] | None = None,
 ) -> None:
-    """Imitate the examples and save the checkpoint. `weights`: of the examples, where they are stored episodes."""
+    """Imitate the examples and save the checkpoint. `rows`: of the manifest, where they are stored episodes."""
     processes, steps_folder = context.processes, context.folder.checkpoints / STEPS
     logged = ("warm_start", "warm_start_validation")
     processes.share(lambda: context.folder.forget(logged, step_of(latest_checkpoint(steps_folder))))
@@ -117,8 +121,9 @@ def warm_start(
         imitate(
             learner.model,
             learner.tokenizer,
-            examples if weights is not None else [tokenise(t, learner.renderer) for t in examples],
-            weights=weights,
+            examples if rows is not None else [tokenise(t, learner.renderer) for t in examples],
+            weights=None if rows is None else [row["weight"] for row in rows],
+            turns=None if rows is None else [row.get("turn") for row in rows],
             folder=steps_folder,
             steps=section.steps,
             batch_size=section.batch_size,

@@ -12,30 +12,17 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from . import scripts
-from .actions import OpenTab
+from .actions import Actions, OpenTab
 from .cdp import ChromiumProcess, Crashed, DialogOpened, Late, Refused
 from .clipboard import Clipboard
 from .files import EpisodeFiles
-from .own_app import AppFailed
 from .pictures import marked_picture, picture
 from .server import PageServer
-from .sites import Site
+from .sites import Site, SiteFailed
 from .tab import LOAD_S, NotPossible, Tab
 
 MAX_TABS, _MAX_WAIT_S, _MAX_URL, _UNSEEN_CHARS = 5, 2.0, 2_000, 1_000_000_000
-_ACTIONS = (
-    "click",
-    "hover",
-    "drag",
-    "type",
-    "press",
-    "select",
-    "scroll",
-    "back",
-    "forward",
-    "reload",
-    "fill",
-)
+_ACTIONS = {name for name in vars(Actions) if not name.startswith("_")}
 
 
 class BrowserEpisode:
@@ -66,8 +53,8 @@ class BrowserEpisode:
             return {"refused": "The page did not answer: it is busy, and what it was doing was stopped."}
         except Crashed as error:
             return {"crashed": str(error)}
-        except AppFailed as error:
-            return {"app": str(error)}
+        except SiteFailed as error:
+            return {"site": str(error)}
         except Refused as error:
             return {"died": f"the browser refused a command: {error}"}
         except Exception as error:  # noqa: BLE001  a mistake in this guest is told to the host
@@ -144,13 +131,19 @@ class BrowserEpisode:
         return self._observe()
 
     def do_outcome(self) -> dict[str, Any]:
-        """The end state: what the site says, and the files that were downloaded."""
+        """The end state: what the site says, and the files that were downloaded.
+
+        Where the site's hook or script for its state fails, `failed` says how.
+        """
         tab = self._tab
         while tab.asking is not None:
             with contextlib.suppress(NotPossible, DialogOpened):
                 tab.answer_dialog(False, "")
         self._files.news()
-        outcome = self._site.outcome(tab, self._last[0])
+        try:
+            outcome = self._site.outcome(tab, self._last[0])
+        except (SiteFailed, Refused, Late, DialogOpened) as error:  # it worked when the episode began
+            outcome = {"url": self._last[0], "failed": str(error)}
         if downloads := self._files.downloaded():
             outcome["downloads"] = downloads
         return outcome
@@ -273,7 +266,8 @@ class BrowserEpisode:
         """Close a page and take it out of the tabs; the one before it becomes current if it was."""
         index = self._pages.index(page)
         self._pages.remove(page)
-        self._current -= self._current >= index and self._current > 0
+        if 0 < self._current >= index:
+            self._current -= 1
         self._browser.forget(page.tab.session)
         self._browser.fail(page.tab.session)
         self._browser.post("Target.closeTarget", {"targetId": page.tab.target})

@@ -17,7 +17,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .sites import Site
+from .sites import Site, SiteFailed
 from .tab import Tab
 
 if TYPE_CHECKING:
@@ -30,10 +30,6 @@ _HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", 
 _numbers = itertools.count(1)
 _preparing = threading.Lock()
 _states: dict[str, Any] = {}  # of each prepared folder, what its state hook said
-
-
-class AppFailed(Exception):
-    """The application does not start, or one of its commands fails. The message is for the author of the task."""
 
 
 class OwnApp(Site):
@@ -50,7 +46,7 @@ class OwnApp(Site):
         self._folder, self._port, self._before = "", 0, None
 
     def open(self) -> None:
-        """Start the application and wait until it answers. Raises: AppFailed."""
+        """Start the application and wait until it answers. Raises: SiteFailed."""
         template = f"{APPS_FOLDER}/{self._description['key']}"
         with _preparing:
             if self._description["key"] not in _states:
@@ -150,17 +146,17 @@ class OwnApp(Site):
                     start_new_session=True,
                 )
             except OSError as error:
-                raise AppFailed(f"its command {command!r} cannot be started: {error}") from error
+                raise SiteFailed(f"its command {command!r} cannot be started: {error}") from error
         deadline = time.monotonic() + self._description["start_s"]
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise AppFailed(f"its command ended with {self._process.returncode}: {_end_of(log)}")
+                raise SiteFailed(f"its command ended with {self._process.returncode}: {_end_of(log)}")
             try:
                 socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
                 return
             except OSError:
                 time.sleep(_POLL_S)
-        raise AppFailed(
+        raise SiteFailed(
             f"after {self._description['start_s']:g} s nothing listens on its port, which is in $PORT and stands for "
             f"{{port}}: {_end_of(log)}"
         )
@@ -170,20 +166,20 @@ class OwnApp(Site):
         try:
             return json.loads(output)
         except ValueError as error:
-            raise AppFailed(f"its state command printed no JSON ({error}): {output[:200]!r}") from error
+            raise SiteFailed(f"its state command printed no JSON ({error}): {output[:200]!r}") from error
 
     def _run(self, hook: str, folder: str) -> bytes:
-        """Run a hook. Returns: what it printed. Raises: AppFailed."""
+        """Run a hook. Returns: what it printed. Raises: SiteFailed."""
         command = self._description[hook]
         try:
             done = subprocess.run(
                 command, cwd=folder, env=self._environment(folder), capture_output=True, timeout=HOOK_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise AppFailed(f"its {hook} command {command!r} failed: {error}") from error
+            raise SiteFailed(f"its {hook} command {command!r} failed: {error}") from error
         if done.returncode != 0 or len(done.stdout) > MAX_STATE:
             text = (done.stderr or done.stdout)[-600:].decode("utf-8", "replace")
-            raise AppFailed(f"its {hook} command {command!r} ended with {done.returncode}: {text}")
+            raise SiteFailed(f"its {hook} command {command!r} ended with {done.returncode}: {text}")
         return done.stdout
 
     @property

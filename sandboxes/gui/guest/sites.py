@@ -18,6 +18,10 @@ from .tab import LOAD_S, Tab
 _TIMELESS_MS = 2_000_000_000  # the longest timeout of a page
 
 
+class SiteFailed(Exception):
+    """A site of the task's own cannot be begun, or one of its commands fails. The message is for the task's author."""
+
+
 class Site:
     """What serves the pages of one episode. `start` is the first address; only `hosts` can be reached."""
 
@@ -80,6 +84,16 @@ class Folder(Site):
             return PageResponse(self._archive.read(candidate), kind)
         own = self._archive.read("404.html") if "404.html" in self._names else "There is no such page."
         return PageResponse(own, status=404)
+
+    def begin(self, tab: Tab) -> Any:
+        if self._state:
+            compiled = tab.call(
+                "Runtime.compileScript", {"expression": self._state, "sourceURL": "", "persistScript": False}
+            )
+            if "exceptionDetails" in compiled:
+                about = compiled["exceptionDetails"].get("exception", {}).get("description", "")
+                raise SiteFailed(f"its state script is no JavaScript: {about[:300]}")
+        return super().begin(tab)
 
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}

@@ -1,0 +1,13 @@
+"""MCP, the Model Context Protocol: tools of its servers as environments, and episodes of ours as its servers.
+
+server.py            how a server is started or reached, and the connection to it
+guest_bridge.py      the client that runs beside the server in its sandbox; guest_transports.py, what it speaks over
+environment.py       McpEnvironment, `register_mcp`
+content.py           what a tool returned, as content of a message
+offered_episode.py   an episode of ours whose policy is whoever calls the tools; stdio.py, on standard streams
+"""
+
+from .environment import McpEnvironment, register_mcp
+from .server import McpServer
+
+__all__ = ["McpEnvironment", "McpServer", "register_mcp"]

@@ -1,0 +1,49 @@
+"""What an MCP tool returned, as content of ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym.errors import ToolError
+from agentgym.messages import Content, ImagePart, Part, TextPart
+
+
+def content_of(result: Mapping[str, Any]) -> Content:
+    """Text and images of a `CallToolResult`; of other media a line says what they are.
+
+    Raises: ToolError with the text if the server calls it an error, or asks for what nobody answers.
+    """
+    if result.get("resultType") == "input_required":
+        raise ToolError("The server asks for input of a model or a person before it goes on, and nobody gives it here.")
+    blocks = result.get("content")
+    parts = [_part(block) for block in (blocks if isinstance(blocks, list) else []) if isinstance(block, Mapping)]
+    if not parts and result.get("structuredContent") is not None:
+        parts = [TextPart(json.dumps(result["structuredContent"], ensure_ascii=False))]
+    text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    if result.get("isError"):
+        raise ToolError(text or "The server calls this an error, and says no more.")
+    return text if all(isinstance(part, TextPart) for part in parts) else tuple(parts)
+
+
+def text_of(content: Content) -> str:
+    """The text of content, without its images."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(part.text for part in content if isinstance(part, TextPart))
+
+
+def _part(block: Mapping[str, Any]) -> Part:
+    kind = block.get("type")
+    if kind == "text":
+        return TextPart(str(block.get("text", "")))
+    if kind == "image" and isinstance(block.get("data"), str):
+        return ImagePart(block["data"], str(block.get("mimeType") or "image/png"))
+    if kind == "resource" and isinstance(resource := block.get("resource"), Mapping):
+        if isinstance(text := resource.get("text"), str):
+            return TextPart(f"{resource.get('uri')}:\n{text}")
+        return TextPart(f"[{resource.get('uri')}, {resource.get('mimeType') or 'bytes'}]")
+    if kind == "resource_link":
+        return TextPart(f"[{block.get('name') or 'resource'}: {block.get('uri')}]")
+    return TextPart(f"[{kind}, {block.get('mimeType') or 'unknown'}]")

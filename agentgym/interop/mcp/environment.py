@@ -1,0 +1,215 @@
+"""The tools of an MCP server as an environment: `agentgym/mcp-v1` and `register_mcp`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, ClassVar
+
+from agentgym.environment import Environment
+from agentgym.errors import TaskError, ToolDefinitionError, ToolError
+from agentgym.messages import Content, Message
+from agentgym.registry import load, register
+from agentgym.sandbox import SandboxSpec
+from agentgym.task import Task
+from agentgym.tools import Tool
+
+from .content import content_of, text_of
+from .server import McpConnection, McpServer
+
+ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+MAX_STATE_CHARS = 10**6
+TASK_OVER = "The task is over.\n"
+"""The first line of the result of a call that ends an episode; the end state follows as JSON."""
+
+
+class McpEnvironment(Environment):
+    """The tools of an MCP server. Isolated: the server has a sandbox of its own, made anew for each episode.
+
+    Task parameters, all optional but `server` where the environment has none of its own:
+        server: {"command": [...], "files": {path: text}, ...}, the fields of `McpServer`.
+        files: what is written before the server starts, by path, on top of the server's own: text, or
+            {"asset": name} for what is registered under that name.
+        tools: names of the tools that the agent gets; by default all.
+        final: names of tools of the server that end the episode; without any the agent has `answer(text)`.
+        state: calls, each {"tool": name, "arguments": {...}}, whose results are what the reward `mcp` judges. They are
+            made when the episode ends; tools that the agent does not get may be among them.
+
+    A server that ends or is silent after a call is a result for the agent; one that does not start is a failure of the
+    infrastructure. Nobody answers a server that wants to sample from a model or to ask a person.
+    """
+
+    reward = "mcp"
+    sandbox = SandboxSpec()
+    server: ClassVar[McpServer | None] = None
+
+    def __init__(self) -> None:
+        self._connection: McpConnection | None = None
+        self._tool_names: Collection[str] | None = None
+        self._final_names: Collection[str] = ()
+        self._state_calls: list[tuple[str, dict[str, Any]]] = []
+        self._call_s = 0.0
+        self._lists_read = 0
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Start the server anew and take over its tools.
+
+        Raises: TaskError; SandboxUnavailable, with what the server said, if it does not start.
+        """
+        server = self._read_parameters(task)
+        self._call_s = server.call_s
+        if self._connection is not None:
+            await self._connection.close()
+        self._connection = await McpConnection.open(server, await self.empty_sandbox())
+        offered = self._offered()
+        named = {*(self._tool_names or ()), *self._final_names, *(name for name, _ in self._state_calls)}
+        if missing := sorted(named - offered.keys()):
+            raise TaskError(f"{task.id}: the server offers no {', '.join(missing)}. It offers {', '.join(offered)}.")
+        self._take_tools(task.id)
+        instructions = self._connection.instructions.strip()
+        return [*([Message("system", instructions)] if instructions else ()), *task.opening()]
+
+    def _read_parameters(self, task: Task) -> McpServer:
+        given, own = task.parameters, type(self).server
+        server = McpServer.parse(given["server"], task.id) if "server" in given else own
+        if server is None:
+            raise TaskError(
+                f"{task.id} has no parameters['server'], so there is nothing to start. Give "
+                '{"command": ["python3", "server.py"], "files": {"server.py": TEXT}}, or register a server by '
+                "agentgym.interop.register_mcp."
+            )
+        if server.url and "server" in given:
+            raise TaskError(
+                f"{task.id} names the url {server.url!r}, but a sandbox reaches only what its environment allows. "
+                "Register the server: agentgym.interop.register_mcp(NAME, url=...)."
+            )
+        self._tool_names, self._final_names = given.get("tools"), given.get("final", ())
+        for name, names in (("tools", self._tool_names or ()), ("final", self._final_names)):
+            if not isinstance(names, list | tuple) or not all(isinstance(entry, str) for entry in names):
+                raise TaskError(f"{task.id}: parameters[{name!r}] is {names!r:.200}; give a list of names of tools.")
+        try:
+            calls = given.get("state", ())
+            self._state_calls = [(str(call["tool"]), dict(call.get("arguments", {}))) for call in calls]
+        except (TypeError, KeyError, ValueError, AttributeError) as error:
+            raise TaskError(
+                f"{task.id}: parameters['state'] is {given['state']!r:.200}; give a list of "
+                '{"tool": name, "arguments": {...}}.'
+            ) from error
+        return replace(server, files={**server.files, **_texts_of(given.get("files", {}), task.id)})
+
+    def _offered(self) -> dict[str, Mapping[str, Any]]:
+        """What the server offers now, by name."""
+        assert self._connection is not None
+        self._lists_read = self._connection.lists_read
+        return {str(entry.get("name")): entry for entry in self._connection.tools}
+
+    def _take_tools(self, task: str) -> None:
+        """Make tools of what the server offers now. Raises: TaskError for one that cannot be used."""
+        chosen = {
+            name: entry
+            for name, entry in self._offered().items()
+            if self._tool_names is None or name in self._tool_names or name in self._final_names
+        }
+        tools = [self._tool(name, entry, task) for name, entry in chosen.items()]
+        if not self._final_names:
+            if "answer" in chosen:
+                raise TaskError(
+                    f"{task}: the server's tool 'answer' has the name of the one by which the agent ends an episode. "
+                    "Name the server's tools that end it in parameters['final'], or leave it out of "
+                    "parameters['tools']."
+                )
+            about = "Hand in the answer. Ends the task."
+            tools.append(Tool.from_schema("answer", about, ANSWER_SCHEMA, self._answer, final=True))
+        self.tools = {}
+        self.add_tools(*tools)
+
+    def _tool(self, name: str, entry: Mapping[str, Any], task: str) -> Tool:
+        is_final = name in self._final_names
+        schema = entry.get("inputSchema")
+        try:
+            return Tool.from_schema(
+                name,
+                str(entry.get("description") or entry.get("title") or name),
+                {"properties": {}, **schema} if isinstance(schema, Mapping) else {"properties": schema},
+                partial(self._call_finally if is_final else self._call, name),
+                final=is_final,
+                parallel=False,  # one connection: the time for which a call waits for others does not count
+                timeout_s=2 * self._call_s + 60.0,  # the bridge's own limit strikes before
+                **({"max_output_chars": 2 * MAX_STATE_CHARS} if is_final else {}),
+            )
+        except ToolDefinitionError as error:
+            raise TaskError(
+                f"{task}: the server's tool {name!r} cannot be used: {error} Leave it out of parameters['tools']."
+            ) from error
+
+    async def _call(self, name: str, arguments: dict[str, Any]) -> Content:
+        assert self._connection is not None
+        result = await self._connection.call(name, arguments)
+        if self._connection.lists_read != self._lists_read:
+            try:
+                self._take_tools("The server has changed its tools")
+            except TaskError as error:  # by what the agent called
+                raise ToolError(str(error)) from None
+        return content_of(result)
+
+    async def _call_finally(self, name: str, arguments: dict[str, Any]) -> str:
+        return await self._end(text_of(await self._call(name, arguments)))
+
+    async def _answer(self, arguments: dict[str, Any]) -> str:
+        return await self._end("")
+
+    async def _end(self, text: str) -> str:
+        """The result of a call that ends the episode: the end state, for the judge."""
+        assert self._connection is not None
+        state: list[str | None] = []
+        for name, arguments in self._state_calls:
+            try:
+                state.append(text_of(content_of(await self._connection.call(name, arguments)))[:MAX_STATE_CHARS])
+            except ToolError:
+                state.append(None)
+        return TASK_OVER + json.dumps({"result": text, "state": state})
+
+    async def close(self) -> None:
+        self._connection = None  # it ends with its sandbox
+        await super().close()
+
+
+def _texts_of(files: Any, task: str) -> dict[str, str]:
+    """The files of a task. Raises: TaskError for what is neither text nor an asset of text."""
+    try:
+        return {str(path): _text_of_file(given) for path, given in files.items()}
+    except (AttributeError, TypeError, KeyError, UnicodeDecodeError) as error:
+        raise TaskError(
+            f"{task}: parameters['files'] is {files!r:.200}; give text, or {{\"asset\": name}}, by path. {error}"
+        ) from error
+
+
+def _text_of_file(given: Any) -> str:
+    if isinstance(given, str):
+        return given
+    content: bytes = load("assets", given["asset"])()
+    return content.decode()
+
+
+def register_mcp(
+    name: str, command: Collection[str] = (), *, sandbox: SandboxSpec | None = None, **options: Any
+) -> str:
+    """Offer an MCP server as an environment, for this process: `register_mcp("me/notes-v1", ["python3", "notes.py"])`.
+
+    Args:
+        name: `namespace/name-vN`.
+        command: of a server that is a program. `options`: the other fields of `McpServer`, such as `url` or `files`.
+        sandbox: what the server runs in; for a URL, what the connection runs in. By default the host's programs and
+            512 MiB, without a network; of a URL, its host alone can be reached.
+    Returns: the name.
+    Raises: TaskError for what cannot be started or reached; TypeError for an option that `McpServer` has not;
+        DuplicateNameError; ValueError for another kind of name.
+    """
+    server = McpServer(command=tuple(command), **options)
+    spec = sandbox or SandboxSpec(network=(server.origin,) if server.url else False)
+    body = {"server": server, "sandbox": spec, "__doc__": f"The tools of the MCP server {server.location!r}."}
+    register(name, type(re.sub(r"\W", "_", name), (McpEnvironment,), body))
+    return name

@@ -1,0 +1,212 @@
+"""Inside the sandbox: a client of one MCP server, which answers requests of the environment, a line of JSON each.
+
+Standard library only. Speaks the protocol of 2026-07-28, in which each request stands for itself, and those before it,
+which begin with a handshake. Source: the specifications of both, and what the published servers answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from .guest_transports import ServerFailed, ServerLate, StandardStreams, StreamableHttp
+
+STATELESS, HANDSHAKE = "2026-07-28", "2025-11-25"
+"""The newest revisions without and with a handshake."""
+METHOD_NOT_FOUND = -32_601
+PROBE_S = 5.0
+"""How long a server may take to say whether it speaks STATELESS; one that is silent is greeted as before."""
+MAX_TOOLS, MAX_PAGES = 1_000, 100
+ENVELOPE = "io.modelcontextprotocol/"
+_WHO = {"name": "agentgym", "version": "1"}
+
+Transport = StandardStreams | StreamableHttp
+
+
+class RpcError(Exception):
+    """The server answered a request by an error."""
+
+    def __init__(self, error: Any) -> None:
+        error = error if isinstance(error, dict) else {"message": error}
+        self.code = error.get("code")
+        super().__init__(str(error.get("message"))[:1_000])
+
+
+class Client:
+    """A connection to one server.
+
+    Args:
+        era: `stateless`, `sessions`, or `auto` to find out which the server speaks.
+    """
+
+    def __init__(self, transport: Transport, era: str) -> None:
+        self._transport, self._era = transport, era
+        self._last_id = 0
+        self._version = ""
+        self._mirrored: dict[str, dict[str, str]] = {}
+        self.tools_changed = False
+
+    def start(self, deadline: float) -> dict[str, Any]:
+        """Agree on a revision. Returns: what the server says of itself. Raises: ServerFailed, ServerLate, RpcError."""
+        about = self._discover(deadline) if self._era != "sessions" else None
+        if about is None:
+            about = self._shake_hands(deadline)
+        return {"protocol": self._version, "instructions": str(about.get("instructions") or "")}
+
+    def _discover(self, deadline: float) -> dict[str, Any] | None:
+        """Ask in the way of STATELESS; None where the server does not know it."""
+        self._use(STATELESS)
+        auto = self._era == "auto"
+        try:
+            probe = min(deadline, time.monotonic() + PROBE_S) if auto else deadline
+            about = self.request("server/discover", {}, probe)
+        except (RpcError, ServerLate) as error:
+            if auto:
+                return None
+            if isinstance(error, ServerLate):
+                raise
+            raise ServerFailed(f"The server does not speak MCP {STATELESS}: {error}") from error
+        except ServerFailed:
+            if auto and isinstance(self._transport, StreamableHttp):  # an older server refuses the headers
+                return None
+            raise
+        versions = about.get("supportedVersions")
+        return about if isinstance(versions, list) and STATELESS in versions else None
+
+    def _shake_hands(self, deadline: float) -> dict[str, Any]:
+        self._use("")
+        offer = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": _WHO}
+        about = self.request("initialize", offer, deadline)
+        self._use(str(about.get("protocolVersion") or HANDSHAKE))
+        self._transport.send({"jsonrpc": "2.0", "method": "notifications/initialized"}, deadline)
+        return about
+
+    def _use(self, version: str) -> None:
+        self._version = version
+        if isinstance(self._transport, StreamableHttp):
+            self._transport.version = version
+
+    def tools(self, deadline: float) -> list[dict[str, Any]]:
+        """Everything that the server offers, page after page. Raises: ServerFailed, ServerLate, RpcError."""
+        self.tools_changed = False
+        tools: list[dict[str, Any]] = []
+        cursor = None
+        for _ in range(MAX_PAGES):
+            page = self.request("tools/list", {"cursor": cursor} if cursor else {}, deadline)
+            listed = page.get("tools")
+            if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
+                raise ServerFailed(f"The server's list of tools is none: {str(page)[:300]}")
+            tools += listed
+            cursor = page.get("nextCursor")
+            if not cursor or len(tools) > MAX_TOOLS:
+                break
+        if cursor or len(tools) > MAX_TOOLS:
+            raise ServerFailed(f"The server offers more than {MAX_TOOLS} tools, or a list without an end.")
+        self._mirrored = {str(entry.get("name")): _mirrored_arguments(entry.get("inputSchema")) for entry in tools}
+        return tools
+
+    def call(self, name: str, arguments: Mapping[str, Any], deadline: float) -> dict[str, Any]:
+        """Call a tool. Raises: ServerFailed, ServerLate, RpcError."""
+        return self.request("tools/call", {"name": name, "arguments": arguments}, deadline)
+
+    def request(self, method: str, params: dict[str, Any], deadline: float) -> dict[str, Any]:
+        """Ask and wait for the answer; what else the server sends meanwhile is answered or dropped."""
+        self._last_id += 1
+        is_stateless = self._version == STATELESS
+        if is_stateless:
+            envelope = {"protocolVersion": STATELESS, "clientCapabilities": {}, "clientInfo": _WHO}
+            params = {**params, "_meta": {ENVELOPE + name: value for name, value in envelope.items()}}
+        if isinstance(self._transport, StreamableHttp):
+            self._transport.mirrored = self._routing(method, params) if is_stateless else {}
+        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        try:
+            for received in self._transport.ask(message, deadline):
+                if "method" in received:
+                    self._hear(received, deadline)
+                elif received.get("id") == self._last_id or ("error" in received and received.get("id") is None):
+                    if "error" in received:
+                        raise RpcError(received["error"])
+                    result = received.get("result")
+                    return result if isinstance(result, dict) else {}
+        except ServerLate:
+            if not is_stateless and method != "initialize" and isinstance(self._transport, StandardStreams):
+                about = {"requestId": self._last_id, "reason": "It took too long."}
+                self._transport.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": about}, deadline)
+            raise
+        raise ServerFailed("The server ended its reply without an answer.")
+
+    def _routing(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
+        """What STATELESS asks to stand in headers too."""
+        headers = {"Mcp-Method": method}
+        if method == "tools/call":
+            headers["Mcp-Name"] = params["name"]
+            for argument, header in self._mirrored.get(params["name"], {}).items():
+                if (value := params["arguments"].get(argument)) is not None:
+                    headers[f"Mcp-Param-{header}"] = value if isinstance(value, str) else json.dumps(value)
+        return headers
+
+    def _hear(self, received: Mapping[str, Any], deadline: float) -> None:
+        """A notification, or a request of the server's: it may ask whether we live, but not for a model or a person."""
+        if received["method"] == "notifications/tools/list_changed":
+            self.tools_changed = True
+        if "id" not in received:
+            return
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": received["id"]}
+        if received["method"] == "ping":
+            reply["result"] = {}
+        else:
+            reply["error"] = {"code": METHOD_NOT_FOUND, "message": f"No one answers {received['method']!s:.100} here."}
+        self._transport.send(reply, deadline)
+
+
+def _mirrored_arguments(schema: Any) -> dict[str, str]:
+    """The arguments that must stand in headers too, by the name of the header."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return {
+        str(name): str(entry["x-mcp-header"])
+        for name, entry in (properties.items() if isinstance(properties, dict) else ())
+        if isinstance(entry, dict) and "x-mcp-header" in entry
+    }
+
+
+class Bridge:
+    """Answers the environment's requests, each by one line."""
+
+    def __init__(self) -> None:
+        self._client: Client | None = None
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """`ok` with a result, `error` from the server, `late`, or `failed` once it cannot be asked any more."""
+        deadline = time.monotonic() + request["timeout_s"]
+        try:
+            if request["do"] == "start":
+                if request["url"]:
+                    transport: Transport = StreamableHttp(request["url"], request["headers"])
+                else:
+                    transport = StandardStreams(request["command"], request["environment"])
+                self._client = Client(transport, request["era"])
+                return {"ok": self._client.start(deadline), "tools": self._client.tools(deadline)}
+            assert self._client is not None
+            reply: dict[str, Any] = {"ok": self._client.call(request["name"], request["arguments"], deadline)}
+            if self._client.tools_changed:
+                with contextlib.suppress(RpcError, ServerLate, ServerFailed):  # the result stands all the same
+                    reply["tools"] = self._client.tools(deadline)
+            return reply
+        except RpcError as error:
+            return {"error": f"{error} (code {error.code})"}
+        except ServerLate:
+            return {"late": True}
+        except ServerFailed as error:
+            return {"failed": str(error)}
+
+
+def serve() -> None:
+    """Answer line after line, until the environment hangs up."""
+    bridge = Bridge()
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(bridge.answer(json.loads(line))) + "\n")
+        sys.stdout.flush()

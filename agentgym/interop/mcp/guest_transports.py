@@ -1,0 +1,235 @@
+"""Inside the sandbox: how JSON-RPC messages reach an MCP server, over its standard streams or over HTTP.
+
+Standard library only. A server is not trusted: it may end, be silent, or never stop writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import selectors
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+MAX_MESSAGE_BYTES = 8 * 2**20
+MAX_MESSAGES = 10_000
+"""Messages that a server may send before it answers one request."""
+MAX_LAST_WORDS = 2_000
+_PIECE = 65_536
+_HEADER_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+Message = Mapping[str, Any]
+
+
+class ServerFailed(Exception):
+    """The server cannot be asked any more: it ended, cannot be reached, or broke a limit."""
+
+
+class ServerLate(Exception):
+    """The server did not answer in time. It may still be asked."""
+
+
+class StandardStreams:
+    """A server that this process starts: one message a line, on its standard input and output.
+
+    Args:
+        command: the program and its arguments. `environment`: variables on top of those of this process.
+    Raises: ServerFailed if the program cannot be started.
+    """
+
+    def __init__(self, command: list[str], environment: Mapping[str, str]) -> None:
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=pipe, env={**os.environ, **environment}, bufsize=0
+            )
+        except OSError as error:
+            raise ServerFailed(f"{command[0]!r} cannot be started: {error.strerror}.") from error
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._stdin, self._stdout, self._stderr = (
+            stream.fileno() for stream in (self._process.stdin, self._process.stdout, self._process.stderr)
+        )
+        self._ready = selectors.DefaultSelector()
+        for stream in (self._stdout, self._stderr):
+            self._ready.register(stream, selectors.EVENT_READ)
+        for stream in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(stream, False)
+        self._outgoing, self._incoming, self._last_words = bytearray(), bytearray(), bytearray()
+
+    def send(self, message: Message, deadline: float) -> None:
+        """Send a notification, or a reply to a request of the server's."""
+        self._outgoing += _encoded(message) + b"\n"
+
+    def ask(self, message: Message, deadline: float) -> Iterator[Message]:
+        """Send a request, and yield what the server sends from then on. Raises: ServerFailed, ServerLate."""
+        self.send(message, deadline)
+        for _ in range(MAX_MESSAGES):
+            line = self._line(deadline)
+            with contextlib.suppress(ValueError, RecursionError):  # what is no message was meant for a person
+                received = json.loads(line)
+                if isinstance(received, dict):
+                    yield received
+        raise ServerFailed(f"The server sent {MAX_MESSAGES} lines without an answer among them.")
+
+    def _line(self, deadline: float) -> bytes:
+        while (end := self._incoming.find(b"\n")) < 0:
+            if len(self._incoming) > MAX_MESSAGE_BYTES:
+                raise ServerFailed(f"The server sent a line of more than {MAX_MESSAGE_BYTES} bytes.")
+            self._move(deadline)
+        line = bytes(self._incoming[:end])
+        del self._incoming[: end + 1]
+        return line
+
+    def _move(self, deadline: float) -> None:
+        """Wait until bytes can be read or written, and do so. Raises: ServerFailed, ServerLate."""
+        has_stdin = self._stdin in self._ready.get_map()
+        if bool(self._outgoing) != has_stdin:
+            if has_stdin:
+                self._ready.unregister(self._stdin)
+            else:
+                self._ready.register(self._stdin, selectors.EVENT_WRITE)
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or not (events := self._ready.select(left_s)):
+            raise ServerLate
+        for key, _ in events:
+            if key.fd == self._stdin:
+                try:
+                    del self._outgoing[: os.write(self._stdin, self._outgoing[:_PIECE])]
+                except OSError:
+                    self._outgoing.clear()  # it has closed its input: how it ended is seen at its output
+                continue
+            piece = os.read(key.fd, _PIECE)
+            if key.fd == self._stderr:
+                self._last_words = (self._last_words + piece)[-MAX_LAST_WORDS:]
+                if not piece:
+                    self._ready.unregister(self._stderr)
+            elif piece:
+                self._incoming += piece
+            else:
+                raise ServerFailed(self._how_it_ended())
+
+    def _how_it_ended(self) -> str:
+        try:
+            how = f"ended with exit code {self._process.wait(1)}"
+        except subprocess.TimeoutExpired:
+            how = "closed its output"
+        with contextlib.suppress(OSError):
+            self._last_words += os.read(self._stderr, _PIECE)
+        words = self._last_words[-MAX_LAST_WORDS:].decode("utf-8", "replace").strip()
+        return f"The server {how}." + (f" It last wrote: {words}" if words else "")
+
+
+class StreamableHttp:
+    """A server at a URL: each message is a POST of its own, whose reply holds messages of the server.
+
+    Args:
+        url: of its endpoint. `headers`: of every request, such as a token.
+    """
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        self._url, self._headers = url, dict(headers)
+        self._open = urllib.request.build_opener(_NoRedirect).open  # by the proxy of the environment variables
+        self.version = ""
+        self.mirrored: dict[str, str] = {}
+        self._session: str | None = None
+
+    def send(self, message: Message, deadline: float) -> None:
+        """Send a notification, or a reply to a request of the server's. Raises: ServerFailed, ServerLate."""
+        for _ in self._post(message, deadline):
+            pass
+
+    def ask(self, message: Message, deadline: float) -> Iterator[Message]:
+        """Send a request, and yield what the server sends in reply. Raises: ServerFailed, ServerLate."""
+        count = 0
+        for text in self._post(message, deadline):
+            try:
+                received = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise ServerFailed(f"The server sent what is no JSON: {text[:200]!r}.") from error
+            for entry in received if isinstance(received, list) else [received]:
+                if (count := count + 1) > MAX_MESSAGES:
+                    raise ServerFailed(f"The server sent {MAX_MESSAGES} messages without an answer among them.")
+                if isinstance(entry, dict):
+                    yield entry
+        raise ServerFailed("The server ended its reply without an answer.")
+
+    def _post(self, message: Message, deadline: float) -> Iterator[str]:
+        headers = {**self._headers, "Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        if self.version:
+            headers["MCP-Protocol-Version"] = self.version
+        if self._session is not None:
+            headers["Mcp-Session-Id"] = self._session
+        headers |= {name: header_value(value) for name, value in self.mirrored.items()}
+        request = urllib.request.Request(self._url, _encoded(message), headers, method="POST")
+        try:
+            with self._open(request, timeout=max(0.1, deadline - time.monotonic())) as reply:
+                if (session := reply.headers.get("Mcp-Session-Id")) is not None:
+                    self._session = session
+                if reply.headers.get_content_type() == "text/event-stream":
+                    yield from _events(reply, deadline)
+                elif body := b"".join(_pieces(reply, deadline)):
+                    yield body.decode("utf-8", "replace")
+        except urllib.error.HTTPError as error:
+            body = error.read(_PIECE)
+            if error.headers.get_content_type() == "application/json" and b'"jsonrpc"' in body:
+                yield body.decode("utf-8", "replace")
+                return
+            answer = body[:300].decode("utf-8", "replace").strip()
+            raise ServerFailed(f"{self._url} answers {error.code} {error.reason}. {answer}".rstrip()) from error
+        except TimeoutError as error:
+            raise ServerLate from error
+        except OSError as error:  # urllib.error.URLError is one
+            if isinstance(reason := getattr(error, "reason", error), TimeoutError):
+                raise ServerLate from error
+            raise ServerFailed(f"{self._url} cannot be reached: {reason}.") from error
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect is an error: the address was chosen, and headers may hold a token."""
+
+    def redirect_request(self, *args: Any) -> None:
+        return None
+
+
+def header_value(text: str) -> str:
+    """A text as the value of a header, in base64 where it would not survive."""
+    if _HEADER_SAFE.fullmatch(text) and not text.startswith("=?base64?"):
+        return text
+    return f"=?base64?{b64encode(text.encode()).decode()}?="
+
+
+def _encoded(message: Message) -> bytes:
+    return json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode()
+
+
+def _pieces(reply: Any, deadline: float) -> Iterator[bytes]:
+    """The body as it arrives. Raises: ServerFailed if it is too long, ServerLate."""
+    received = 0
+    while piece := reply.read1(_PIECE):
+        if (received := received + len(piece)) > MAX_MESSAGE_BYTES:
+            raise ServerFailed(f"The server sent a reply of more than {MAX_MESSAGE_BYTES} bytes.")
+        yield piece
+        if time.monotonic() > deadline:
+            raise ServerLate
+
+
+def _events(reply: Any, deadline: float) -> Iterator[str]:
+    """The data of server-sent events."""
+    buffer, data = bytearray(), []
+    for piece in _pieces(reply, deadline):
+        buffer += piece
+        *lines, rest = buffer.replace(b"\r\n", b"\n").split(b"\n")
+        buffer = bytearray(rest)
+        for line in lines:
+            if line.startswith(b"data:"):
+                data.append(line[5:].removeprefix(b" ").decode("utf-8", "replace"))
+            elif not line and data:
+                yield "\n".join(data)
+                data = []

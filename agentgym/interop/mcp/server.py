@@ -1,0 +1,171 @@
+"""An MCP server: how to start or reach it, and a connection to it from within a sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+from urllib.parse import urlsplit
+
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError, ToolError
+from agentgym.guest_module import GuestModule
+from agentgym.sandbox import Sandbox
+from agentgym.sandbox.contract import Channel
+
+BRIDGE = GuestModule(__package__, "guest_transports", "guest_bridge")
+_BRIDGE_PATH = "/tmp/agentgym-mcp-bridge.py"
+_SLACK_S = 5.0
+"""How much longer than the bridge the environment waits for an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """How to start or reach an MCP server. Give `command` or `url`.
+
+    Attributes:
+        command: a program of the sandbox and its arguments, which speaks MCP on its standard streams.
+        url: of a server over streamable HTTP. The sandbox must be allowed to reach it.
+        files: text that is written into the sandbox before the server starts, by path, relative to /work.
+        environment: variables of the program. `headers`: of every request to the URL, such as a token.
+        era: `stateless` for the protocol of 2026-07-28, `sessions` for those before it; `auto` finds out.
+        start_s: seconds that a start and the list of tools may take. `call_s`: those of a call.
+    """
+
+    command: tuple[str, ...] = ()
+    url: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    era: Literal["auto", "stateless", "sessions"] = "auto"
+    start_s: float = 30.0
+    call_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        """Raises: TaskError for what cannot be started or reached."""
+        if bool(self.command) == bool(self.url):
+            raise TaskError(f"An MCP server has a command or a url, one of them: {self.command!r}, {self.url!r}.")
+        if not all(isinstance(part, str) and "\0" not in part for part in self.command):
+            raise TaskError(f"The command {self.command!r} of an MCP server is no list of text.")
+        parts = urlsplit(self.url)
+        if self.url and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise TaskError(f"The url {self.url!r} of an MCP server is none: give https://HOST/PATH.")
+        for name in ("files", "environment", "headers"):
+            texts = getattr(self, name)
+            if not isinstance(texts, Mapping) or not all(isinstance(text, str) for text in (*texts, *texts.values())):
+                raise TaskError(f"{name} of an MCP server is {texts!r:.200}: give text by name.")
+        if self.era not in ("auto", "stateless", "sessions"):
+            raise TaskError(f"era of an MCP server is {self.era!r}: give auto, stateless or sessions.")
+        if not (self.start_s > 0 and self.call_s > 0):
+            raise TaskError(f"start_s and call_s of an MCP server are above 0, not {self.start_s} and {self.call_s}.")
+
+    @classmethod
+    def parse(cls, data: Any, task: str) -> Self:
+        """From a task's parameters. Raises: TaskError naming the task."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("command", []), list):
+            raise TaskError(f"{task}: parameters['server'] is {data!r:.200}; give {{\"command\": [...]}}.")
+        try:
+            return cls(**{**data, "command": tuple(data.get("command", ()))})
+        except TypeError as error:
+            raise TaskError(f"{task}: parameters['server']: {error}.") from error
+        except TaskError as error:
+            raise TaskError(f"{task}: {error}") from error
+
+    @property
+    def location(self) -> str:
+        """Where it is, for messages."""
+        return self.url or " ".join(self.command)
+
+    @property
+    def origin(self) -> str:
+        """`host:port` of its URL, as the network of a sandbox takes it."""
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
+class McpConnection:
+    """A running server, reached through a bridge that runs in its sandbox.
+
+    Attributes:
+        tools: what the server offers: `name`, `description`, `inputSchema` and what else it says of each.
+        lists_read: how often its list of tools was read: once, and again whenever the server says that it has changed.
+        protocol: the revision of MCP that it speaks. `instructions`: what it says of its use.
+    """
+
+    def __init__(self, server: McpServer, sandbox: Sandbox, channel: Channel) -> None:
+        self._server, self._sandbox, self._channel = server, sandbox, channel
+        self._ended = ""
+        self.tools: list[dict[str, Any]] = []
+        self.lists_read = 0
+        self.protocol = self.instructions = ""
+
+    @classmethod
+    async def open(cls, server: McpServer, sandbox: Sandbox) -> Self:
+        """Start or reach a server.
+
+        Raises: TaskError for a file that cannot be written; SandboxUnavailable with what the server said; SandboxDied.
+        """
+        for path, text in server.files.items():
+            try:
+                await sandbox.write(path, text.encode())
+            except SandboxError:
+                raise
+            except OSError as error:
+                raise TaskError(f"The file {path!r} of an MCP server cannot be written: {error}") from error
+        await sandbox.write(_BRIDGE_PATH, BRIDGE.program("serve").encode())
+        connection = cls(server, sandbox, await sandbox.open_channel(["python3", "-I", "-S", _BRIDGE_PATH]))
+        start = {name: getattr(server, name) for name in ("url", "headers", "environment", "era")}
+        start |= {"do": "start", "command": [*server.command]}
+        try:
+            reply = await connection._ask(start, server.start_s)
+        except ToolError as error:
+            raise SandboxUnavailable(f"The MCP server {server.location!r} does not start: {error}") from error
+        about = reply["ok"]
+        connection.protocol = str(about.get("protocol", ""))
+        connection.instructions = str(about.get("instructions", ""))
+        return connection
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a tool. Returns: the `CallToolResult` of the protocol.
+
+        Raises: ToolError where the server refuses, takes too long or has ended; SandboxDied.
+        """
+        request = {"do": "call", "name": name, "arguments": arguments}
+        result: dict[str, Any] = (await self._ask(request, self._server.call_s))["ok"]
+        return result
+
+    async def _ask(self, request: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        if self._ended:
+            raise ToolError(self._ended)
+        try:
+            reply = await self._channel.request({**request, "timeout_s": timeout_s}, timeout_s=timeout_s + _SLACK_S)
+        except (SandboxDied, TimeoutError):
+            await self._sandbox.exec(["true"])  # raises SandboxDied if it is not the bridge alone that has ended
+            raise self._end("The server has ended, and what connected it.") from None
+        if not _is_reply(reply):  # the server runs beside the bridge, and may have written to us in its place
+            raise self._end("The server has broken what connects it.")
+        if "failed" in reply:
+            raise self._end(str(reply["failed"]))
+        if "late" in reply:
+            raise ToolError(f"The server did not answer within {timeout_s:g} s.")
+        if "error" in reply:
+            raise ToolError(str(reply["error"]))
+        if "tools" in reply:
+            self.tools, self.lists_read = reply["tools"], self.lists_read + 1
+        return dict(reply)
+
+    def _end(self, reason: str) -> ToolError:
+        """The result of this call and of all that follow."""
+        self._ended = reason
+        return ToolError(reason)
+
+    async def close(self) -> None:
+        """End the bridge and, if it was started here, the server. May be called twice."""
+        await self._channel.close()
+
+
+def _is_reply(reply: Any) -> bool:
+    """Whether a line has the shape of a reply of the bridge."""
+    if not isinstance(reply, dict) or not {"ok", "failed", "late", "error"} & reply.keys():
+        return False
+    tools = reply.get("tools", [])
+    return isinstance(reply.get("ok", {}), dict) and isinstance(tools, list) and all(isinstance(e, dict) for e in tools)

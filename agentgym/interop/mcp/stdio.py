@@ -1,0 +1,56 @@
+"""One episode of ours as an MCP server on the standard streams of this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+
+from agentgym.errors import AgentGymError
+from agentgym.rollout import RolloutConfig
+from agentgym.storage.ledger import Ledger
+from agentgym.task import Task
+from agentgym.trajectory import Trajectory
+
+from .offered_episode import OfferedEpisode
+
+MAX_LINE_BYTES = 8 * 2**20
+PARSE_ERROR = -32_700
+
+
+async def serve_on_stdio(task: Task, config: RolloutConfig, ledger: Ledger | None = None) -> Trajectory:
+    """Offer an episode to whoever started this process, until they close our input.
+
+    What else prints goes to standard error meanwhile, because standard output holds messages alone.
+
+    Returns: the trajectory; one that the client left before its end has failed.
+    Raises: AgentGymError if the episode does not begin, or the client sends a line of more than MAX_LINE_BYTES.
+    """
+    sys.stdout.flush()
+    with os.fdopen(os.dup(1), "wb", buffering=0) as replies:
+        os.dup2(2, 1)
+        try:
+            episode = OfferedEpisode(task, config, ledger)
+            await episode.begin()
+            while line := await asyncio.to_thread(sys.stdin.buffer.readline, MAX_LINE_BYTES + 1):
+                if len(line) > MAX_LINE_BYTES:
+                    raise AgentGymError(f"The client sent a line of more than {MAX_LINE_BYTES} bytes.")
+                if (reply := await _answer(episode, line)) is not None:
+                    replies.write(json.dumps(reply).encode() + b"\n")
+            return await episode.close()
+        finally:
+            sys.stdout.flush()
+            os.dup2(replies.fileno(), 1)
+
+
+async def _answer(episode: OfferedEpisode, line: bytes) -> dict[str, object] | None:
+    if not line.strip():
+        return None
+    try:
+        message = json.loads(line)
+        if not isinstance(message, dict):
+            raise ValueError("it is no object")
+    except (ValueError, RecursionError) as error:
+        return {"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": f"This is no message: {error}"}}
+    return await episode.answer(message)

@@ -1,0 +1,76 @@
+"""`judged_spans`: a chat model criticises what each turn wrote and quotes what is right and wrong in it, as spans."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from agentgym import Reward, Span, Trajectory, Turn
+
+from .chat_judge import ChatJudge
+from .model_verdicts import JudgeConfig
+
+VALUES = {"right": 1.0, "wrong": -1.0}
+CRITICISE = (
+    "An agent that works on TASK wrote TEXT, and its tools answered with RESULT. Which pieces of TEXT are wrong and "
+    "lead away from a solution, and which are right and lead to one? Quote each piece as short as it can be."
+)
+
+
+class JudgedSpans(Reward):
+    """Spans on the pieces of a turn that a chat model quotes: value 1 for right ones, -1 for wrong ones. No components.
+
+    The wrapper `span_weighted(turns='signed')` then gives the credit of a rewarded turn to its right pieces, and the
+    blame for a punished one to its wrong pieces. A quote that the text does not hold exactly once is left out. The
+    judge is asked once for each text; what it says in words is not recorded.
+
+    Args:
+        judge: a Policy, the name and options of one, or a ChatJudge. options: see ChatJudge.
+        tool, argument: the calls, and their text argument, that are criticised; without a tool, the text of each turn.
+    Source: after Text2Grad, Wang et al. 2025, arXiv:2505.22338, whose annotated critiques end in exact quotes too; the
+        question is our own, and there a model that was fine-tuned on such critiques answers it.
+    """
+
+    def __init__(self, judge: JudgeConfig = None, *, tool: str = "", argument: str = "code", **options: object) -> None:
+        self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)  # type: ignore[arg-type]
+        self.tool, self.argument = tool, argument
+
+    async def spans(self, episode: Trajectory) -> list[list[Span]]:
+        """Raises: JudgeError without a judge, or if it gives no quotes."""
+        task = "\n".join(message.text for message in episode.task.opening())
+        return await asyncio.gather(*(self._of_turn(task, turn) for turn in episode.turns))
+
+    async def _of_turn(self, task: str, turn: Turn) -> list[Span]:
+        questions = [
+            self._of_text(text, call, {"TASK": task, "TEXT": text, "RESULT": result})
+            for call, text, result in self._texts(turn)
+            if text.strip()
+        ]
+        return [span for spans in await asyncio.gather(*questions) for span in spans]
+
+    def _texts(self, turn: Turn) -> Iterator[tuple[int | None, str, str]]:
+        """The index of the call, the text that is criticised, and what the tools answered."""
+        results = [result.message().text for result in turn.results]
+        if not self.tool:
+            yield None, turn.message.text, "\n".join(results)
+            return
+        for index, call in enumerate(turn.message.calls):
+            text = call.arguments.get(self.argument)
+            if call.name == self.tool and isinstance(text, str):
+                yield index, text, results[index] if index < len(results) else ""
+
+    async def _of_text(self, text: str, call: int | None, texts: dict[str, str]) -> list[Span]:
+        quotes = await self.judge.quotes(CRITICISE, texts, tuple(VALUES))
+        argument = "" if call is None else self.argument
+        return [
+            Span(start, start + len(quote), VALUES[kind], call, argument)
+            for kind in VALUES
+            for quote in quotes[kind]
+            if (start := only_place(text, quote)) is not None
+        ]
+
+
+def only_place(text: str, quote: str) -> int | None:
+    """Where a quote begins in a text; None if it is empty, or the text does not hold it exactly once."""
+    start = text.find(quote) if quote else -1
+    return start if start >= 0 and text.find(quote, start + 1) < 0 else None

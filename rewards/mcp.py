@@ -1,0 +1,71 @@
+"""`mcp`: whether an MCP server's end state and the agent's answer are what the task's truth says."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import JudgeError, Result, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+from .answer_match import same_answer
+from .final_answer import final_call
+from .fresh_files import lines_of
+
+
+class McpReward(Reward):
+    """Outcome components `success` (every check holds) and `checks_passed`, the share that does, with weight 0.
+
+    `truth` holds one or both of
+        state: the results that the calls of the task's parameter `state` must have, in their order. Where both are
+            JSON they are compared as data, else as text without spaces at the ends of lines.
+        answer: what the agent must hand in, or a list of such; compared as `answer_match` does.
+    An episode that no final call has ended has failed.
+    """
+
+    weights: Mapping[str, float] = {"checks_passed": 0.0}
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the truth says nothing that can be judged, or not of each call of `state`."""
+        task = episode.task
+        truth = task.truth if isinstance(task.truth, Mapping) else {}
+        expected = truth.get("state")
+        if expected is None and truth.get("answer") is None:
+            raise JudgeError(f"{task.id}: truth has neither `state` nor `answer`: nothing can be judged by mcp.")
+        calls = task.parameters.get("state", ())
+        if expected is not None and (not isinstance(expected, list | tuple) or len(expected) != len(calls)):
+            raise JudgeError(
+                f"{task.id}: truth['state'] has not one result for each of the {len(calls)} calls of "
+                "parameters['state']."
+            )
+        if (ended := final_call(episode)) is None:
+            return {SUCCESS: 0.0, "checks_passed": 0.0}
+        call, result = ended
+        passed = []
+        if expected is not None:
+            passed += [_equal(*pair) for pair in zip(_end_state(result, task.id), expected, strict=True)]
+        if (answer := truth.get("answer")) is not None:
+            right = answer if isinstance(answer, list) else [answer]
+            passed.append(any(same_answer(call.arguments.get("text", ""), text) for text in right))
+        return {SUCCESS: float(all(passed)), "checks_passed": sum(passed) / len(passed)}
+
+
+def _end_state(result: Result, task: str) -> list[Any]:
+    text = result.content if isinstance(result.content, str) else ""
+    try:
+        return list(json.loads(text.partition("\n")[2])["state"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise JudgeError(f"{task}: the result {text[:60]!r} of the last call holds no end state: {error}.") from error
+
+
+def _equal(actual: Any, expected: Any) -> bool:
+    """Results of the server, texts or None where a call failed, against what the truth says."""
+    if actual is None or expected is None:
+        return actual is expected
+    try:
+        actual_data = json.loads(actual)
+        expected_data = json.loads(expected) if isinstance(expected, str) else expected
+    except ValueError:
+        return isinstance(expected, str) and lines_of(actual) == lines_of(expected)
+    return bool(actual_data == expected_data)

@@ -1,0 +1,185 @@
+"""Runs inside the judge's sandbox: two processes, one that runs the tests and one that keeps what came of them.
+
+The first imports the repository, so whatever it says may be forged. The second never does, its memory and descriptors
+are closed to the first, and only it can write the report. This text is sent to the sandbox as it stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from typing import Any
+
+from .guest_repository import PLAIN, begin
+
+MAX_RECORDS = 2**26
+RUNNERS = ("_pytest", "pytest", "pluggy", "unittest", "json")
+CHECKED_EVERY = 8  # reports, on average
+PR_SET_DUMPABLE = 4
+
+
+def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool) -> None:
+    """Run the test files and print one line of JSON: [outcomes by test, reasons by test, changed functions].
+
+    Nothing is printed if the tests did not come to their end. Outcomes are those of pytest, and `xfailed`. `changed`
+    are functions of the test runner that are others than before the repository was imported. They are looked at at the
+    end, and behind some of the tests that chance names; if `thorough`, behind all.
+    """
+    import ctypes
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+    set_dumpable = ctypes.CDLL(None).prctl
+    set_dumpable(PR_SET_DUMPABLE, 0)  # before the fork: no moment at which the child could open this process
+    source_end, sink = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        set_dumpable(PR_SET_DUMPABLE, 1)
+        os.close(source_end)
+        run_judged(sink, chosen, source, plugins, thorough)
+        os._exit(0)
+    os.close(sink)
+    records, status = collected(source_end, pid)
+    outcomes: dict[str, str] = {}
+    reasons: dict[str, str] = {}
+    changed: set[str] = set()
+    ended = 0
+    for record in records:
+        try:
+            kind, test, outcome, reason = json.loads(record)
+        except ValueError:
+            continue  # written by the tests themselves
+        if kind == "report":
+            if outcome not in ("passed", "skipped") or outcomes.get(test) in (None, "passed"):
+                outcomes[test] = outcome
+            if reason:
+                reasons[test] = reason
+        elif kind == "changed":
+            changed.update(test)
+        elif kind == "end":
+            ended += 1
+    if status == 0 and ended == 1:
+        print(json.dumps([outcomes, reasons, sorted(changed)]))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def collected(descriptor: int, pid: int) -> tuple[list[bytes], int]:
+    """The lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status."""
+    import select
+
+    child = os.pidfd_open(pid)
+    os.set_blocking(descriptor, False)
+    poller = select.poll()
+    for watched in (descriptor, child):
+        poller.register(watched, select.POLLIN)
+    data = bytearray()
+    while True:
+        ready = {ready for ready, _ in poller.poll()}
+        piece = _read(descriptor)
+        while piece and len(data) < MAX_RECORDS:
+            data += piece
+            piece = _read(descriptor)
+        if child in ready:
+            return bytes(data).splitlines(), os.waitpid(pid, 0)[1]
+        if descriptor in ready and (not piece or len(data) >= MAX_RECORDS):
+            poller.unregister(descriptor)  # closed by all, or more than any report needs
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65536)
+    except BlockingIOError:
+        return b""
+
+
+def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[str], thorough: bool) -> None:
+    """Run pytest on the files, with its output gone, and write a line of JSON for all that it reports."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    begin(source)
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    import pytest
+
+    before = fingerprint()
+    chance = random.Random(int.from_bytes(os.urandom(8), "big"))
+
+    def tell(kind: str, *fields: Any) -> None:
+        data = json.dumps([kind, *fields]).encode() + b"\n"
+        while data:
+            data = data[os.write(sink, data) :]
+
+    def look() -> None:
+        if different := differences(before, fingerprint()):
+            tell("changed", different, "", "")
+
+    class Recorder:
+        @pytest.hookimpl(trylast=True)
+        def pytest_load_initial_conftests(self) -> None:
+            os.environ.pop("PYTEST_DISABLE_PLUGIN_AUTOLOAD", None)  # it is not meant for what the tests start
+
+        def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+            outcome = "xfailed" if report.skipped and hasattr(report, "wasxfail") else report.outcome
+            tell("report", report.nodeid, outcome, str(report.longrepr)[-4000:] if report.failed else "")
+            if thorough or chance.randrange(CHECKED_EVERY) == 0:
+                look()
+
+        def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+            if report.failed:
+                tell("report", report.nodeid, "error", str(report.longrepr)[-4000:])
+
+    options = ["-q", "-p", "no:cacheprovider", *PLAIN, "--continue-on-collection-errors", "-W", "ignore"]
+    options += ["--rootdir=/work/repo", "--maxfail=0"]
+    for plugin in [*trusted_plugins(), *plugins]:
+        options += ["-p", plugin]
+    pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
+    look()
+    tell("end", "", "", "")
+
+
+def trusted_plugins() -> list[str]:
+    """The plugins of pytest that lie outside the repository, by their entry points."""
+    from importlib.metadata import distributions
+
+    folders = [folder for folder in sys.path if folder.startswith(("/packages", "/work/packages/env/"))]
+    return sorted(
+        entry.name
+        for distribution in distributions(path=folders)
+        for entry in distribution.entry_points
+        if entry.group == "pytest11"
+    )
+
+
+def fingerprint() -> dict[str, tuple[int, ...]]:
+    """Which objects the functions and classes of the test runner are, by their dotted names."""
+    marks: dict[str, tuple[int, ...]] = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in RUNNERS:
+            for key, value in list(vars(module).items()):
+                if callable(value):
+                    marks[f"{name}.{key}"] = mark_of(value)
+                if isinstance(value, type) and value.__module__ == name:
+                    for inner, attribute in list(vars(value).items()):
+                        if not inner.startswith("__") or inner in ("__init__", "__call__", "__enter__", "__exit__"):
+                            marks[f"{name}.{key}.{inner}"] = mark_of(attribute)
+    return marks
+
+
+def mark_of(value: Any) -> tuple[int, ...]:
+    """The identity of a function, and of its code and defaults."""
+    function = getattr(value, "__func__", value)
+    return (id(value), id(getattr(function, "__code__", None)), id(getattr(function, "__defaults__", None)))
+
+
+def differences(before: dict[str, tuple[int, ...]], after: dict[str, tuple[int, ...]]) -> list[str]:
+    """Names that stand for something else than before, and names that are new in a class that was there."""
+    changed = [name for name, mark in before.items() if after.get(name) != mark]
+    owners = {name.rpartition(".")[0] for name in before} & set(before)
+    return changed + [
+        name
+        for name in after
+        if name not in before and name.rpartition(".")[0] in owners and not name.rpartition(".")[2].startswith("_abc")
+    ]

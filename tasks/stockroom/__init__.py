@@ -1,0 +1,5 @@
+"""The task set `mcp/stockroom-v1`: jobs done by the tools of a small MCP server, which is an asset of its own."""
+
+from .task_set import server_source, task_set
+
+__all__ = ["server_source", "task_set"]

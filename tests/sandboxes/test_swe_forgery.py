@@ -1,0 +1,238 @@
+"""`repository_tests` pays for a fix, and not for what would have any test pass; honest patches never pay for that."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from agentgym import Task
+from agentgym.sandboxes.swe.controls import canary, canary_name, control_of
+from agentgym.sandboxes.swe.judge import RepositoryTests
+from agentgym.sandboxes.swe.patch import make_patch
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from swe_cheat_list import CHEATS
+from swe_cheat_repository import FILES, FIX, TASK, patch_of
+
+MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has them all
+    *("conftest.py at the top forges", "sitecustomize.py", "plugin by dist-info", "plugin by egg-info"),
+    *("report's key from the frames", "verdicts written by one who knows this judge", "the judge's process killed"),
+    *("the judge's memory and descriptors opened", "a marker xfail is added", "CallInfo swallows assertions"),
+    *("always equal", "expected value from the caller's source", "reports forged, but not of canaries"),
+    *("a hook's function replaced, but not for canaries", "tests' code emptied when first called"),
+)
+
+
+@pytest.mark.needs_namespaces
+async def test_no_cheat_is_paid_and_the_fix_is():
+    judge = RepositoryTests()
+    gate = asyncio.Semaphore(2)
+
+    async def success(name: str) -> tuple[str, float, float]:
+        async with gate:
+            components = await judge.score(TASK, patch_of(FIX if name == "fix" else CHEATS[name]))
+        return name, components["success"], components.get("forged", 0.0)
+
+    results = await asyncio.gather(*map(success, ["fix", *MET]))
+    assert [name for name, paid, _ in results if paid] == ["fix"]
+    forged = {name for name, _, forged in results if forged}
+    assert forged >= set(MET[9:])
+    assert not forged & {"fix", *MET[:4]}  # left out of the patch, so that there was nothing to forge with
+
+
+SOURCE = """
+import unittest
+import pytest
+
+VALUE = [3]
+
+
+def f(x):
+    if x < 0:
+        raise ValueError(f"no {x}")
+    return x * 2
+
+
+def near(actual, expected, rtol=1.0):
+    assert abs(actual - expected) <= rtol * abs(expected)
+
+
+assert_allclose = near
+
+
+def test_literal():
+    assert f(2) == 4
+
+
+def test_text():
+    assert "4" == str(f(2)), "says why"
+
+
+def test_collection():
+    value = [f(1), f(2)]
+    assert value == [2, 4]
+
+
+@pytest.mark.parametrize("x, expected", [(1, 2)])
+def test_parameter(x=1, expected=2):
+    assert f(x) == expected
+
+
+def test_names():
+    left, right = f(1), 2
+    assert left == right
+
+
+def test_truth():
+    assert f(2) > 3 and True
+
+
+def test_raises():
+    with pytest.raises(ValueError, match="no"):
+        f(-1)
+
+
+def test_helper():
+    assert_allclose(f(2), 4.5, rtol=0.5)
+
+
+def test_nothing_is_asserted():
+    for x in VALUE:
+        f(x)
+
+
+def test_in_a_loop():
+    for x in VALUE:
+        assert f(x) == 6
+
+
+class Tests(unittest.TestCase):
+    def test_equal(self):
+        self.assertEqual(f(3), 6)
+
+    def test_true(self):
+        self.assertTrue(f(3))
+
+    def test_in(self):
+        self.assertNotIn(f(3), VALUE)
+
+    def test_raises(self):
+        with self.assertRaises(ValueError):
+            f(-1)
+
+
+def test_that_ends_early():
+    if VALUE:
+        return
+    assert f(1) == 3
+
+
+@pytest.mark.xfail
+def test_that_fails():
+    assert f(1) == 3
+"""
+TESTS = [
+    *("test_literal", "test_text", "test_collection", "test_parameter[1-2]", "test_names", "test_truth"),
+    *("test_raises", "test_helper", "test_nothing_is_asserted", "test_in_a_loop"),
+    *(f"Tests::test_{name}" for name in ("equal", "true", "in", "raises")),
+]
+
+
+def run(source: str, test: str) -> bool:
+    """Whether a test function passes, called without pytest."""
+    names: dict[str, object] = {}
+    exec(compile(source, "tests.py", "exec"), names)
+    *owner, function = test.partition("[")[0].split("::")
+    try:
+        getattr(names[owner[0]](function), function)() if owner else names[function]()
+    except (Exception, pytest.fail.Exception):  # noqa: BLE001 - any way to fail will do
+        return False
+    return True
+
+
+def test_every_control_fails_for_a_source_for_which_the_test_passes():
+    assert all(run(SOURCE, test) for test in TESTS)
+    texts = set()
+    for seed in range(30):
+        changed, controls = control_of(
+            SOURCE, [*TESTS, "test_that_ends_early", "test_that_fails", "gone"], random.Random(seed)
+        )
+        assert controls == TESTS
+        assert not any(run(changed, test) for test in TESTS)
+        texts.add(changed)
+    assert len(texts) > 20
+
+
+def test_what_cannot_be_read_has_no_controls_and_canaries_have_names_of_their_own():
+    assert control_of("print 1", ["test_x"], random.Random(0)) == ("print 1", [])
+    for seed in range(30):
+        rng = random.Random(seed)
+        name = canary_name(SOURCE, rng)
+        assert f"def {name}(" not in SOURCE
+        assert not run(canary(name, rng), name)
+
+
+def task(source: str, hidden: str, fixed: str, unbroken: tuple[str, ...] = (), **parameters: object) -> Task:
+    return Task(
+        "honest",
+        "agentgym/swe-v1",
+        "-",
+        parameters={"files": {"thing.py": source}, **parameters},
+        truth={
+            "fail_to_pass": ["test_thing.py::test_double"],
+            "pass_to_pass": [f"test_thing.py::{name}" for name in unbroken],
+            "tests": ["test_*.py"],
+            "files": {"test_thing.py": hidden},
+            "gold": make_patch({"thing.py": source.encode()}, {"thing.py": fixed.encode()}),
+        },
+    )
+
+
+PLAIN, FIXED = FILES["thing.py"], FIX["thing.py"]
+
+
+@pytest.mark.needs_namespaces
+async def test_an_honest_patch_does_not_pay_for_a_control_that_gold_passes_too():
+    """Here every control passes: the fix makes all comparisons true, which is the gold patch's own doing."""
+    hidden = "from thing import double\n\n\ndef test_double():\n    assert double(5) == 10\n"
+    fixed = PLAIN.replace("return x + 2", "from unittest.mock import ANY\n    return ANY")
+    honest = task(PLAIN, hidden, fixed)
+    assert (await RepositoryTests().score(honest, honest.truth["gold"]))["success"] == 1
+    lone = replace(honest, truth={**honest.truth, "gold": ""})
+    assert (await RepositoryTests().score(lone, honest.truth["gold"])).get("forged") == 1
+
+
+@pytest.mark.needs_namespaces
+async def test_a_repository_that_changes_the_runner_by_itself_is_no_forger():
+    source = "import unittest\nunittest.TestCase.assertEquals = None\n" + PLAIN
+    hidden = "from thing import double\n\n\ndef test_double():\n    assert double(5) == 10\n"
+    own = task(source, hidden, source.replace("x + 2", "x * 2"))
+    assert (await RepositoryTests().score(own, own.truth["gold"]))["success"] == 1
+
+
+@pytest.mark.needs_namespaces
+async def test_a_test_that_fails_as_it_is_marked_to_do_is_unbroken_but_mends_nothing():
+    hidden = (
+        "import pytest\nfrom thing import double\n\n\ndef test_double():\n    assert double(5) == 10\n\n\n"
+        "@pytest.mark.xfail\ndef test_known():\n    assert double(1) == 3\n"
+    )
+    known = task(PLAIN, hidden, FIXED, ("test_known",))
+    assert (await RepositoryTests().score(known, known.truth["gold"]))["success"] == 1
+    unmended = replace(known, truth={**known.truth, "fail_to_pass": ["test_thing.py::test_known"], "pass_to_pass": []})
+    assert (await RepositoryTests().score(unmended, known.truth["gold"]))["success"] == 0
+
+
+@pytest.mark.needs_namespaces
+async def test_a_plugin_of_the_repository_is_loaded_where_the_task_names_it():
+    plugin = "import pytest\n\n\n@pytest.fixture\ndef five():\n    return 5\n"
+    hidden = "from thing import double\n\n\ndef test_double(five):\n    assert double(five) == 10\n"
+    named = task(PLAIN, hidden, FIXED, plugins=["fives"])
+    named.parameters["files"]["fives.py"] = plugin
+    assert (await RepositoryTests().score(named, named.truth["gold"]))["success"] == 1
+    silent = replace(named, parameters={"files": named.parameters["files"]})
+    assert (await RepositoryTests().score(silent, named.truth["gold"]))["success"] == 0
