@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentgym import MissingExtraError, Task, TaskError, load
-from agentgym.registry import names
+from agentgym import MissingExtraError, Task, TaskError, UnknownNameError, load
 
 from .packages import packages_archive
 
@@ -109,7 +108,7 @@ class WebParameters:
         if self.site == "miniwob":
             pages = archive_of(str(miniwob_folder(self.folder)))
         else:
-            pages = load("assets", self.folder)() if self.folder in names("assets") else archive_of(self.folder)
+            pages = _asset_or_folder(self.folder)
         if self.site == "server":
             return (pages, packages_archive(self.packages)) if self.packages else (pages,)
         if self.site == "folder":
@@ -156,6 +155,16 @@ def miniwob_folder(given: str | Path = "") -> Path:
         if (candidate / "core" / "core.js").is_file() and (candidate / "miniwob").is_dir():
             return candidate
     raise TaskError(f"{folder} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
+
+
+def _asset_or_folder(name: str) -> bytes:
+    """What an asset of this name gives, or the archive of a folder. Raises: TaskError if there is neither."""
+    try:
+        factory = load("assets", name)
+    except UnknownNameError:
+        return archive_of(name)
+    pages: bytes = factory()
+    return pages
 
 
 @cache

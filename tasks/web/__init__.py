@@ -1,4 +1,4 @@
-"""Web tasks: on four applications, on Django's administration, on forms of one page and of many, on cards."""
+"""Web tasks: on four applications, on two from the package index, on forms of one page and of many, on cards."""
 
 from .admin_site import django_admin, users
 from .admin_tasks import admin_task_set
@@ -7,12 +7,15 @@ from .cards import cards_task_set
 from .forms import forms_task_set
 from .long_form import long_form_task_set
 from .task_set import task_set, task_set_v2
+from .wiki_site import flask_wiki, wiki_pages
+from .wiki_tasks import wiki_task_set
 
 __all__ = [
     "admin_task_set",
     "calendar",
     "cards_task_set",
     "django_admin",
+    "flask_wiki",
     "forms_task_set",
     "forum",
     "long_form_task_set",
@@ -21,4 +24,6 @@ __all__ = [
     "task_set",
     "task_set_v2",
     "users",
+    "wiki_pages",
+    "wiki_task_set",
 ]

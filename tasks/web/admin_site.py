@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
-import zipfile
 from functools import cache
 from typing import Any
 
 from agentgym import seed_of
 
+from .site_archive import site_archive
 from .words import address_of, words_of
 
 USERS, GROUPS = 7, 4
+_RUN = ["--settings", "site_settings", "--noreload", "--skip-checks", "--insecure"]  # insecure: it serves its styles
 SITE: dict[str, Any] = {
     "site": "server",
     "folder": "web/django-admin",
     "packages": ["django"],
-    "command": [
-        "sh",
-        "-c",
-        "exec python3 -m django runserver --settings site_settings --noreload --insecure 127.0.0.1:{port}",
-    ],
+    "command": ["python3", "-m", "django", "runserver", *_RUN, "127.0.0.1:{port}"],
     "setup": ["python3", "prepare.py"],
     "state": ["python3", "state.py"],
     "page": "admin/",
@@ -95,6 +91,7 @@ _PREPARE = """\
 
 import json
 import os
+from datetime import datetime, timezone
 
 os.environ["DJANGO_SETTINGS_MODULE"] = "site_settings"
 
@@ -108,10 +105,12 @@ from django.core.management import call_command
 call_command("migrate", verbosity=0)
 with open("data.json", encoding="utf-8") as file:
     data = json.load(file)
-User.objects.create_superuser("admin", "admin@site.test", "admin")
+joined = datetime(2025, 1, 1, 12, tzinfo=timezone.utc)
+User.objects.create_superuser("admin", "admin@site.test", date_joined=joined)
 groups = {name: Group.objects.create(name=name) for name in data["groups"]}
 for user in data["users"]:
-    member = User.objects.create(**{key: value for key, value in user.items() if key != "groups"})
+    fields = {key: value for key, value in user.items() if key != "groups"}
+    member = User.objects.create(date_joined=joined, **fields)
     member.groups.set([groups[name] for name in user["groups"]])
 """
 _STATE = """\
@@ -121,11 +120,23 @@ import json
 import sqlite3
 
 database = sqlite3.connect("site.db")
-groups = dict(database.execute("SELECT id, name FROM auth_group"))
-members = database.execute("SELECT user_id, group_id FROM auth_user_groups").fetchall()
-columns = "id, username, email, first_name, last_name, is_active, is_staff, is_superuser"
+
+
+def linked(table, owner, other):
+    '''The names of what each row is linked to, by its number.'''
+    rows = database.execute(f"SELECT l.{owner}_id, o.name FROM {table} l JOIN {other} o ON o.id = l.{other[5:]}_id")
+    names = {}
+    for number, name in sorted(rows):
+        names.setdefault(number, []).append(name)
+    return names
+
+
+groups_of = linked("auth_user_groups", "user", "auth_group")
+user_permissions = linked("auth_user_user_permissions", "user", "auth_permission")
+group_permissions = linked("auth_group_permissions", "group", "auth_permission")
+columns = "id, username, email, first_name, last_name, is_active, is_staff, is_superuser, password, date_joined"
 users = {}
-for number, username, email, first, last, active, staff, superuser in database.execute(
+for number, username, email, first, last, active, staff, superuser, password, joined in database.execute(
     f"SELECT {columns} FROM auth_user"
 ):
     users[username] = {
@@ -134,24 +145,22 @@ for number, username, email, first, last, active, staff, superuser in database.e
         "active": active,
         "staff": staff,
         "superuser": superuser,
-        "groups": sorted(groups[group] for user, group in members if user == number),
+        "password": password,
+        "joined": joined[:19],
+        "groups": groups_of.get(number, []),
+        "permissions": user_permissions.get(number, []),
     }
-print(json.dumps({"users": users, "groups": dict.fromkeys(sorted(groups.values()), 1)}))
+rows = database.execute("SELECT id, name FROM auth_group")
+groups = {name: group_permissions.get(number, []) for number, name in rows}
+print(json.dumps({"users": users, "groups": groups}))
 """
 
 
 def django_admin() -> bytes:
     """The folder of the site as a zip: settings, addresses, and the commands that make and print its database."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, text in (
-            ("site_settings.py", _SETTINGS),
-            ("site_urls.py", _URLS),
-            ("prepare.py", _PREPARE),
-            ("state.py", _STATE),
-        ):
-            archive.writestr(zipfile.ZipInfo(name), text)
-    return packed.getvalue()
+    return site_archive(
+        {"site_settings.py": _SETTINGS, "site_urls.py": _URLS, "prepare.py": _PREPARE, "state.py": _STATE}
+    )
 
 
 def users(seed: int = 0) -> bytes:
@@ -163,11 +172,11 @@ def users(seed: int = 0) -> bytes:
 def users_data(seed: int) -> dict[str, Any]:
     """Users, of whom some are inactive, and groups. The last group has no members."""
     rng, words = random.Random(seed_of("web/users", seed)), words_of(seed)
-    groups = rng.sample([f"{place} team" for place in words.places], GROUPS)
-    made = []
+    groups = rng.sample([f"{location} team" for location in words.places], GROUPS)
+    members = []
     for person in rng.sample(words.people, USERS):
         first, last = person.split()
-        made.append(
+        members.append(
             {
                 "username": f"{first[0]}{last}{rng.randint(10, 99)}".lower(),
                 "email": address_of(person, words),
@@ -177,4 +186,4 @@ def users_data(seed: int) -> dict[str, Any]:
                 "groups": rng.sample(groups[:-1], rng.randint(0, 2)),
             }
         )
-    return {"groups": groups, "users": made}
+    return {"groups": groups, "users": members}

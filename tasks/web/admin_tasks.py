@@ -7,56 +7,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from agentgym import Task, TaskSet
+from agentgym import TaskSet
 
-from ..generator import TaskGenerator, TaskSlot
 from .admin_site import SITE, users_data
-from .oracle import imperfect_oracle, oracle
+from .installed_apps import installed_app_set
 from .plan import Step, TaskPlan, WebTemplate, button, click, done, link, typed
-from .task_set import truth_of
 from .words import words_of
 
-NAME = "web/admin-v1"
-SIZES = {"train": 240, "validation": 40, "unseen_tasks": 50, "unseen_worlds": 50, "unseen_templates": 50}
-TRAINED_SEEDS, HELD_OUT_SEEDS = range(0, 4), range(100, 102)
 Data = Mapping[str, Any]
 
 
 @cache
 def admin_task_set(seed: int = 0) -> TaskSet:
     """Build the task set; the seed chooses which tasks are in it. The strata are those of `web/apps-v1`."""
-    trained = [template for template in TEMPLATES if not template.held_out]
-    unseen = [template for template in TEMPLATES if template.held_out]
-    draw = TaskGenerator(NAME, SIZES, seed).draw
-    return TaskSet(
-        NAME,
-        {
-            "held_out": [
-                *draw("unseen_worlds", _task, trained, HELD_OUT_SEEDS),
-                *draw("unseen_templates", _task, unseen, TRAINED_SEEDS),
-                *draw("unseen_tasks", _task, trained, TRAINED_SEEDS),
-            ],
-            "validation": draw("validation", _task, trained, TRAINED_SEEDS),
-            "train": draw("train", _task, trained, TRAINED_SEEDS),
-        },
-        oracle=oracle,
-        imperfect_oracle=imperfect_oracle,
-    )
-
-
-def _task(rng: random.Random, slot: TaskSlot, templates: Sequence[WebTemplate], seeds: Sequence[int]) -> Task:
-    template, seed = rng.choice(templates), rng.choice(seeds)
-    plan = template.draw(rng, users_data(seed), seed)
-    return Task(
-        id=slot.id,
-        environment="agentgym/web-v2",
-        prompt=plan.prompt,
-        parameters={**SITE, "data": "web/users", "seed": seed},
-        truth=truth_of(plan),
-        split=slot.split,
-        tags=(template.name, *slot.tags),
-        difficulty=template.difficulty,
-    )
+    return installed_app_set("web/admin-v1", SITE, "web/users", users_data, TEMPLATES, seed)
 
 
 def _person(user: Data) -> str:
@@ -87,11 +51,10 @@ def _email(rng: random.Random, data: Data, seed: int) -> TaskPlan:
 
 def _name(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     first, last = (rng.choice(words_of(seed).people).split()[index] for index in (0, 1))
+    last = f"{last}-{rng.choice(words_of(seed).people).split()[1]}"
     steps = [typed("First name:", first), typed("Last name:", last)]
-    number = rng.randint(10, 99)
-    steps[1] = typed("Last name:", f"{last}-{number}")
-    change = {"name": f"{first} {last}-{number}"}
-    return _edit(rng, data, f"Change the name of the user {{0}} to {first} {last}-{number}.", steps, change)
+    prompt = f"Change the name of the user {{0}} to {first} {last}."
+    return _edit(rng, data, prompt, steps, {"name": f"{first} {last}"})
 
 
 def _staff(rng: random.Random, data: Data, seed: int) -> TaskPlan:
@@ -110,13 +73,24 @@ def _active(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     )
 
 
+def _delete_user(rng: random.Random, data: Data, seed: int) -> TaskPlan:
+    user, wrong_user = rng.sample(data["users"], 2)
+    ends = (link("Delete"), click('button "Yes,'), done())
+    return TaskPlan(
+        f"Delete the user {user['username']} ({_person(user)}).",
+        (*_open(user), *ends),
+        {"users": {user["username"]: None}},
+        wrong=(*_open(wrong_user), *ends),
+    )
+
+
 def _add_group(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     name, wrong_name = (f"{topic} {rng.randint(10, 99)}" for topic in rng.sample(words_of(seed).topics, 2))
 
     def steps(group: str) -> tuple[Step, ...]:
         return link("Groups"), link("ADD GROUP"), typed("Name:", group), button("Save"), done()
 
-    return TaskPlan(f"Add a group with the name {name}.", steps(name), {"groups": {name: 1}}, wrong=steps(wrong_name))
+    return TaskPlan(f"Add a group with the name {name}.", steps(name), {"groups": {name: []}}, wrong=steps(wrong_name))
 
 
 def _ask_email(rng: random.Random, data: Data, seed: int) -> TaskPlan:
@@ -140,7 +114,7 @@ def _rename_group(rng: random.Random, data: Data, seed: int) -> TaskPlan:
     return TaskPlan(
         f"Rename the group {group} to {name}.",
         steps(group),
-        {"groups": {group: None, name: 1}},
+        {"groups": {group: None, name: []}},
         wrong=steps(wrong_group),
     )
 
@@ -155,6 +129,7 @@ TEMPLATES = (
     _template("active", _active),
     _template("add_group", _add_group),
     _template("ask_email", _ask_email),
+    _template("delete_user", _delete_user),
     _template("staff", _staff, held_out=True),
     _template("rename_group", _rename_group, held_out=True),
 )

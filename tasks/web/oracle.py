@@ -11,6 +11,7 @@ from typing import Any
 from agentgym import Call, Message, Task
 
 Script = Callable[[Sequence[Message]], Message]
+_ICON = re.compile("[\ue000-\uf8ff] *")  # the private use area
 _GIVE_UP = Call("answer", {"text": ""})
 
 
@@ -74,8 +75,11 @@ def _goes_on(page: str) -> bool:
 
 
 def find(page: str, label: str) -> int | None:
-    """The number of the first element whose line begins with a label, such as `button "Send"`."""
-    match = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", page, re.MULTILINE)
+    """The number of the first element whose line begins with a label, such as `button "Send"`.
+
+    Characters of icon fonts, which stand before the words of many buttons, are skipped.
+    """
+    match = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", _ICON.sub("", page), re.MULTILINE)
     return int(match[1]) if match else None
 
 

@@ -149,6 +149,12 @@ async def test_what_flows_over_the_edge_of_a_box_is_read_where_it_is_in_view(tmp
         assert visit.page.count("Line ") > 10
 
 
+async def test_pages_are_asked_to_move_little(tmp_path):
+    """A dialog that slides in would be seen, and its buttons clicked, on their way."""
+    async with await Visit.to(folder_of(tmp_path, WEB, page="<p>Still</p>")) as visit:
+        assert await visit.environment.evaluate("matchMedia('(prefers-reduced-motion: reduce)').matches")
+
+
 async def test_text_of_every_weight_has_a_size(tmp_path):
     """Chromium draws no Type 1 fonts; chosen for a weight, one made text of no size, which nothing could click."""
     weights = "".join(
