@@ -1,4 +1,4 @@
-"""Bridges to others: environments of Gymnasium and MCP servers as ours, and ours as Gymnasium's.
+"""Bridges to others: environments of Gymnasium and MCP servers as ours, ours as Gymnasium's, and programs as agents.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.interop.gateway import AgentProgram, PolicyGateway
     from agentgym.interop.gymnasium import (
         GymnasiumEnvironment,
         GymnasiumEpisode,
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ActionText": "toy_text",
+    "AgentProgram": "gateway",
     "GymnasiumEnvironment": "gymnasium",
     "GymnasiumEpisode": "gymnasium",
     "McpEnvironment": "mcp",
     "McpServer": "mcp",
+    "PolicyGateway": "gateway",
     "TextEnv": "text_env",
     "gymnasium_tasks": "gymnasium",
     "register_gymnasium": "gymnasium",
@@ -34,10 +37,12 @@ _HOME = {
 
 __all__ = [
     "ActionText",
+    "AgentProgram",
     "GymnasiumEnvironment",
     "GymnasiumEpisode",
     "McpEnvironment",
     "McpServer",
+    "PolicyGateway",
     "TextEnv",
     "gymnasium_tasks",
     "register_gymnasium",
