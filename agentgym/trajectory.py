@@ -73,7 +73,8 @@ class Turn:
     Attributes:
         index: 0 for the first turn.
         message: what the agent wrote. `calls`: those in it. `results`: what came back, in the order of the calls.
-        replies: messages that the environment added after the results.
+        replies: messages that the environment added after the results. Of a program that plays, what it said; also a
+            result in other words than those of the environment, as a tool's message.
         token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
         policy: the name of who wrote it, where that is not the policy of the trajectory but its guide, or the frozen
             policy of a role; else empty.
@@ -132,6 +133,17 @@ class Turn:
         for token, version in self.version_changes:
             versions[token:] = version
         return versions
+
+    def observation(self) -> list[Message]:
+        """What the policy read after its message: results and replies.
+
+        A program that plays may send a result in words of its own, which are a reply then, and may make calls that the
+        message does not hold, whose results the policy does not read.
+        """
+        reworded = {reply.call_id for reply in self.replies if reply.role == "tool"}
+        own_calls = self.calls[len(self.message.calls) :]
+        unread = reworded | {call.id for call in own_calls}
+        return [*(result.message() for result in self.results if result.call_id not in unread), *self.replies]
 
     @property
     def void(self) -> bool:
@@ -290,9 +302,7 @@ class Trajectory:
         for row in self.rows():
             messages.extend(row.opening)
             for turn in row.turns:
-                messages.append(turn.message)
-                messages.extend(result.message() for result in turn.results)
-                messages.extend(turn.replies)
+                messages += [turn.message, *turn.observation()]
         return messages
 
     def require_one_row(self, reader: str) -> None:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import err, out
-from agentgym.cli.options import BackendName, RewardName, Seed, one_task, split_tasks, unhurried_config
+from agentgym.cli.options import (
+    BackendName,
+    Limit,
+    RewardName,
+    Seed,
+    one_task,
+    split_tasks,
+    takes_rollout_config,
+    unhurried_config,
+)
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
+
+if TYPE_CHECKING:
+    from agentgym.rollout import RolloutConfig
 
 app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts and programs.")
 
@@ -175,6 +190,52 @@ def openenv(
         address = f"http://{host}:{listening.getsockname()[1]}"
         out().print(f"Serving {len(offered.tasks)} tasks at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
         serve_openenv(OpenEnvServer(offered, ServerBounds(max_sessions, idle_s), tokens), listening)
+
+
+@app.command("policy")
+@takes_rollout_config
+def policy(
+    config: RolloutConfig,
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="The tasks; of the training split by default.")],
+    policy_name: Annotated[str, typer.Option("--policy", help="Who answers; as for `agentgym rollout`.")] = "oracle",
+    limit: Limit = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite, and resume.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file of tokens, one a line. It is written, with one, if it does not exist."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8651,
+    silence_s: Annotated[
+        float, typer.Option(min=0.1, help="An episode in which nothing is asked for so many seconds is ended.")
+    ] = 120.0,
+    call_format: CallFormat = None,
+    api_key_env: ApiKeyEnv = None,
+    policy_options: PolicyOptions = None,
+    device: Device = "auto",
+    label: Annotated[str, typer.Option(help="Begins the id of every episode.")] = "served",
+    modules: Import = None,
+) -> None:
+    """Answer agent programs as a model would: over chat completions, responses and Anthropic's messages.
+
+    A program takes an episode by `POST /episodes` with a token of the file. It gets the task and the token of this
+    episode, with which it asks for messages and calls the environment's tools. The command ends when all are played.
+
+    Example: [b]agentgym serve policy sql/store-v1:train --policy runs/sql --token-file token --out runs/served[/b]
+    """
+    from agentgym.cli.rollout import play_and_keep
+    from agentgym.cluster.tokens import server_tokens
+    from agentgym.interop.gateway import PolicyGateway
+
+    gateway = PolicyGateway(tokens=server_tokens(token_file), host=host, port=port, silence_s=silence_s)
+    out().print(f"Serving the policy at {gateway.listen()} Ctrl-C ends this.", markup=False, soft_wrap=True)
+    load = partial(
+        load_policy, policy_name, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
+    )
+    with closing(gateway):
+        play_and_keep(replace(config, engine=gateway), split_tasks(tasks, "train"), load, limit, folder, label)
 
 
 def _available() -> list[str]:

@@ -1,4 +1,4 @@
-"""Bridges to others: environments of Gymnasium, MCP and OpenEnv servers as ours, and ours as theirs.
+"""Bridges to others: environments of Gymnasium, MCP and OpenEnv as ours, ours as theirs, and programs as agents.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.interop.gateway import AgentProgram, PolicyGateway
     from agentgym.interop.gymnasium import (
         GymnasiumEnvironment,
         GymnasiumEpisode,
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 
 _HOME = {
     "ActionText": "toy_text",
+    "AgentProgram": "gateway",
     "GymnasiumEnvironment": "gymnasium",
     "GymnasiumEpisode": "gymnasium",
     "McpEnvironment": "mcp",
     "McpServer": "mcp",
     "OpenEnvEnvironment": "openenv",
+    "PolicyGateway": "gateway",
     "TextEnv": "text_env",
     "TrlEnvironments": "trl_environments",
     "gymnasium_tasks": "gymnasium",
@@ -40,11 +43,13 @@ _HOME = {
 
 __all__ = [
     "ActionText",
+    "AgentProgram",
     "GymnasiumEnvironment",
     "GymnasiumEpisode",
     "McpEnvironment",
     "McpServer",
     "OpenEnvEnvironment",
+    "PolicyGateway",
     "TextEnv",
     "TrlEnvironments",
     "gymnasium_tasks",

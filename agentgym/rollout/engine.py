@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol, runtime_checkable
 
@@ -109,15 +109,29 @@ class LocalEngine:
 
 
 def engine_of(
-    name: str | None, *, address: str | None = None, nodes: int | None = None, backend: str | None = None
+    name: str | None,
+    *,
+    address: str | None = None,
+    nodes: int | None = None,
+    backend: str | None = None,
+    program: Sequence[str] = (),
 ) -> Engine | None:
     """The engine of a name, as recipes and the command line give it; None for this process.
 
     Args:
         address, nodes: of its cluster.
+        program: command of a program that plays each episode, over the engine `gateway`.
         backend: whose sandboxes must work on every node; None if none are needed.
-    Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster.
+    Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster, and for a program on
+        one.
     """
+    if program:
+        if name not in (None, LocalEngine.name, "gateway"):
+            raise RecipeError(
+                f"A program plays in this process, and not on the engine {name!r}: leave out one of both."
+            )
+        engine: Engine = load("engines", "gateway")(program)
+        return engine
     if name in (None, LocalEngine.name):
         if address is not None or nodes is not None:
             given = f"address {address!r}" if address is not None else f"nodes {nodes}"
@@ -126,5 +140,5 @@ def engine_of(
             )
         return None
     options = {"address": address, "nodes": nodes, "backend": backend}
-    engine: Engine = load("engines", str(name))(**{key: value for key, value in options.items() if value is not None})
+    engine = load("engines", str(name))(**{key: value for key, value in options.items() if value is not None})
     return engine

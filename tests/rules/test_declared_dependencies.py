@@ -50,8 +50,8 @@ def test_an_undeclared_or_early_import_is_seen():
     assert "extra 'view'" in objection_to(Path("agentgym/viewer/application.py"), Import("torch", 1, False, False))
 
 
-# each driver of a benchmark's peer runs in a virtual environment of that peer
-PEERS = ROOT / "benchmarks" / "peers"
+# each driver of a benchmark's peer, and each agent program, runs in a virtual environment of its own
+PEERS = (ROOT / "benchmarks" / "peers", ROOT / "examples" / "programs")
 
 
 def test_every_third_party_import_of_tests_and_benchmarks_is_declared():
@@ -60,7 +60,7 @@ def test_every_third_party_import_of_tests_and_benchmarks_is_declared():
     around = [
         path
         for path in tracked_files()
-        if path.suffix == ".py" and path not in sources and PEERS not in (ROOT / path).parents
+        if path.suffix == ".py" and path not in sources and not {*PEERS} & {*(ROOT / path).parents}
     ]
     assert [
         f"{path}:{statement.line} imports {statement.module}, which no extra declares"

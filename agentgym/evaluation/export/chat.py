@@ -34,7 +34,11 @@ def conversation(trajectory: Trajectory) -> Iterator[ConversationEntry]:
         for turn in row.turns:
             ids = [f"call_{turn.index}_{position}" for position in range(len(turn.calls))]
             yield ConversationEntry(turn.message, turn.index, tuple(zip(ids, turn.calls, strict=True)), row=number)
+            reworded = {reply.call_id for reply in turn.replies if reply.role == "tool"}
             for name, result in zip(ids, turn.results, strict=False):
+                if result.call_id in reworded:
+                    continue
                 yield ConversationEntry(result.message(), turn.index, call_id=name, status=result.status, row=number)
             for reply in turn.replies:
-                yield ConversationEntry(reply, turn.index, row=number)
+                answered = [name for name, call in zip(ids, turn.calls, strict=True) if call.id == reply.call_id]
+                yield ConversationEntry(reply, turn.index, call_id=next(iter(answered), None), row=number)

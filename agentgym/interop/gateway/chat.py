@@ -11,6 +11,9 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import Message
 from agentgym.policy.contract import FinishReason
 
+Key = tuple[Any, ...]
+"""Equal for messages that are the same to a policy."""
+
 
 @dataclass(frozen=True, slots=True)
 class Chat:
@@ -49,8 +52,8 @@ class Answer:
         ]
 
 
-def key_of(message: Message) -> tuple[Any, ...]:
-    """Equal for messages that are the same to a policy."""
+def key_of(message: Message) -> Key:
+    """The key of a message: role, words, calls, and the call that it answers."""
     content = message.text if not message.images else message.content
     calls = tuple((call.name, json.dumps(call.arguments, sort_keys=True)) for call in message.calls)
     if message.role == "assistant" and isinstance(content, str):
@@ -58,7 +61,7 @@ def key_of(message: Message) -> tuple[Any, ...]:
     return message.role, content, calls, message.call_id
 
 
-def keys_of(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
+def keys_of(messages: Sequence[Message]) -> list[Key]:
     """One for each message."""
     return [key_of(message) for message in messages]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from agentgym.cluster.served_episodes import ServerRefusal
@@ -16,34 +16,18 @@ from agentgym.rollout.answers import check_reply
 from agentgym.rollout.conversation import Conversation, open_turn, over_budget
 from agentgym.rollout.episode import EpisodeOver, PlayLoop
 from agentgym.task import seed_of
-from agentgym.trajectory import Row, Turn
+from agentgym.trajectory import Row
 
-from .chat import Answer, Chat, invalid, key_of, keys_of
+from .chat import Answer, Chat, Key, invalid, key_of, keys_of
+from .open_row import OpenRow
 
 MAX_WAITING = 16
 """Requests and calls of one episode that may be open at once."""
 MAX_REFUSED = 64
 """After so many requests that cannot be served an episode ends: its program does not know better."""
-UNKNOWN_RESULT = "[the program did not say what came of this call]"
+IDLE_S = 0.5
+"""How long the batches of a policy wait for the next request of a program."""
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class OpenRow:
-    """A row that may go on.
-
-    Attributes:
-        keys: of its messages so far, the last one of the policy's included.
-        answer: to the request of its last turn. turn: this turn, while it is not known what came back.
-    """
-
-    number: int
-    conversation: Conversation
-    tools: Sequence[dict[str, Any]]
-    keys: list[tuple[Any, ...]]
-    turn: Turn | None = None
-    answer: Answer | None = None
-    executed: list[tuple[Call, Result]] = field(default_factory=list)
 
 
 class ProgramLoop(PlayLoop):
@@ -66,6 +50,8 @@ class ProgramLoop(PlayLoop):
         self._over: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         self._last_asked = 0.0
         self._refused = self._written = 0
+        self._idle: asyncio.TimerHandle | None = None
+        self._is_waited_for = False
         self._task_messages: Sequence[Message] = ()
 
     @property
@@ -77,10 +63,6 @@ class ProgramLoop(PlayLoop):
     def tool_schemas(self) -> Sequence[dict[str, Any]]:
         """Of the environment's tools, as they are now."""
         return self._read_tools().schemas
-
-    @property
-    def episode_id(self) -> str:
-        return self._trajectory.id
 
     @property
     def task_id(self) -> str:
@@ -135,10 +117,13 @@ class ProgramLoop(PlayLoop):
                 self._over.exception()  # seen
             for task in self._work:
                 task.cancel()
+            self._wait_for_this(False)
             await asyncio.gather(*self._work, return_exceptions=True)
             for row in self._rows:
                 await self._close_turn(row, ())
-        if not self.has_turns:
+            if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
+                self._trajectory.further_rows.pop()  # the policy had no room for a message in it
+        if not self.has_turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
             raise PolicyError("The program ended before it asked for a message.")
         raise EpisodeOver(reason)
 
@@ -201,38 +186,41 @@ class ProgramLoop(PlayLoop):
     async def _one_after_another(self, chat: Chat) -> Answer:
         async with self._one_turn:
             self._check_open()
-            return await self._answer(chat)
+            self._wait_for_this(True)
+            try:
+                return await self._answer(chat)
+            finally:
+                loop = asyncio.get_running_loop()
+                self._idle = loop.call_later(IDLE_S, self._wait_for_this, False)
+
+    def _wait_for_this(self, waits: bool) -> None:
+        """Let the batches of the policy wait for this episode, as they do in our own loop, or not.
+
+        They do not while its program starts, thinks for long, or is dead: others would wait with them.
+        """
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if waits != self._is_waited_for:
+            self._is_waited_for = waits
+            tell = self._policy.episode_started if waits else self._policy.episode_ended
+            tell(self._trajectory.id)
 
     async def _answer(self, chat: Chat) -> Answer:
         keys = keys_of(chat.messages)
-        if chat.is_retry and (answer := self._answered(keys, chat)) is not None:
-            return answer
-        row = next((row for row in reversed(self._rows) if self._continues(row, keys, chat)), None)
-        if row is None:
-            row = self._begin_row(chat, keys)
-        else:
+        for earlier in reversed(self._rows) if chat.is_retry else ():
+            if earlier.answer is not None and earlier.has_answered(keys, chat.tools):
+                return earlier.answer
+        row = next((row for row in reversed(self._rows) if row.continues_with(keys, chat.tools)), None)
+        if row is not None:
             await self._close_turn(row, chat.messages[len(row.keys) :])
         if (used_up := self._usage.used_up() or await self._read_state()) is not None:
             self.end(used_up)
             raise self._over_error()
+        row = row or self._begin_row(chat, keys)
         return await self._take_turn(row, chat, keys)
 
-    def _answered(self, keys: list[tuple[Any, ...]], chat: Chat) -> Answer | None:
-        """The answer that a client did not get, where it sends a request once more."""
-        for row in reversed(self._rows):
-            if row.turn is not None and row.keys[:-1] == keys and list(row.tools) == list(chat.tools):
-                return row.answer
-        return None
-
-    def _continues(self, row: OpenRow, keys: list[tuple[Any, ...]], chat: Chat) -> bool:
-        """Whether a request goes on from the last message of a row: what it adds is what came back."""
-        count = len(row.keys)
-        added = [key[0] for key in keys[count:]]
-        in_order = added == sorted(added, key=lambda role: role != "tool")  # results, then what else is said
-        is_whole = row.turn is not None and bool(added) and "assistant" not in added and in_order
-        return is_whole and keys[:count] == row.keys and list(row.tools) == list(chat.tools)
-
-    def _begin_row(self, chat: Chat, keys: list[tuple[Any, ...]]) -> OpenRow:
+    def _begin_row(self, chat: Chat, keys: list[Key]) -> OpenRow:
         """A new row. Raises: ServerRefusal if the policy's chat template cannot write its messages."""
         trajectory = self._trajectory
         self._retries.activity = "rendering the prompt"
@@ -251,7 +239,7 @@ class ProgramLoop(PlayLoop):
             trajectory.further_rows.append(further)
         return row
 
-    async def _take_turn(self, row: OpenRow, chat: Chat, keys: list[tuple[Any, ...]]) -> Answer:
+    async def _take_turn(self, row: OpenRow, chat: Chat, keys: list[Key]) -> Answer:
         """Let the policy write the next message of a row."""
         trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
         limit = usage.token_limit(row.conversation.room(self._policy.context_tokens))
@@ -296,7 +284,6 @@ class ProgramLoop(PlayLoop):
         )
         while True:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
-            policy.episode_started(trajectory.id)  # meanwhile no other episode waits for this one
             try:
                 reply = await policy.generate(request)
                 check_reply(policy, reply)
@@ -306,8 +293,6 @@ class ProgramLoop(PlayLoop):
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
                 if not self._retries.take(error):
                     raise
-            finally:
-                policy.episode_ended(trajectory.id)
 
     async def _run_tool(self, name: str, arguments: dict[str, Any]) -> Result:
         """Run a call that the program makes: one of the last message that has it, or else one of its own."""
@@ -364,13 +349,7 @@ class ProgramLoop(PlayLoop):
                 raise invalid(f"The policy cannot be shown these messages: {error}") from error
         row.turn, row.keys = None, [*row.keys, *keys_of(observation)]
         self._usage.tokens += len(turn.observation_ids)
-        messages = {message.call_id: message for message in observation if message.role == "tool"}
-        executed = {call.id: result for call, result in row.executed}
-        turn.results = tuple(_result(call, messages.get(call.id), executed.get(call.id)) for call in turn.calls)
-        extra = [(call, result) for call, result in row.executed if call.id not in {own.id for own in turn.calls}]
-        turn.calls = (*turn.calls, *(call for call, _ in extra))
-        turn.results = (*turn.results, *(result for _, result in extra))
-        turn.replies = tuple(message for message in observation if message.role != "tool")
+        row.record(turn, observation)
         costs = self._read_tools().costs
         if cost := sum(costs.get(call.name, 0.0) for call, _ in row.executed):
             turn.usage["cost"] = cost
@@ -386,12 +365,3 @@ class ProgramLoop(PlayLoop):
         while ledger is not None and self._written < len(trajectory.turns) - 1 and self._written not in open_turns:
             await ledger.write_turn(trajectory, trajectory.turns[self._written])
             self._written += 1
-
-
-def _result(call: Call, message: Message | None, executed: Result | None) -> Result:
-    """What came of a call: how, by the environment if it ran it; and the words that the policy reads of it."""
-    if call.error is not None:
-        return Result(message.content if message else call.error, ResultStatus.MALFORMED, call.name, call.id)
-    if executed is None:
-        return Result(message.content if message else UNKNOWN_RESULT, name=call.name, call_id=call.id)
-    return executed if message is None else replace(executed, content=message.content)

@@ -111,5 +111,4 @@ def _shown_before(trajectory: Trajectory, turn: Turn) -> str:
     if position == 0:
         return "\n".join(message.text for message in row.opening or trajectory.task.opening())
     earlier = row.turns[position - 1]
-    messages = [result.message() for result in earlier.results] + [*earlier.replies]
-    return "\n".join(message.text for message in messages)
+    return "\n".join(message.text for message in earlier.observation())

@@ -218,7 +218,8 @@ class Recipe(Section):
             environments = dict.fromkeys(task.environment for task in task_set["train"])
             if any(registry.prototype(name).sandbox is not None for name in environments):
                 backend = self.episode.backend or registry.DEFAULT_BACKEND
-        return engine_of(cluster.engine, address=cluster.address, nodes=cluster.nodes, backend=backend)
+        options: dict[str, Any] = {"address": cluster.address, "nodes": cluster.nodes, "backend": backend}
+        return engine_of(cluster.engine, program=self.episode.program, **options)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

@@ -111,5 +111,5 @@ def step_tasks(expert: Trajectory) -> list[Task]:
                 difficulty=expert.task.difficulty,
             )
         )
-        history += [turn.message, *(result.message() for result in turn.results), *turn.replies]
+        history += [turn.message, *turn.observation()]
     return tasks

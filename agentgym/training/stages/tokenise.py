@@ -26,5 +26,5 @@ def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
         turn.token_ids = renderer.encode(turn.message)
         turn.logprobs = [0.0] * len(turn.token_ids)
         if id(turn) not in last_turns:
-            turn.observation_ids = renderer.observation([result.message() for result in turn.results] + [*turn.replies])
+            turn.observation_ids = renderer.observation(turn.observation())
     return trajectory
