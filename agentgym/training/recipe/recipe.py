@@ -153,11 +153,13 @@ class Recipe(Section):
     `tasks`: the task set. `policy`: the model. `episode`: budgets and sampling. `reward`: who judges; by default each
     environment's own reward. `warm_start`: imitation before the training; without this section there is none.
     `train`: reinforcement. `evaluate`: measurement on held-out tasks. `guard`: alarms. `machine`: the hardware.
-    `vllm`: a server that samples. `stage`: the stages of the run, where they are not the usual ones.
+    `vllm`: a server that samples. `stage`: the stages of the run, where they are not the usual ones. `track`: where the
+    metrics go beside metrics.jsonl: tensorboard, wandb, trackio, mlflow.
     """
 
     name: Annotated[str, Field(min_length=1)]
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    track: list[str] = ["tensorboard"]
     tasks: TasksSection
     policy: PolicySection
     episode: EpisodeSection = EpisodeSection()

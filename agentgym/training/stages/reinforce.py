@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.tensorboard import SummaryWriter
 from transformers import PrinterCallback
-from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig
 
 from agentgym.credit import Estimator
@@ -209,7 +207,6 @@ def _make_trainer(
             *([signal_to_noise] if section.snr_learning_rate else []),
             CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer, mark])),
             guard,
-            *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
     )
     starting_point = (learner.model, learner.processing_class, context.folder.checkpoints, checkpoint, processes)
