@@ -232,6 +232,25 @@ async def test_an_agent_that_talks_too_much_for_the_user_ends_the_conversation_a
         await too_narrow.answer("Hello?")
 
 
+async def test_a_user_that_fails_once_is_asked_again_and_the_conversation_is_the_same():
+    class Shaky(ScriptedPolicy):
+        failures = 0
+
+        async def generate(self, request):
+            if len(request.messages) > 2 and not self.failures:
+                self.failures += 1
+                raise PolicyError("The server was restarted.")
+            return await super().generate(request)
+
+    policy = Shaky(answering)
+    make = with_user(CounterWithState, lambda task: SimulatedUser(policy, goal=task.prompt))
+    trajectory = await play(make, infra_retries=1)
+    assert policy.failures == 1
+    assert trajectory.success == 1.0
+    steady = await play(counting())
+    assert [m.text for m in trajectory.messages()] == [m.text for m in steady.messages()]
+
+
 class Sleeper(Policy):
     """Says nothing for ever."""
 
