@@ -89,14 +89,17 @@ class SimulatedUser:
         if self.behaviour.leaves(rng, index):
             self._counts["left_early"] = 1
             return "", True
-        self._messages.append(Message("user", text))
+        self._messages.append(Message("user", text[:MAX_CHARS]))
         try:
             async with asyncio.timeout(self._timeout_s):
                 spoken = await self._speak()
         except TimeoutError as error:
             raise PolicyError(f"The user {self.policy.name!r} said nothing in {self._timeout_s:g} s.") from error
         except ContextFull as error:  # of the user, not of the agent
-            raise PolicyError(f"The conversation does not fit the user {self.policy.name!r}: {error}") from error
+            if index <= 1:
+                raise PolicyError(f"The goal does not fit the user {self.policy.name!r}: {error}") from error
+            self._counts["left_early"] = 1  # else an agent that talks for ever could void its episode
+            return "", True
         leaves = spoken.endswith(END)
         meant = spoken.removesuffix(END).rstrip()
         if self.goal and _folded(self.goal) in _folded(meant):
@@ -112,7 +115,8 @@ class SimulatedUser:
         """How the user has behaved, to be judged apart from the agent: each number's name begins with `user_`.
 
         `messages` it wrote, numbers it got wrong (`mistakes`), `calls` of its own tools, `deflections` in place
-        of its goal word for word, and `left_early`, 1 if it left out of impatience or at its last message.
+        of its goal word for word, and `left_early`, 1 if it left out of impatience, at its last message, or
+        because the conversation had become too long for its policy.
         """
         return {f"user_{name}": count for name, count in self._counts.items()}
 

@@ -59,8 +59,18 @@ def _run(steps: list[Any], answer: str) -> Iterator[Message]:
     yield _message("finish", {"answer": answer} if answer else {}, len(steps) + 1)
 
 
-def _play(steps: list[Any], answer: str) -> Iterator[Message]:
-    documented = set()
+def practised_oracle(task: Task) -> list[Message]:
+    """As the oracle, but it knows the APIs, and reads no documentation."""
+    return list(_play(json.loads(task.truth["steps"]), task.truth.get("answer", ""), reads=False))
+
+
+def imperfect_practised_oracle(task: Task) -> list[Message]:
+    """As the imperfect oracle, without reading documentation."""
+    return list(_play(*_spoilt(task), reads=False))
+
+
+def _play(steps: list[Any], answer: str, *, reads: bool = True) -> Iterator[Message]:
+    documented = set() if reads else {(app, api) for app, api, _ in steps}
     for number, (app, api, arguments) in enumerate(steps):
         if (app, api) not in documented:
             documented.add((app, api))

@@ -12,7 +12,14 @@ from typing import Any
 from agentgym import Task, TaskSet, load
 
 from ..generator import TaskGenerator, TaskSlot
-from .oracle import code_oracle, imperfect_code_oracle, imperfect_oracle, oracle
+from .oracle import (
+    code_oracle,
+    imperfect_code_oracle,
+    imperfect_oracle,
+    imperfect_practised_oracle,
+    oracle,
+    practised_oracle,
+)
 from .pieces import ACTIONS, QUESTIONS, SHORT, SINKS, Draft, Piece
 
 NAME, NAME_CODE, NAME_SHORT = "apps/year-v1", "apps/year-code-v1", "apps/short-v1"
@@ -64,12 +71,14 @@ def task_set_code(seed: int = 0) -> TaskSet:
 def task_set_short(seed: int = 0) -> TaskSet:
     """One to three jobs of `pieces.SHORT`, in different apps, for tiny models. Levels are the number of jobs.
 
+    The oracles of this set know the APIs and read no documentation, which keeps episodes short.
+
     Held-out tasks carry the tag `unseen_records`.
     """
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed, key=lambda task: task.content_key(numbered=False))
     drawn = {stratum: generator.draw(stratum, _short_task) for stratum in SIZES_SHORT}
     splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
-    return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    return TaskSet(NAME_SHORT, splits, oracle=practised_oracle, imperfect_oracle=imperfect_practised_oracle)
 
 
 def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
@@ -77,7 +86,9 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
     if slot.stratum == "unseen_compositions" and level == 1:
         level = 2  # a composition needs a question and a change
     draft, seed = _begun(rng, slot)
-    prompt, answer, apps = _written(draft, level, slot.stratum)
+    if (written := _written(draft, level, slot.stratum)) is None:
+        return None
+    prompt, answer, apps = written
     if not (level - 1 <= len(apps) <= 4) or (slot.stratum == "unseen_apps") != bool(HELD_OUT_APPS & set(apps)):
         return None
     if answer is not None and answer.casefold() in prompt.casefold():
@@ -129,8 +140,12 @@ def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, 
     )
 
 
-def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, list[str]]:
-    """Draw pieces and do them. Returns: the prompt, the answer where it is a question, and the apps it needs."""
+def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, list[str]] | None:
+    """Draw pieces and do them.
+
+    Returns: the prompt, the answer where it is a question, and the apps it needs; None for a question whose answer the
+        stratum may put nowhere.
+    """
     usable = partial(_usable, apps_allowed=stratum == "unseen_apps")
     rng = draft.rng
     question = rng.choice(usable(QUESTIONS))
@@ -140,11 +155,11 @@ def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, l
             return f"What is {what}?", value, [*question.apps]
         action = rng.choice(usable(ACTIONS))
         return action.write(draft), None, [*action.apps]
-    sink = rng.choice([piece for piece in usable(SINKS) if _allowed(question, piece, stratum)] or usable(SINKS))
+    sinks = [piece for piece in usable(SINKS) if _allowed(question, piece, stratum)]
+    if not sinks:
+        return None
+    sink, answer = rng.choice(sinks), None
     sentences, apps = [sink.write(draft, *question.write(draft))], {*question.apps, *sink.apps}
-    if not _allowed(question, sink, stratum):
-        return "", None, []
-    answer = None
     if level == 3:
         second = rng.choice([piece for piece in usable((*ACTIONS, *QUESTIONS)) if not apps & set(piece.apps)])
         apps |= set(second.apps)

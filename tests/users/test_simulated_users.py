@@ -10,7 +10,7 @@ import pytest
 from model_server import serving
 
 from agentgym import Call, Checkpoint, EpisodeManager, Message, PolicyError, ScriptedPolicy, Task, ToolError, tool
-from agentgym.errors import ConformanceError
+from agentgym.errors import ConformanceError, ContextFull
 from agentgym.messages import StopReason
 from agentgym.policy import (
     ChatApiPolicy,
@@ -212,6 +212,43 @@ async def test_a_user_has_tools_of_its_own_which_the_agent_does_not_see():
     assert await user.answer("What does it say?") == ("It says screen 0.", False)
     assert user.report()["user_calls"] == 2
     assert set(counting()().unwrapped.tools) == {"add", "slow_add", "refuse", "submit"}
+
+
+async def test_an_agent_that_talks_too_much_for_the_user_ends_the_conversation_and_voids_nothing():
+    """The user's context is full: had the episode failed, an agent could escape from being judged."""
+
+    class Narrow(ScriptedPolicy):
+        async def generate(self, request):
+            if sum(len(message.text) for message in request.messages) > 5_000:
+                raise ContextFull("too long")
+            return await super().generate(request)
+
+    make = with_user(CounterWithState, lambda task: SimulatedUser(Narrow(answering), goal=task.prompt))
+    trajectory = await play(make, lambda messages: "blah " * 2_000, max_turns=10)
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.success == 0.0
+    too_narrow = SimulatedUser(Narrow(answering), goal="g" * 6_000)
+    with pytest.raises(PolicyError, match="The goal does not fit"):
+        await too_narrow.answer("Hello?")
+
+
+async def test_a_user_that_fails_once_is_asked_again_and_the_conversation_is_the_same():
+    class Shaky(ScriptedPolicy):
+        failures = 0
+
+        async def generate(self, request):
+            if len(request.messages) > 2 and not self.failures:
+                self.failures += 1
+                raise PolicyError("The server was restarted.")
+            return await super().generate(request)
+
+    policy = Shaky(answering)
+    make = with_user(CounterWithState, lambda task: SimulatedUser(policy, goal=task.prompt))
+    trajectory = await play(make, infra_retries=1)
+    assert policy.failures == 1
+    assert trajectory.success == 1.0
+    steady = await play(counting())
+    assert [m.text for m in trajectory.messages()] == [m.text for m in steady.messages()]
 
 
 class Sleeper(Policy):
