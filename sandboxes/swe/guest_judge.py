@@ -10,6 +10,7 @@ import json
 import os
 import random
 import sys
+import time
 from typing import Any
 
 from .guest_repository import PLAIN, begin
@@ -17,6 +18,7 @@ from .guest_repository import PLAIN, begin
 MAX_RECORDS = 2**26
 RUNNERS = ("_pytest", "pytest", "pluggy", "unittest", "json")
 CHECKED_EVERY = 8  # reports, on average
+LOOKING_SHARE = 0.05  # of the time that the tests take, at most; quick tests are looked at more rarely
 PR_SET_DUMPABLE = 4
 OWN_CHANGES = (
     "Cache.makedir Config._getini_unknown_type Config.inifile Config.invocation_dir Config.rootdir pytestPDB._config "
@@ -26,12 +28,15 @@ OWN_CHANGES = (
 """What pytest replaces in its own classes while it starts. No outcome depends on these."""
 
 
-def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool) -> None:
+def judge_tests(
+    chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool, awaited: list[str]
+) -> None:
     """Run the test files and print one line of JSON: [outcomes by test, reasons by test, changed functions].
 
     Nothing is printed if the tests did not come to their end. Outcomes are those of pytest, and `xfailed`. `changed`
     are functions of the test runner that are others than before the repository was imported. They are looked at at the
-    end, and behind some of the tests that chance names; if `thorough`, behind all.
+    end, and behind some of the tests that chance names; if `thorough`, behind all. If tests are `awaited`, the run is
+    stopped, which is an end too, as soon as all of them have an outcome: the process that runs them does not know.
     """
     import ctypes
     import resource
@@ -47,15 +52,15 @@ def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s:
         run_judged(sink, chosen, source, plugins, thorough)
         os._exit(0)
     os.close(sink)
-    records, status = collected(source_end, pid)
+    records, status = collected(source_end, pid, set(awaited))
     outcomes: dict[str, str] = {}
     reasons: dict[str, str] = {}
     changed: set[str] = set()
     ended = 0
     for record in records:
         try:
-            kind, test, outcome, reason = json.loads(record)
-        except ValueError:
+            kind, test, outcome, reason, _ = json.loads(record)
+        except (ValueError, TypeError):
             continue  # written by the tests themselves
         if kind == "report":
             if outcome not in ("passed", "skipped") or outcomes.get(test) in (None, "passed"):
@@ -66,15 +71,19 @@ def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s:
             changed.update(test)
         elif kind == "end":
             ended += 1
-    if status == 0 and ended == 1:
+    if status is None or (status == 0 and ended == 1):
         print(json.dumps([outcomes, reasons, sorted(changed)]))
     sys.stdout.flush()
     os._exit(0)
 
 
-def collected(descriptor: int, pid: int) -> tuple[list[bytes], int]:
-    """The lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status."""
+def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes], int | None]:
+    """The lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status.
+
+    If tests are awaited, the child is ended when all have an outcome, and the status is None.
+    """
     import select
+    import signal
 
     child = os.pidfd_open(pid)
     os.set_blocking(descriptor, False)
@@ -82,14 +91,31 @@ def collected(descriptor: int, pid: int) -> tuple[list[bytes], int]:
     for watched in (descriptor, child):
         poller.register(watched, select.POLLIN)
     data = bytearray()
+    read_to, pending = 0, set(awaited)
     while True:
         ready = {ready for ready, _ in poller.poll()}
         while len(data) < MAX_RECORDS and (piece := _read(descriptor)):
             data += piece
+        if pending and (line_end := data.rfind(b"\n") + 1) > read_to:
+            pending -= set(map(_test_with_outcome, data[read_to:line_end].splitlines()))
+            read_to = line_end
+            if not pending:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+                return bytes(data[:line_end]).splitlines(), None
         if child in ready:
             return bytes(data).splitlines(), os.waitpid(pid, 0)[1]
         if descriptor in ready and (piece == b"" or len(data) >= MAX_RECORDS):
             poller.unregister(descriptor)  # closed by all, or more than any report needs
+
+
+def _test_with_outcome(record: bytes) -> str:
+    """The test of a report that says what came of its call, or that it was not called; empty for another record."""
+    try:
+        kind, test, outcome, _, when = json.loads(record)
+    except (ValueError, TypeError):
+        return ""
+    return str(test) if kind == "report" and (when == "call" or outcome != "passed") else ""
 
 
 def _read(descriptor: int) -> bytes | None:
@@ -118,11 +144,15 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
             data = data[os.write(sink, data) :]
 
     reported: set[str] = set()
+    begun, spent_s = time.monotonic(), 0.0
 
     def look() -> None:
+        nonlocal spent_s
+        started = time.monotonic()
         if different := set(differences(before, fingerprint())) - reported:
             reported.update(different)
-            tell("changed", sorted(different), "", "")
+            tell("changed", sorted(different), "", "", "")
+        spent_s += time.monotonic() - started
 
     class Recorder:
         @pytest.hookimpl(trylast=True)
@@ -131,13 +161,14 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
 
         def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
             outcome = "xfailed" if report.skipped and hasattr(report, "wasxfail") else report.outcome
-            tell("report", report.nodeid, outcome, str(report.longrepr)[-4000:] if report.failed else "")
-            if thorough or chance.randrange(CHECKED_EVERY) == 0:
+            tell("report", report.nodeid, outcome, str(report.longrepr)[-4000:] if report.failed else "", report.when)
+            affordable = spent_s <= LOOKING_SHARE * (time.monotonic() - begun)
+            if thorough or (affordable and chance.randrange(CHECKED_EVERY) == 0):
                 look()
 
         def pytest_collectreport(self, report: pytest.CollectReport) -> None:
             if report.failed:
-                tell("report", report.nodeid, "error", str(report.longrepr)[-4000:])
+                tell("report", report.nodeid, "error", str(report.longrepr)[-4000:], "collect")
 
     options = ["-q", "-p", "no:cacheprovider", *PLAIN, "--continue-on-collection-errors", "-W", "ignore"]
     options += ["--rootdir=/work/repo", "--maxfail=0"]
@@ -145,7 +176,7 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
         options += ["-p", plugin]
     pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
     look()
-    tell("end", "", "", "")
+    tell("end", "", "", "", "")
 
 
 def trusted_plugins() -> list[str]:

@@ -244,7 +244,7 @@ class RepositoryTests(Reward):
                 if not controls:
                     return NOTHING
             if parameters.test_runner is None:
-                verdict = await self._run(sandbox, run, parameters)
+                verdict = await self._run(sandbox, run, parameters, controls)
             else:
                 report, forged = await judged_report(
                     sandbox, parameters, truth.get("tests", ()), cpu_s=self.cpu_s, timeout_s=self.timeout_s
@@ -278,12 +278,19 @@ class RepositoryTests(Reward):
                 controls.update(f"{file}::{name}" for name in names)
         return controls
 
-    async def _run(self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters) -> PatchVerdict:
-        """Run the files of the tests, and canaries in and beside them. Raises: SandboxError."""
+    async def _run(
+        self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: set[str]
+    ) -> PatchVerdict:
+        """Run the files of the tests, and canaries in and beside them, until all awaited tests have an outcome.
+
+        The files of tests to be mended come first, so that controls are awaited no longer than need be. Without such
+        all are run. Raises: SandboxError.
+        """
         files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
         rng = random.Random(secrets.randbits(64))
         canaries, beside = await _write_canaries(sandbox, list(files), rng)
         arguments = ([*files, *beside], list(parameters.path), list(parameters.plugins), self.cpu_s, run.thorough)
+        arguments += (sorted(awaited),)
         result = await JUDGE.run(
             sandbox, "judge_tests", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT
         )
@@ -294,7 +301,7 @@ class RepositoryTests(Reward):
         results = {test: outcomes.pop(test, None) for test in canaries}
         if any(outcome == "passed" for outcome in results.values()):
             return replace(NOTHING, forged=True)
-        if any(results[test] != "failed" for test in canaries if test.partition("::")[0] in beside):
+        if not awaited and any(results[test] != "failed" for test in canaries if test.partition("::")[0] in beside):
             return NOTHING
         return PatchVerdict(outcomes, reasons, frozenset(changed))
 

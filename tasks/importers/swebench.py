@@ -158,7 +158,7 @@ def _environment(instance: Instance, repository: str, python: str) -> dict[str, 
             repository,
             python={"here": "", "": _nearest(named)}.get(python, python),
             requirements=requirements,
-            files=instance.files or published.files,
+            files=instance.files or (() if instance.repo == django.REPO else published.files),
             extras=instance.extras or published.extras,
             version=instance.version,
         )
