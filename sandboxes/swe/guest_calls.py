@@ -17,7 +17,7 @@ from typing import Any
 from .guest_repository import PLAIN, begin
 
 MAX_VALUE, MAX_CALLS, MAX_YIELDED, MAX_DEPTH = 300, 40, 20, 6
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+ADDRESS = re.compile(r" at 0x[0-9a-f]+|(?<![0-9a-zA-Z])[0-9A-F]{9,16}(?![0-9a-zA-Z])")
 
 
 def reached(chosen: list[str], source: list[str]) -> None:
@@ -65,7 +65,11 @@ def calls(chosen: list[str], source: list[str]) -> None:
         @pytest.hookimpl(wrapper=True, tryfirst=True)
         def pytest_runtest_call(self, item: pytest.Item) -> Any:
             given = dict(getattr(getattr(item, "callspec", None), "params", {}))
-            given |= {name: value for name, value in getattr(item, "funcargs", {}).items() if _is_plain(value)}
+            given |= {
+                name: value
+                for name, value in getattr(item, "funcargs", {}).items()
+                if name[0] != "_" and _is_plain(value)
+            }
             watcher = CallWatcher(item.path.as_posix())
             by_test[item.nodeid] = [{name: text_of(value) for name, value in given.items()}, watcher.calls]
             sys.settrace(watcher.enter)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import json
 import os
@@ -20,122 +19,14 @@ from agentgym.sandboxes.swe.bugs.build import build
 from agentgym.sandboxes.swe.bugs.difficulty import Reach, difficulty
 from agentgym.sandboxes.swe.bugs.issue import Seen, leaks, report, wrong_call
 from agentgym.sandboxes.swe.bugs.journal import Journal
-from agentgym.sandboxes.swe.bugs.mutations import KINDS, mutations
 from agentgym.sandboxes.swe.bugs.package import Package, steady
-from agentgym.sandboxes.swe.bugs.recipe import BugRecipe
+from agentgym.sandboxes.swe.bugs.recipe import BugRecipe, Release
+from agentgym.sandboxes.swe.bugs.releases import release_task
 from agentgym.sandboxes.swe.bugs.trial import impatient
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch
 from agentgym.sandboxes.swe.repository import Repository
 from agentgym.sandboxes.swe.sources import archive, fetch
-
-SOURCE = '''"""Words."""
-import os
-
-LIMIT = 10
-
-
-def clip(text: str, most: int = 3) -> str:
-    """Cut a text."""
-    if len(text) <= most and text:
-        return text.strip()
-    shorter = text[: most + 1]
-    print("é", shorter)
-    return max(shorter, os.sep)
-
-
-class Pair:
-    flag = True
-
-    def both(self):
-        """Both."""
-        left = 1
-        right = 2
-        return f"{left + right}"
-'''
-
-
-def test_a_bug_changes_its_place_and_nothing_else():
-    by_place = {(m.kind, m.line): m for m in mutations(SOURCE)}
-    lines = SOURCE.split("\n")
-    for mutation in by_place.values():
-        broken = mutation.apply(SOURCE)
-        ast.parse(broken)
-        assert mutation.parses(SOURCE)
-        assert broken != SOURCE
-        if len(broken.split("\n")) == len(lines):
-            differing = [n for n, (a, b) in enumerate(zip(lines, broken.split("\n"), strict=True), 1) if a != b]
-            assert differing == [mutation.line], mutation
-    assert by_place["boundary", 9].apply(SOURCE).split("\n")[8] == "    if len(text) < most and text:"
-    assert by_place["operator", 9].apply(SOURCE).split("\n")[8] == "    if len(text) <= most or text:"
-    assert by_place["branch", 9].apply(SOURCE).split("\n")[8] == "    if not (len(text) <= most and text):"
-    assert by_place["call", 10].apply(SOURCE).split("\n")[9] == "        return text"
-    assert by_place["constant", 7].apply(SOURCE).split("\n")[6] == "def clip(text: str, most: int = 4) -> str:"
-    assert by_place["slice", 11].apply(SOURCE).split("\n")[10] == "    shorter = text[: ]"
-    assert by_place["call", 12].apply(SOURCE) == SOURCE.replace('    print("é", shorter)\n', "")
-    assert by_place["argument", 13].apply(SOURCE).split("\n")[12] == "    return max(os.sep, shorter)"
-    assert by_place["return", 13].apply(SOURCE).split("\n")[12] == "    return None"
-    assert by_place["constant", 17].function == "Pair"
-    gone = by_place["removed", 21]
-    assert gone.function == "Pair.both"
-    assert '"""Both."""\n        raise NotImplementedError\n' in gone.apply(SOURCE)
-    assert not any(m.line <= 4 for m in by_place.values())  # what a module says at its top
-
-
-HANDLED = """def read(lines, strict=False):
-    total = 0
-    for line in lines:
-        if not line:
-            continue
-        try:
-            total += int(line)
-        except ValueError:
-            total = total
-        if strict and total < 0:
-            raise ValueError(line)
-        elif total > 9:
-            total = len(line)
-            print(line, end="")
-        lines.last = total
-    return total
-"""
-
-
-def test_there_are_bugs_of_every_kind():
-    """What is done about errors, what is kept and whole branches are left out, beside signs and values."""
-    of_kind = {}
-    for mutation in mutations(HANDLED):
-        of_kind.setdefault(mutation.kind, []).append(mutation)
-    assert {*of_kind, *(mutation.kind for mutation in mutations(SOURCE))} == set(KINDS)
-    unchecked = HANDLED.replace("        if not line:\n            continue\n", "")
-    escapes = HANDLED.replace("            total = total\n", "            raise\n")
-    assert {m.apply(HANDLED) for m in of_kind["handling"]} == {unchecked, escapes}
-    assert of_kind["exception"][0].apply(HANDLED) == HANDLED.replace("raise ValueError", "raise TypeError")
-    assert of_kind["loop"][0].apply(HANDLED) == HANDLED.replace("continue", "break")
-    assert of_kind["keyword"][0].apply(HANDLED) == HANDLED.replace(', end=""', "")
-    assert of_kind["state"][0].apply(HANDLED) == HANDLED.replace("        lines.last = total\n", "")
-    branch = HANDLED[HANDLED.index("        elif") : HANDLED.index("        lines.last")]
-    assert HANDLED.replace(branch, "") in {m.apply(HANDLED) for m in of_kind["feature"]}
-
-
-def test_a_bug_that_leaves_no_python_is_known_from_the_function_around_it():
-    source = "class A:\n    def f(self, x):\n        return x[1:]\n\n    def g(self):\n        if self: pass; f(self)\n"
-    bugs = list(mutations(source))
-    assert {m.scope for m in bugs} == {(0, len(source) - 1)}
-    for mutation in bugs:
-        try:
-            ast.parse(mutation.apply(source))
-        except SyntaxError:
-            assert not mutation.parses(source)
-        else:
-            assert mutation.parses(source)
-    assert not all(m.parses(source) for m in bugs)
-
-
-def test_what_is_no_python_has_no_bugs():
-    assert list(mutations("def (")) == []
-    assert list(mutations("\0")) == []
-
 
 TESTS = """import pytest
 from small import add, sign
@@ -165,6 +56,7 @@ def test_an_issue_tells_the_call_its_values_what_came_of_it_and_what_should_have
         "What came of it:\n\n    assert 1 == -1\n    +  where 1 = sign(-1)"
     )
     assert report(repository, ["gone.py::test_x", "test_small.py::nothing"], {}, {}) is None
+    assert report(repository, [test], {}, {}) is None  # without its values nobody could run it
     assert wrong_call(good, Seen({}, [["sign(x=2)", "returns 1"]])) is None  # something before it went wrong
     assert leaks("I think\n    return a + b\nis it", "--- a/x\n+++ b/x\n@@\n-    return a - b\n+    return a + b\n")
     assert not leaks(text, "+    return a + b\n")
@@ -217,13 +109,17 @@ def write_sources(folder: Path) -> Path:
     """A recipe, and a cache that holds the source of a package nobody else has. Returns: the cache."""
     archives = folder / "cache" / "sources"
     archives.mkdir(parents=True)
-    with tarfile.open(archives / "small==1.0.tar.gz", "w:gz") as archived:
-        for name, text in SMALL.items():
-            info = tarfile.TarInfo(f"small-1.0/{name}")
-            info.size = len(text)
-            archived.addfile(info, io.BytesIO(text.encode()))
+    write_archive(archives, "1.0", SMALL)
     (folder / "recipe.toml").write_text(RECIPE)
     return archives.parent
+
+
+def write_archive(archives: Path, version: str, files: dict[str, str]) -> None:
+    with tarfile.open(archives / f"small=={version}.tar.gz", "w:gz") as archived:
+        for name, text in files.items():
+            info = tarfile.TarInfo(f"small-{version}/{name}")
+            info.size = len(text)
+            archived.addfile(info, io.BytesIO(text.encode()))
 
 
 @pytest.fixture
@@ -290,6 +186,30 @@ async def test_the_same_set_is_built_whatever_is_tried_at_once(sources, built_by
     ]
     prompt = next(task.prompt for task in built["train"] if "sign" in task.prompt and task.tags[1] != "several")
     assert "    from small import sign\n    x = " in prompt
+
+
+NEWER = {
+    **SMALL,
+    "small.py": SMALL["small.py"].replace("    return -1\n", "    return -1 if x else 0\n"),
+    "test_small.py": SMALL["test_small.py"] + "\n\ndef test_sign_of_zero():\n    assert sign(0) == 0\n",
+    "CHANGES.md": "# 1.1\n\nThe sign of 0 is 0.\n",
+}
+
+
+@pytest.mark.needs_namespaces
+async def test_the_newer_of_two_releases_judges_the_older(sources):
+    write_archive(sources / "cache" / "sources", "1.1", NEWER)
+    task = await release_task(Release(Package("small==1.0"), "small==1.1"), RepositoryTests())
+    assert task.parameters["repository"] == "small==1.0"
+    assert task.truth["fail_to_pass"] == ["test_small.py::test_sign_of_zero"]
+    assert len(task.truth["pass_to_pass"]) == 14
+    assert task.truth["gold"].count("+    return -1 if x else 0") == 1
+    assert "test_sign_of_zero" not in json.dumps(task.parameters)
+    assert "> The sign of 0 is 0." in task.prompt
+    assert "`sign(x=0)` returns -1.\nIt should return 0." in task.prompt
+    assert task.truth["measured"]["ranks"] == [1]
+    with pytest.raises(TaskError, match="are the same"):
+        await release_task(Release(Package("small==1.1"), "small==1.1"), RepositoryTests())
 
 
 @pytest.mark.needs_namespaces

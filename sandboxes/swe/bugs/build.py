@@ -85,6 +85,7 @@ async def build(
                 task = await release_task(release, judge)
                 journal.write(key, task_to_json(task))
             building.tasks.append(task_from_json(journal[key]))
+            progress(BuildProgress(f"{release.old.pinned} to {release.new}", 1, 1, 1, len(building.tasks)))
         except TaskError as error:
             reasons.append(str(error))
             left_out(f"{release.old} to {release.new}", str(error))

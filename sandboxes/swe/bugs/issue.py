@@ -12,7 +12,7 @@ from typing import Any
 from ..repository import Repository
 
 MAX_CODE, MAX_ERROR = 1_800, 600
-ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+ADDRESS = re.compile(r" at 0x[0-9a-f]+|(?<![0-9a-zA-Z])[0-9A-F]{9,16}(?![0-9a-zA-Z])")
 """Where an object lies in memory: another place in every run, and no two builds would be the same."""
 SET_UP = ("setup_method", "setUp")
 
@@ -51,7 +51,7 @@ def report(
     plain = [test for test, (call, should, does) in wrong.items() if "<" not in call + should + does]
     for test in [*plain, *wrong, *tests]:
         code = _code_of(repository, test, seen[test][1].values if test in seen else {})
-        if code is None:
+        if code is None or ("[" in test and test not in seen):  # it would lack the values
             continue
         title = f"{_words(test)} does not work as it should"
         parts = ["To reproduce:", "", *(f"    {line}".rstrip() for line in code.split("\n")), ""]
@@ -128,6 +128,8 @@ def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> st
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or not node.body:
         return None
     parts += [*(f"{name} = {value}" for name, value in values.items()), _body(lines, node)]
+    if any("self." in part for part in parts):
+        parts[:0] = ["import unittest", "self = unittest.TestCase()"]
     code = "\n".join([*_module_parts(module, lines, [*used, node], set(values)), *parts]).strip()
     return code if 0 < len(code) <= MAX_CODE else None
 

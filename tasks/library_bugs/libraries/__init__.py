@@ -1,0 +1,83 @@
+"""Small libraries in JavaScript and C, each with its tests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class SourceLanguage:
+    """A language of the libraries.
+
+    Attributes:
+        name: as in the name of its set, and of its folder. `runner`: of `agentgym/swe-edit-v1`.
+        names: the libraries. `unseen`: those of the held-out split.
+        of_library: the files of each, with {name}. `shared`: of all. `tests`: patterns of test files.
+        source: the file that has the bug.
+    """
+
+    name: str
+    runner: str
+    names: tuple[str, ...]
+    unseen: tuple[str, ...]
+    of_library: tuple[str, ...]
+    shared: tuple[str, ...]
+    tests: tuple[str, ...]
+    source: str
+
+
+LANGUAGES = {
+    language.name: language
+    for language in (
+        SourceLanguage(
+            *("javascript", "node", ("ring", "text", "intervals", "matrix"), ("query", "cache")),
+            *(("{name}.js", "{name}.test.js"), (), ("*.test.js",), "{name}.js"),
+        ),
+        SourceLanguage(
+            *("c", "ctest", ("list", "dates", "words", "bits"), ("heap", "fractions")),
+            *(("{name}.c", "{name}.h", "test_{name}.c"), ("CMakeLists.txt", "check.h")),
+            *(("test_*.c", "check.h"), "{name}.c"),
+        ),
+    )
+}
+
+
+@dataclass(frozen=True)
+class SmallLibrary:
+    """One library: its files by path."""
+
+    language: SourceLanguage
+    name: str
+    files: Mapping[str, str]
+
+    @property
+    def path(self) -> str:
+        """The file that has the bug."""
+        return self.language.source.format(name=self.name)
+
+    @cached_property
+    def tests(self) -> dict[str, str]:
+        """The code of each test, by its id, in the order of the file."""
+        text = next(text for path, text in self.files.items() if "test" in path)
+        if self.language.name == "c":
+            pairs = re.findall(r"^TEST\((\w+)\) \{\n(.*?)^\}", text, re.M | re.S)
+        else:
+            pairs = re.findall(r"^test\('(.+?)', \(\) => \{\n(.*?)^\}\);", text, re.M | re.S)
+        return {name: re.sub(r"^(    |  )", "", body, flags=re.M).rstrip() for name, body in pairs}
+
+
+@cache
+def libraries(language: SourceLanguage) -> tuple[SmallLibrary, ...]:
+    """All libraries of a language, those that are held out last."""
+    folder = files(__name__).joinpath(language.name)
+
+    def library(name: str) -> SmallLibrary:
+        paths = [*(path.format(name=name) for path in language.of_library), *language.shared]
+        texts = {path: folder.joinpath(path).read_text(encoding="utf-8") for path in paths}
+        return SmallLibrary(language, name, texts)
+
+    return tuple(library(name) for name in (*language.names, *language.unseen))
