@@ -90,7 +90,8 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        return self.status is ResultStatus.OK
+        """Whether nothing is known to have gone wrong."""
+        return self.status in (ResultStatus.OK, ResultStatus.BY_PROGRAM)
 
     def message(self) -> Message:
         """The result as the message that the policy reads."""

@@ -70,7 +70,7 @@ def environments(
     """
     from agentgym import registry
     from agentgym.cluster.served_episodes import ServerLimits
-    from agentgym.cluster.serving import check_installed, is_loopback, listen, serve_environments
+    from agentgym.cluster.serving import check_installed, listen, serve_environments
     from agentgym.cluster.tokens import server_tokens
 
     check_installed()
@@ -82,14 +82,7 @@ def environments(
         episodes=max_episodes, episodes_per_token=per_token, lease_s=lease_s, connections=max_connections
     )
     listening = listen(host, port)
-    if not is_loopback(host):
-        err().print(
-            "Tokens and episodes travel unencrypted. Listen at 127.0.0.1 and tunnel (ssh -L), or put a proxy with TLS "
-            "in front, unless every host of this network is trusted.",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
-        )
+    _warn_if_unencrypted(host)
     address = f"http://{host}:{listening.getsockname()[1]}/"
     out().print(f"Serving {len(served)} environment(s) at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
     with suppress(KeyboardInterrupt):  # how one ends it
@@ -229,6 +222,7 @@ def policy(
     from agentgym.cluster.tokens import server_tokens
     from agentgym.interop.gateway import PolicyGateway
 
+    _warn_if_unencrypted(host)
     gateway = PolicyGateway(tokens=server_tokens(token_file), host=host, port=port, silence_s=silence_s)
     out().print(f"Serving the policy at {gateway.listen()} Ctrl-C ends this.", markup=False, soft_wrap=True)
     load = partial(
@@ -236,6 +230,19 @@ def policy(
     )
     with closing(gateway):
         play_and_keep(replace(config, engine=gateway), split_tasks(tasks, "train"), load, limit, folder, label)
+
+
+def _warn_if_unencrypted(host: str) -> None:
+    from agentgym.cluster.serving import is_loopback
+
+    if not is_loopback(host):
+        err().print(
+            "Tokens and episodes travel unencrypted. Listen at 127.0.0.1 and tunnel (ssh -L), or put a proxy with TLS "
+            "in front, unless every host of this network is trusted.",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _available() -> list[str]:

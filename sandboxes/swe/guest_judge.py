@@ -97,7 +97,7 @@ def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes]
         while len(data) < MAX_RECORDS and (piece := _read(descriptor)):
             data += piece
         if pending and (line_end := data.rfind(b"\n") + 1) > read_to:
-            pending -= set(map(_test_with_outcome, data[read_to:line_end].splitlines()))
+            pending -= set(map(_test_with_outcome, bytes(data[read_to:line_end]).splitlines()))
             read_to = line_end
             if not pending:
                 os.kill(pid, signal.SIGKILL)

@@ -60,7 +60,7 @@ async def through_gateway(
     clients: Client | Sequence[Client] = usual,
     *,
     target: int = 2,
-    silence_s: float = 5,
+    silence_s: float = 60,
     **options: Any,
 ) -> list[Trajectory]:
     """Play one episode for each client over one gateway. Episodes are handed out in the order of the clients."""
