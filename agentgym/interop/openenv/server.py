@@ -18,6 +18,7 @@ from aiohttp import WSMsgType, web
 
 from agentgym import __version__
 from agentgym.errors import AgentGymError
+from agentgym.registry import BackendUser
 
 from .session import ACTION_TYPES, ClientSession, OfferedTasks
 from .wire import EXTENSION, MAX_FRAME_BYTES, ErrorCode, FrameRefused
@@ -274,7 +275,7 @@ class OpenEnvServer:
             print(f"A session could not be ended: {error}", file=sys.stderr)
 
     async def _sweep(self, _application: web.Application) -> AsyncIterator[None]:
-        """While the server runs, end idle sessions without a connection; at its end, all."""
+        """While the server runs, end idle sessions without a connection; at its end, all, and their sandboxes."""
 
         async def sweep() -> None:
             while True:
@@ -284,10 +285,11 @@ class OpenEnvServer:
                     if not session.is_attached and now - session.last_used_s > self._bounds.idle_s:
                         await self._close(session_id)
 
-        sweeping = asyncio.create_task(sweep())
+        sweeping, backends = asyncio.create_task(sweep()), BackendUser()
         yield
         sweeping.cancel()
         await asyncio.gather(*(self._close(session_id) for session_id in [*self._sessions]))
+        await backends.close()
 
 
 def serve_openenv(server: OpenEnvServer, listening: socket.socket) -> None:
