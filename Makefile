@@ -17,7 +17,7 @@ REAL        ?= smollm2
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 4
-BENCHMARKS  ?= overhead episodes sandbox pool credit environments swe gui viewer training learning
+BENCHMARKS  ?= overhead episodes warehouse sandbox pool credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 FUZZ_SECONDS ?= 60
 
@@ -37,7 +37,7 @@ export TRL_EXPERIMENTAL_SILENCE ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-cluster demo real test test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images constraints clean
+.PHONY: help setup setup-cluster demo real test test-fast test-vllm lint format reference gui-full bench bench-peers fuzz images site constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## list the commands
@@ -185,6 +185,16 @@ bench-peers: $(STAMP)  ## environments with peers, in .venv-peers, for the bench
 
 images:  ## build the docker backend's images, once, from Debian packages; needs root and a running Docker daemon
 	@docker/build
+
+SITE_STAMP := .venv-site/.agentgym-installed
+$(SITE_STAMP): docs/site/requirements.txt
+	@$(find_python); $(call make_venv,.venv-site); .venv-site/bin/python -m pip install -qq -r docs/site/requirements.txt
+	@touch "$(SITE_STAMP)"
+
+site: $(SITE_STAMP)  ## build the documentation site: build/site/html
+	@.venv-site/bin/python docs/site/pages.py build/site
+	@cd build/site && ../../.venv-site/bin/zensical build --strict --clean
+	@echo "The site is in build/site/html. To see it: python3 -m http.server --directory build/site/html"
 
 constraints: $(STAMP)  ## write constraints.txt from .venv, after the tests passed with newer versions
 	@{ sed -n '/^#/p' constraints.txt; "$(PY)" -m pip freeze --exclude-editable --all | grep -v -i -E '^(pip|wheel|nvidia-[a-z0-9-]*|triton)==' \

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
     from agentgym.threads import in_thread
     from agentgym.tools import Tool, tool
-    from agentgym.trajectory import Span, Trajectory, Turn
+    from agentgym.trajectory import Row, Span, Trajectory, Turn
 
 _HOME = {
     "environment": ("Checkpoint", "Environment"),
@@ -116,7 +116,7 @@ _HOME = {
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
     "threads": ("in_thread",),
     "tools": ("Tool", "tool"),  # `agentgym.tool` is the decorator, so its module cannot have that name
-    "trajectory": ("Span", "Trajectory", "Turn"),
+    "trajectory": ("Row", "Span", "Trajectory", "Turn"),
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
@@ -160,6 +160,7 @@ __all__ = [
     "Reward",
     "RewardError",
     "RolloutConfig",
+    "Row",
     "SandboxDied",
     "SandboxError",
     "SandboxExhausted",

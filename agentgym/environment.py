@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from agentgym.deprecation import RenamedMember, adopt_renamed_members, renamed_member
 from agentgym.errors import SandboxError, SandboxUnavailable, ToolDefinitionError, ToolError
@@ -18,6 +18,9 @@ from agentgym.task import Task
 from agentgym.threads import in_thread
 from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
 from agentgym.tools.definition import is_tool
+
+if TYPE_CHECKING:
+    from agentgym.reward import Reward
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +48,13 @@ class Environment:
         tools: the tools of this instance by name; of its class unless `add_tools` or `remove_tools` was called. The
             mapping is never changed in place: another mapping means other tools.
         sandbox: what its dangerous part runs in; None for a harmless environment in memory.
-        reward: registered name of the reward that judges this environment unless a recipe says otherwise.
+        reward: registered name of the reward that judges this environment unless a recipe says otherwise. An instance
+            may hold a Reward of its own here, if it alone knows what its episode is worth.
         backend: makes the sandboxes; set by `agentgym.make`.
     """
 
     sandbox: ClassVar[SandboxSpec | None] = None
-    reward: ClassVar[str | None] = None
+    reward: str | Reward | None = None
     tools: Mapping[str, Tool] = {}
 
     backend: Backend | None = None
@@ -132,6 +136,13 @@ class Environment:
         Returns: messages to add; none ends the episode with the agent's message as its answer.
         """
         return []
+
+    def private_texts(self) -> Sequence[str]:
+        """Texts of this episode that the agent must never read, such as the goal of a simulated user.
+
+        The conformance checks look for them in all that agents are shown.
+        """
+        return ()
 
     async def state_key(self) -> str | None:
         """Hash of the canonical state, for grouping equal states and checking replays; None if there is none."""

@@ -30,6 +30,7 @@ AgentGymError
 |   `-- NodeFailed          an episode failed on a node, and may not on another
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
+|   |-- PolicyLeft          the program that plays has gone away
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
 |-- EpisodesFailed          every episode of a batch failed, so there is nothing to learn from (RuntimeError)
 |-- LedgerError             the record on disk cannot be read or written (OSError)
@@ -175,6 +176,10 @@ class PolicyError(AgentGymError, RuntimeError):
 
 class ContextFull(PolicyError):
     """The conversation no longer fits the model's context window."""
+
+
+class PolicyLeft(PolicyError):
+    """The program that plays has gone away: the episode ends where it is, and is judged."""
 
 
 class ReplayDiverged(PolicyError):

@@ -1,8 +1,11 @@
-"""The command that installs an optional part: another one in a clone than from a package index."""
+"""Optional parts: whether one is installed, and the command that installs it."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
+
+from agentgym.errors import MissingExtraError
 
 PACKAGE = "agentgym-core"
 
@@ -17,3 +20,9 @@ def install_command(extra: str) -> str:
     if (checkout / "pyproject.toml").is_file() and (checkout / "sandboxes").is_dir():
         return f"pip install -e '{checkout}[{extra}]'"
     return f"pip install '{PACKAGE}[{extra}]'"
+
+
+def check_package(package: str, extra: str, purpose: str) -> None:
+    """Raises: MissingExtraError, with the command that installs it, if a package cannot be imported."""
+    if find_spec(package) is None:
+        raise MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: {install_command(extra)}")

@@ -64,6 +64,7 @@ class ResultStatus(StrEnum):
     WRONG_ARGUMENTS = "wrong_arguments"
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"  # a budget of the episode was used up before this call ran
+    BY_PROGRAM = "by_program"  # the agent's own program answered it: the environment did not run it
 
 
 @dataclass(slots=True)
@@ -89,7 +90,8 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        return self.status is ResultStatus.OK
+        """Whether nothing is known to have gone wrong."""
+        return self.status in (ResultStatus.OK, ResultStatus.BY_PROGRAM)
 
     def message(self) -> Message:
         """The result as the message that the policy reads."""
@@ -142,6 +144,7 @@ class StopReason(StrEnum):
     CONTEXT_FULL = "context_full"
     TIME = "time"
     REPEATED_VOID = "repeated_void"  # several turns in a row without one understandable call
+    LEFT = "left"  # the program that played has gone away
     HOPELESS = "hopeless"  # a rule said that it will not succeed any more
     INFRA_ERROR = "infra_error"
     CANCELLED = "cancelled"

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from agentgym.errors import CreditError
 from agentgym.messages import Call, Message, Result, StopReason
+from agentgym.provenance import Assistance, ForkPoint, Provenance, ReplayedTurns
 from agentgym.sandbox import combine_usage
 from agentgym.task import Task
+
+__all__ = [
+    "Assistance",
+    "EndState",
+    "ForkPoint",
+    "Provenance",
+    "ReplayedTurns",
+    "Row",
+    "Span",
+    "TokenArrays",
+    "TokenMask",
+    "Trajectory",
+    "Turn",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +73,13 @@ class Turn:
     Attributes:
         index: 0 for the first turn.
         message: what the agent wrote. `calls`: those in it. `results`: what came back, in the order of the calls.
-        replies: messages that the environment added after the results.
+        replies: messages that the environment added after the results. Of a program that plays, what it said; also a
+            result in other words than those of the environment, as a tool's message.
         token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
-        policy: the name of who wrote it, where that is not the policy of the trajectory but its guide; else empty.
+        policy: the name of who wrote it, where that is not the policy of the trajectory but its guide, or the frozen
+            policy of a role; else empty.
+        role: that the agent has in it, where an episode has several; else empty.
+        row: number of the row that it lies in, see Row.
         masks: where a logit hook restricted what could be sampled: first token, the one after the last, and the mask.
             `logprobs` are those of the masked distribution.
         observation_ids: tokens spliced in after the turn (results and the next generation prompt);
@@ -99,6 +119,8 @@ class Turn:
     masks: Sequence[tuple[int, int, TokenMask]] = ()
     version_changes: Sequence[tuple[int, int]] = ()
     policy: str = ""
+    role: str = ""
+    row: int = 0
 
     @property
     def last_version(self) -> int:
@@ -111,6 +133,17 @@ class Turn:
         for token, version in self.version_changes:
             versions[token:] = version
         return versions
+
+    def observation(self) -> list[Message]:
+        """What the policy read after its message: results and replies.
+
+        A program that plays may send a result in words of its own, which are a reply then, and may make calls that the
+        message does not hold, whose results the policy does not read.
+        """
+        reworded = {reply.call_id for reply in self.replies if reply.role == "tool"}
+        own_calls = self.calls[len(self.message.calls) :]
+        unread = reworded | {call.id for call in own_calls}
+        return [*(result.message() for result in self.results if result.call_id not in unread), *self.replies]
 
     @property
     def void(self) -> bool:
@@ -128,7 +161,8 @@ class TokenArrays:
         logprobs: float64, natural log as sampled; 0 where loss_mask is False.
         turn_index: int64; -1 on the prompt, k on turn k and on the observation that follows it.
         versions: int64, of the weights that sampled the token; -1 where loss_mask is False.
-        prompt_length: how many leading tokens are the prompt.
+        prompt_length: how many leading tokens are the prompt of the first row.
+        row_starts: where each row begins: its prompt, then its turns. No token of a row is read in another.
     """
 
     ids: NDArray[np.int64]
@@ -137,14 +171,24 @@ class TokenArrays:
     turn_index: NDArray[np.int64]
     versions: NDArray[np.int64]
     prompt_length: int
+    row_starts: tuple[int, ...] = (0,)
 
 
-@dataclass(frozen=True, slots=True)
-class ForkPoint:
-    """Where a branch left another trajectory: its id, and the first turn that the branch does not repeat."""
+@dataclass(slots=True)
+class Row:
+    """A context of an episode after its first: a conversation that begins with a prompt of its own.
 
-    trajectory: str
-    turn: int
+    A sub-agent, another role, and a program that shortens its history begin one.
+
+    Attributes:
+        opening, prompt_ids, tools: as those of a trajectory, which are of its first row.
+        parent: index of the turn that it came out of; None where none had been taken.
+    """
+
+    opening: Sequence[Message] = ()
+    prompt_ids: list[int] = field(default_factory=list)
+    tools: Sequence[dict[str, Any]] = ()
+    parent: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,69 +204,6 @@ class EndState:
     value: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplayedTurns:
-    """Which turns of another trajectory, by its id, were replayed alone."""
-
-    trajectory: str
-    turns: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Assistance:
-    """What helped an agent in a training episode. No evaluation accepts an episode with any.
-
-    Attributes:
-        kind: "hint", "rubric" or "critique", of what stood in the prompt; "guide" where another policy began.
-        text: added to the opening messages.
-        share: of all the help of this kind that there was, 0 to 1.
-    """
-
-    kind: str
-    text: str = ""
-    share: float = 1.0
-
-
-@dataclass(slots=True)
-class Provenance:
-    """What made an episode, and what befell it on the way. What is not known is None or empty.
-
-    Attributes:
-        agentgym: version that played it.
-        seed, temperature, top_p, max_turn_tokens: of the rollout config.
-        assistance: what helped the agent; None for nearly every episode.
-        instruction: what preceded the task, where the rollout config has one.
-        attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
-        policy: its name. `environment`: its class with its module.
-        image_digests: of the images that its sandboxes ran on.
-        reset_usage: what the reset took, by name as in `Turn.usage`.
-        retries: each failure of the infrastructure that was tried again, and what was being done.
-        close_error: what went wrong in closing the environment.
-        hopeless: why a stop rule ended it.
-        branch: where it left the trajectory that it continues. `replay`: what it replays.
-        extra: anything else, as JSON data; agentgym writes nothing here.
-    """
-
-    agentgym: str | None = None
-    seed: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    max_turn_tokens: int | None = None
-    attempts: Mapping[str, Any] = field(default_factory=dict)
-    policy: str | None = None
-    environment: str | None = None
-    image_digests: list[str] = field(default_factory=list)
-    reset_usage: dict[str, float] = field(default_factory=dict)
-    retries: list[str] = field(default_factory=list)
-    close_error: str | None = None
-    hopeless: str | None = None
-    branch: ForkPoint | None = None
-    replay: ReplayedTurns | None = None
-    assistance: Assistance | None = None
-    instruction: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
 class Trajectory:
     """The record of one episode.
@@ -233,7 +214,8 @@ class Trajectory:
         opening: messages of the reset. `prompt_ids`: their tokens.
         tools: schemas of the tools that the agent begins with, where the environment's instance has others than its
             class; empty otherwise.
-        turns: see Turn.
+        turns: of all rows, in the order in which they began; see Turn.
+        further_rows: the contexts after the first, which is `opening`, `prompt_ids` and `tools`; most have none.
         outcome: outcome components by name.
         stop_reason: None while running. `error`: what failed, for a failed episode.
         weights: of the reward components, so that `turn_rewards` and `outcome_reward` can be computed.
@@ -257,6 +239,7 @@ class Trajectory:
     duration_s: float = 0.0
     tools: Sequence[dict[str, Any]] = ()
     end_state: EndState | None = None
+    further_rows: list[Row] = field(default_factory=list)
 
     @property
     def valid(self) -> bool:
@@ -296,25 +279,59 @@ class Trajectory:
         """What the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
         return combine_usage([self.provenance.reset_usage, *(turn.usage for turn in self.turns)])
 
-    def messages(self) -> list[Message]:
-        """The whole conversation."""
-        messages = list(self.opening)
+    def rows(self) -> list[Trajectory]:
+        """Each row as a trajectory of its own, with the turns that lie in it; where there is one, the trajectory.
+
+        Turns are shared, and keep their `index`. What reads token ids in their context reads rows; what counts, judges
+        or compares episodes does not.
+        """
+        if not self.further_rows:
+            return [self]
+        by_row: list[list[Turn]] = [[] for _ in range(1 + len(self.further_rows))]
         for turn in self.turns:
-            messages.append(turn.message)
-            messages.extend(result.message() for result in turn.results)
-            messages.extend(turn.replies)
+            by_row[turn.row].append(turn)
+        first = replace(self, turns=by_row[0], further_rows=[])
+        return [first] + [
+            replace(first, opening=row.opening, prompt_ids=row.prompt_ids, tools=row.tools, turns=turns)
+            for row, turns in zip(self.further_rows, by_row[1:], strict=True)
+        ]
+
+    def messages(self) -> list[Message]:
+        """The whole conversation; of several rows one after the other."""
+        messages: list[Message] = []
+        for row in self.rows():
+            messages.extend(row.opening)
+            for turn in row.turns:
+                messages += [turn.message, *turn.observation()]
         return messages
 
+    def require_one_row(self, reader: str) -> None:
+        """Raises: CreditError if the trajectory has several rows, which `reader` does not tell apart."""
+        if self.further_rows:
+            raise CreditError(
+                f"{self.id!r} has {1 + len(self.further_rows)} rows, and {reader} reads a trajectory as one context. "
+                "Leave it out, or play these tasks without sub-agents, other roles and rewritten histories."
+            )
+
     def turn_spans(self) -> list[tuple[int, int]]:
-        """Start and end of each turn's own tokens, counted from the end of the prompt."""
-        spans, start = [], 0
-        for turn in self.turns:
-            spans.append((start, start + len(turn.token_ids)))
-            start += len(turn.token_ids) + len(turn.observation_ids)
-        return spans
+        """Start and end of each turn's own tokens in `arrays()`, counted from the end of the first prompt."""
+        by_row: list[list[tuple[int, int]]] = []
+        start = -len(self.prompt_ids)
+        for row in self.rows():
+            start += len(row.prompt_ids)
+            by_row.append([])
+            for turn in row.turns:
+                by_row[-1].append((start, start + len(turn.token_ids)))
+                start += len(turn.token_ids) + len(turn.observation_ids)
+        if not self.further_rows:
+            return by_row[0]
+        spans = [iter(spans) for spans in by_row]
+        return [next(spans[turn.row]) for turn in self.turns]
 
     def arrays(self) -> TokenArrays:
-        """Every token in exactly one span: prompt, turn k, or observation k."""
+        """Every token in exactly one span: prompt, turn k, or observation k. The rows follow one another."""
+        if self.further_rows:
+            return _concatenated([row.arrays() for row in self.rows()])
         ids: list[int] = list(self.prompt_ids)
         mask = [False] * len(ids)
         logprobs = [0.0] * len(ids)
@@ -336,3 +353,19 @@ class Trajectory:
             np.array(versions, np.int64),
             len(self.prompt_ids),
         )
+
+
+def _concatenated(rows: Sequence[TokenArrays]) -> TokenArrays:
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(row, name) for row in rows])
+
+    starts = np.cumsum([0, *(len(row.ids) for row in rows[:-1])])
+    return TokenArrays(
+        column("ids"),
+        column("loss_mask"),
+        column("logprobs"),
+        column("turn_index"),
+        column("versions"),
+        rows[0].prompt_length,
+        tuple(starts.tolist()),
+    )

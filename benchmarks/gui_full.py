@@ -3,7 +3,9 @@
 Each task is opened twice with one seed (the same request and tree?), played by its scripted player (does the page pay
 in full?), and, in a fresh episode, played wrongly (does it pay 0 or less?). Run by `make gui-full`.
 
-    python benchmarks/gui_full.py [NAME ...] [--seeds 2]
+    python benchmarks/gui_full.py [NAME ...] [--seeds 2] [--at-once 1 8]
+
+With several numbers after `--at-once`, all is done with so many episodes at once, and verdicts that differ are listed.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import asyncio
 import sys
 from dataclasses import dataclass, field
 
-from miniwob_players import PLAYERS, Page, Stuck, Unclear
+from miniwob_players import PLAYERS, Page, Stuck, Unclear, environment_of
 from miniwob_players.elements import PAYING, SUBMIT
 
 from agentgym import Environment, Message, Task, make
@@ -22,7 +24,6 @@ from agentgym.registry import close_backends
 from agentgym.sandboxes.gui import close_browsers
 from agentgym.sandboxes.gui.parameters import miniwob_folder
 
-AT_ONCE = 4
 FULL = 0.9
 """Pay that counts as right: a few pages pay by how near a point or a moment was, and a pixel is as near as one can."""
 CHOICES = tuple(
@@ -44,6 +45,11 @@ class PageReport:
     wrong: float | None = None
     problem: str = ""
 
+    @property
+    def verdicts(self) -> list[bool]:
+        """Whether each episode was paid in full, and whether the wrong action was paid."""
+        return [(reward or 0.0) >= FULL for reward in self.right] + [(self.wrong or 0.0) > 0]
+
     def __str__(self) -> str:
         paid = " ".join("-" if reward is None else f"{reward:.3g}" for reward in self.right) or "no player"
         opened = f"{self.name:28} opens {self.opens!s:5} same {self.same!s:5}"
@@ -51,7 +57,7 @@ class PageReport:
 
 
 async def opened(environment: Environment, name: str, seed: int) -> list[Message]:
-    task = Task(name, "agentgym/web-v1", "Do.", parameters={"site": "miniwob", "page": name, "seed": seed})
+    task = Task(name, environment_of(name), "Do.", parameters={"site": "miniwob", "page": name, "seed": seed})
     return list(await environment.reset(task, seed=0))
 
 
@@ -80,7 +86,7 @@ async def play_rightly(environment: Environment, report: PageReport, episodes: i
 async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> PageReport:
     report = PageReport(name)
     async with gate:
-        environment = make("agentgym/web-v1", max_chars=20_000)
+        environment = make(environment_of(name), max_chars=20_000)
         try:
             first = await opened(environment, name, 1)
             report.opens = len(first[-1].text.splitlines()) > 2
@@ -100,9 +106,9 @@ async def look_at(name: str, seeds: int, gate: asyncio.Semaphore) -> PageReport:
     return report
 
 
-async def run(names: list[str], seeds: int) -> list[PageReport]:
+async def run(names: list[str], seeds: int, at_once: int) -> list[PageReport]:
     """Look at each task, and print what it did when it is done. Returns: in the order of names."""
-    gate = asyncio.Semaphore(AT_ONCE)
+    gate = asyncio.Semaphore(at_once)
 
     async def looked_at(name: str) -> PageReport:
         report = await look_at(name, seeds, gate)
@@ -120,16 +126,29 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="tasks; all by default")
     parser.add_argument("--seeds", type=int, default=2, help="episodes that each player plays")
+    parser.add_argument("--at-once", type=int, nargs="+", default=[4], help="episodes at once; several are compared")
     arguments = parser.parse_args()
     names = arguments.names or sorted(path.stem for path in (miniwob_folder() / "miniwob").glob("*.html"))
-    rows = asyncio.run(run(names, arguments.seeds))
+    runs = [asyncio.run(run(names, arguments.seeds, at_once)) for at_once in arguments.at_once]
+    for at_once, rows in zip(arguments.at_once, runs, strict=True):
+        print_counts(rows, at_once)
+    if len(runs) > 1:
+        differing = [reports for reports in zip(*runs, strict=True) if len({str(r.verdicts) for r in reports}) > 1]
+        count = sum(len(report.verdicts) for report in runs[0])
+        print(f"\n{count} episodes, {' and '.join(map(str, arguments.at_once))} at once: {len(differing)} tasks differ")
+        for reports in differing:
+            print("\n".join(map(str, reports)))
+    return 0
+
+
+def print_counts(rows: list[PageReport], at_once: int) -> None:
     solved = [row for row in rows if row.right and all((reward or 0.0) >= FULL for reward in row.right)]
     punished = [row for row in rows if row.wrong is not None and row.wrong <= 0]
     paid = {row.name for row in solved} | {row.name for row in punished}
-    print(f"\n{len(rows)} tasks: {sum(r.opens for r in rows)} open, {sum(r.same for r in rows)} reset to the same page")
+    print(f"\n{len(rows)} tasks, {at_once} at once: {sum(row.opens for row in rows)} open")
+    print(f"{sum(row.same for row in rows)} reset to the same page")
     print(f"{len(solved)} pay their player in every episode, {len(punished)} pay a wrong action 0 or less")
     print(f"{len(paid)} pay the right reward to at least one of the two")
-    return 0
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from typing import Any
 from sandbox_calls import PYTHON
 
 FOLDER = Path(__file__).parent / "peers"
-WITH_PEERS = ("sandbox_peers", "episodes")
+WITH_PEERS = ("sandbox_peers", "episodes", "warehouse")
 """Benchmarks that have a table PEERS."""
 _DRIVER_S = 300
 

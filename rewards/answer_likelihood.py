@@ -24,10 +24,12 @@ def before_answer(episode: Any, answer_ids: list[int]) -> list[int]:
 
     The answer is the longest common suffix of the last turn and `answer_ids`, which encode the answer alone.
     """
-    ids = list(episode.prompt_ids)
-    for turn in episode.turns[:-1]:
+    last_turn = episode.turns[-1]
+    row = next(row for row in episode.rows() if row.turns and row.turns[-1] is last_turn)
+    ids = list(row.prompt_ids)
+    for turn in row.turns[:-1]:
         ids += [*turn.token_ids, *turn.observation_ids]
-    last = episode.turns[-1].token_ids
+    last = last_turn.token_ids
     shared = 0
     while shared < min(len(last), len(answer_ids)) and last[-1 - shared] == answer_ids[-1 - shared]:
         shared += 1

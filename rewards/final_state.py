@@ -36,7 +36,7 @@ async def _replay(environment: Environment, turn: Any, task: str) -> None:
     if not turn.calls and turn.message.content:
         await environment.respond(turn.message)
     for call, result in zip(turn.calls, turn.results, strict=False):
-        if result.status is ResultStatus.OVER_BUDGET:
+        if result.status in (ResultStatus.OVER_BUDGET, ResultStatus.BY_PROGRAM):
             continue  # it was never run
         answer = await environment.call(call)
         if (answer.status, answer.content) != (result.status, result.content):

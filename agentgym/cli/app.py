@@ -19,6 +19,7 @@ from agentgym.cli import (
     export,
     listing,
     model,
+    new,
     play,
     report,
     rerun,
@@ -148,6 +149,7 @@ for name, command, panel in (
 ):
     app.command(name, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)
+app.add_typer(new.app, name="new", rich_help_panel=BUILD)
 app.add_typer(model.app, name="model", rich_help_panel=START)
 app.add_typer(sandbox.app, name="sandbox", rich_help_panel=BUILD)
 app.add_typer(serve.app, name="serve", rich_help_panel=START)

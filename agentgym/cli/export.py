@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,19 +14,33 @@ from agentgym.cli.console import out
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
     from agentgym.storage.ledger import Ledger
+    from agentgym.trajectory import Trajectory
 
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")],
     target: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write.")],
     kind: Annotated[
-        Literal["inspect", "parquet"], typer.Option("--format", help="A log of Inspect, or rows for `datasets`.")
+        Literal["inspect", "parquet", "sft", "preference"],
+        typer.Option(
+            "--format",
+            help="A log of Inspect, rows for `datasets`, or Parquet that TRL's SFTTrainer or DPOTrainer reads.",
+        ),
     ] = "parquet",
     label: Annotated[str | None, typer.Option(help="The evaluation to export; with parquet, by default all.")] = None,
     prefix: Annotated[str, typer.Option("--list", metavar="PREFIX", help="parquet: episodes whose id begins so.")] = "",
     tokens: Annotated[bool, typer.Option("--tokens", help="parquet: token ids, masks, log-probabilities.")] = False,
+    unsuccessful: Annotated[
+        bool, typer.Option("--unsuccessful", help="sft: also episodes that did not solve their task.")
+    ] = False,
+    margin: Annotated[
+        float, typer.Option(min=0.0, help="preference: the chosen episode's return is higher by more than this.")
+    ] = 0.0,
+    max_pairs: Annotated[int, typer.Option(min=1, help="preference: pairs of a task.")] = 4,
 ) -> None:
-    """Write an evaluation as a log that Inspect opens, or episodes as Parquet that `datasets` opens.
+    """Write an evaluation as a log that Inspect opens, or episodes as Parquet that `datasets` and trainers open.
+
+    `sft` and `preference` hold episodes of training tasks alone.
 
     Example: [b]agentgym export runs/quickstart --format inspect --label after --out after.json[/b]
     """
@@ -44,22 +59,48 @@ def export(
     evaluation = Evaluation.load(folder.path / "evaluation" / f"{label}.json") if label else None
     ledger = Ledger(folder.ledger)
     try:
-        count = _write(kind, target, ledger, evaluation, prefix, tokens)
+        if kind in ("sft", "preference"):
+            episodes = _episodes(ledger, evaluation, prefix)
+            options = {"unsuccessful": unsuccessful} if kind == "sft" else {"margin": margin, "max_pairs": max_pairs}
+            count = _write_training_rows(kind, target, episodes, options)
+        else:
+            count = _write(kind, target, ledger, evaluation, prefix, tokens)
     finally:
         ledger.close()
-    out().print(f"{target}: {count} episodes", markup=False, soft_wrap=True)
+    noun = "pairs" if kind == "preference" else "episodes"
+    out().print(f"{target}: {count} {noun}", markup=False, soft_wrap=True)
+
+
+def _episodes(ledger: Ledger, evaluation: Evaluation | None, prefix: str) -> Iterable[Trajectory]:
+    """Those of an evaluation, or those of the ledger whose id begins so."""
+    if evaluation is None:
+        return ledger.trajectories(prefix)
+    ids = (f"{evaluation.run}/{row.task}#{i}" for row in evaluation.rows for i in range(len(row.success)))
+    return (ledger.load(name) for name in ids)
+
+
+def _write_training_rows(kind: str, target: Path, episodes: Iterable[Trajectory], options: Mapping[str, Any]) -> int:
+    from agentgym.evaluation.export.parquet import write_training_rows
+    from agentgym.evaluation.export.training_rows import preference_rows, sft_rows
+
+    if kind == "sft":
+        nothing = "No episode of a training task has solved it. Export all of them by --unsuccessful."
+        return write_training_rows(sft_rows(episodes, **options), target, nothing)
+    nothing = (
+        "No two episodes of one training task differ by more than the margin. Pairs need several episodes of a task: "
+        "play with --group-size."
+    )
+    return write_training_rows(preference_rows(episodes, **options), target, nothing)
 
 
 def _write(kind: str, target: Path, ledger: Ledger, evaluation: Evaluation | None, prefix: str, tokens: bool) -> int:
     from agentgym.evaluation.export.inspect_log import inspect_log
     from agentgym.evaluation.export.parquet import write_parquet
 
-    if evaluation is None:
-        return write_parquet(ledger.trajectories(prefix), target, tokens=tokens)
-    ids = (f"{evaluation.run}/{row.task}#{i}" for row in evaluation.rows for i in range(len(row.success)))
-    trajectories = (ledger.load(name) for name in ids)
-    if kind == "parquet":
-        return write_parquet(trajectories, target, task_set=evaluation.task_set, tokens=tokens)
+    trajectories = _episodes(ledger, evaluation, prefix)
+    if evaluation is None or kind == "parquet":
+        task_set = "" if evaluation is None else evaluation.task_set
+        return write_parquet(trajectories, target, task_set=task_set, tokens=tokens)
     log = inspect_log(evaluation, trajectories)
     partial = target.with_name(target.name + ".partial")
     partial.parent.mkdir(parents=True, exist_ok=True)

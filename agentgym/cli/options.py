@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -187,6 +188,15 @@ def rollout_config(
             rich_help_panel=PANEL,
         ),
     ] = None,
+    program: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="A program that plays each episode instead of our own loop: it asks the policy over HTTP. "
+            "{task} in it stands for the task.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
     address: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT", help="Of the cluster; by default that of this host.", rich_help_panel=PANEL),
@@ -229,7 +239,7 @@ def rollout_config(
         reward=reward,
         backend=backend,
         environment=environment,
-        engine=engine_of(engine, address=address, nodes=nodes),
+        engine=engine_of(engine, address=address, nodes=nodes, program=shlex.split(program or "")),
         state_keys=state_keys,
         max_failures_in_a_row=max_failures_in_a_row,
         stall_warning_s=stall_warning_s,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,8 +18,9 @@ from agentgym.cli.user_code import Import
 from agentgym.rounding import percent
 
 if TYPE_CHECKING:
+    from agentgym.cli.policies import Agent
     from agentgym.rollout import EpisodeManager, RolloutConfig
-    from agentgym.task import Task
+    from agentgym.task import Task, TaskSet
     from agentgym.trajectory import Trajectory
 
 
@@ -42,6 +45,25 @@ def rollout(
 
     Example: [b]agentgym rollout sql/store-v1:train --policy oracle --limit 20 --out runs/demo[/b]
     """
+    load = partial(
+        load_policy, policy, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
+    )
+    play_and_keep(config, chosen_tasks(tasks, tasks_option, "train"), load, limit, folder, label)
+
+
+def play_and_keep(
+    config: RolloutConfig,
+    tasks: tuple[str, str],
+    load: Callable[[TaskSet], tuple[Agent, str]],
+    limit: int | None,
+    folder: Path | None,
+    label: str,
+) -> None:
+    """Play episodes, keep them and print a summary.
+
+    Args:
+        tasks: task set and split. load: loads the policy, and gives its name for records.
+    """
     from agentgym import registry
     from agentgym.cli.run_identity import identity_of, opened_ledger
     from agentgym.cli.tables import episodes_table
@@ -49,12 +71,10 @@ def rollout(
     from agentgym.rollout import EpisodeManager
 
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
-    name, split = chosen_tasks(tasks, tasks_option, "train")
+    name, split = tasks
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
-    agent, agent_name = load_policy(
-        policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
-    )
+    agent, agent_name = load(task_set)
     identity = identity_of(config, task_set, name, split, agent_name) if folder else {}
     hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
     with opened_ledger(folder, config, f"rollout-{label}", identity) as ledger, resumable(hint):

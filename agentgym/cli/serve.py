@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import err, out
-from agentgym.cli.options import BackendName, RewardName, Seed, one_task, split_tasks, unhurried_config
+from agentgym.cli.options import (
+    BackendName,
+    Limit,
+    RewardName,
+    Seed,
+    one_task,
+    split_tasks,
+    takes_rollout_config,
+    unhurried_config,
+)
+from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
+
+if TYPE_CHECKING:
+    from agentgym.rollout import RolloutConfig
 
 app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts and programs.")
 
@@ -55,7 +70,7 @@ def environments(
     """
     from agentgym import registry
     from agentgym.cluster.served_episodes import ServerLimits
-    from agentgym.cluster.serving import check_installed, is_loopback, listen, serve_environments
+    from agentgym.cluster.serving import check_installed, listen, serve_environments
     from agentgym.cluster.tokens import server_tokens
 
     check_installed()
@@ -67,14 +82,7 @@ def environments(
         episodes=max_episodes, episodes_per_token=per_token, lease_s=lease_s, connections=max_connections
     )
     listening = listen(host, port)
-    if not is_loopback(host):
-        err().print(
-            "Tokens and episodes travel unencrypted. Listen at 127.0.0.1 and tunnel (ssh -L), or put a proxy with TLS "
-            "in front, unless every host of this network is trusted.",
-            style="yellow",
-            markup=False,
-            soft_wrap=True,
-        )
+    _warn_if_unencrypted(host)
     address = f"http://{host}:{listening.getsockname()[1]}/"
     out().print(f"Serving {len(served)} environment(s) at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
     with suppress(KeyboardInterrupt):  # how one ends it
@@ -117,6 +125,124 @@ def mcp(
     err().print(
         f"{stop} after {len(trajectory.turns)} turns: {outcome or trajectory.error}", markup=False, soft_wrap=True
     )
+
+
+@app.command("openenv")
+def openenv(
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="What a reset may choose; train by default.")],
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file of tokens, written if it does not exist; without one, none is asked for."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
+    max_sessions: Annotated[int, typer.Option(min=1, help="Open at once. Whoever wants one more is refused.")] = 64,
+    idle_s: Annotated[float, typer.Option(min=0.1, help="A session that is silent for so many seconds ends.")] = 900.0,
+    manifest: Annotated[Path | None, typer.Option(metavar="DIR", help="Write DIR/openenv.yaml first.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite.")
+    ] = None,
+    seed: Seed = 0,
+    reward: RewardName = None,
+    backend: BackendName = None,
+    modules: Import = None,
+) -> None:
+    """Offer tasks to the clients of OpenEnv. Each session plays its own episodes; they are judged here.
+
+    A reset chooses a task by `task_id` or `index`, else by its seed.
+
+    Example: [b]agentgym serve openenv text/wordle-v1:train --port 8000[/b]
+    """
+    import os
+    import time
+
+    from agentgym import registry
+    from agentgym.cluster.serving import is_loopback, listen
+    from agentgym.cluster.tokens import server_tokens
+    from agentgym.errors import AccessRefused
+    from agentgym.extras import check_package
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
+
+    check_package("aiohttp", "openenv", "An OpenEnv server")
+    from agentgym.interop.openenv.server import OpenEnvServer, ServerBounds, serve_openenv, write_manifest
+    from agentgym.interop.openenv.session import OfferedTasks
+
+    if token_file is None and not is_loopback(host):
+        raise AccessRefused(f"Others reach {host}: give --token-file FILE, which is written if it does not exist.")
+    name, split = split_tasks(tasks, "train")
+    config = unhurried_config(reward=reward, backend=backend, seed=seed)
+    label = f"openenv-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    tokens = server_tokens(token_file) if token_file is not None else ()
+    public_name = name.replace("/", "-")
+    if manifest is not None:
+        write_manifest(manifest, public_name, port)
+    listening = listen(host, port)
+    with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
+        offered = OfferedTasks(public_name, split, registry.load_task_set(name)[split], config, label, ledger)
+        address = f"http://{host}:{listening.getsockname()[1]}"
+        out().print(f"Serving {len(offered.tasks)} tasks at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
+        serve_openenv(OpenEnvServer(offered, ServerBounds(max_sessions, idle_s), tokens), listening)
+
+
+@app.command("policy")
+@takes_rollout_config
+def policy(
+    config: RolloutConfig,
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="The tasks; of the training split by default.")],
+    policy_name: Annotated[str, typer.Option("--policy", help="Who answers; as for `agentgym rollout`.")] = "oracle",
+    limit: Limit = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite, and resume.")
+    ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file of tokens, one a line. It is written, with one, if it does not exist."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8651,
+    silence_s: Annotated[
+        float, typer.Option(min=0.1, help="An episode in which nothing is asked for so many seconds is ended.")
+    ] = 120.0,
+    call_format: CallFormat = None,
+    api_key_env: ApiKeyEnv = None,
+    policy_options: PolicyOptions = None,
+    device: Device = "auto",
+    label: Annotated[str, typer.Option(help="Begins the id of every episode.")] = "served",
+    modules: Import = None,
+) -> None:
+    """Answer agent programs as a model would: over chat completions, responses and Anthropic's messages.
+
+    A program takes an episode by `POST /episodes` with a token of the file. It gets the task and the token of this
+    episode, with which it asks for messages and calls the environment's tools. The command ends when all are played.
+
+    Example: [b]agentgym serve policy sql/store-v1:train --policy runs/sql --token-file token --out runs/served[/b]
+    """
+    from agentgym.cli.rollout import play_and_keep
+    from agentgym.cluster.tokens import server_tokens
+    from agentgym.interop.gateway import PolicyGateway
+
+    _warn_if_unencrypted(host)
+    gateway = PolicyGateway(tokens=server_tokens(token_file), host=host, port=port, silence_s=silence_s)
+    out().print(f"Serving the policy at {gateway.listen()} Ctrl-C ends this.", markup=False, soft_wrap=True)
+    load = partial(
+        load_policy, policy_name, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
+    )
+    with closing(gateway):
+        play_and_keep(replace(config, engine=gateway), split_tasks(tasks, "train"), load, limit, folder, label)
+
+
+def _warn_if_unencrypted(host: str) -> None:
+    from agentgym.cluster.serving import is_loopback
+
+    if not is_loopback(host):
+        err().print(
+            "Tokens and episodes travel unencrypted. Listen at 127.0.0.1 and tunnel (ssh -L), or put a proxy with TLS "
+            "in front, unless every host of this network is trusted.",
+            style="yellow",
+            markup=False,
+            soft_wrap=True,
+        )
 
 
 def _available() -> list[str]:

@@ -118,7 +118,8 @@ def print_episode(trajectory: Trajectory, console: Console) -> None:
         console.print(message_panel(message))
     for turn in trajectory.turns:
         rewards = "  ".join(f"{name} {value:+.3g}" for name, value in turn.rewards.items())
-        console.print(Text.assemble((f"turn {turn.index + 1}", "bold"), ("   " + rewards, "dim")))
+        where = f" {turn.role}" * bool(turn.role) + f" row {turn.row + 1}" * bool(turn.row)
+        console.print(Text.assemble((f"turn {turn.index + 1}", "bold"), (f"{where}   {rewards}", "dim")))
         if turn.message.text.strip():
             console.print(Padding(Text(_clip(turn.message.text)), (0, 2)))
         for call in turn.calls:

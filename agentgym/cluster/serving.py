@@ -17,7 +17,7 @@ from agentgym.extras import install_command
 LOOPBACK = "127.0.0.1"
 KEEP_ALIVE_S = 120
 """How long an idle connection stays open: longer than clients keep theirs, so that none is closed under a request."""
-_FIRST_REQUEST_S = 10.0
+FIRST_REQUEST_S = 10.0
 """How long a connection may take to send its first request head."""
 _LEAVE_S = 3  # for requests that run when the server is told to end
 
@@ -82,7 +82,7 @@ def serve_environments(
     from agentgym.cluster.connections import BoundedConnection, Connections
     from agentgym.cluster.environment_server import EnvironmentServer
 
-    connections = Connections(limits.connections, _FIRST_REQUEST_S)
+    connections = Connections(limits.connections, FIRST_REQUEST_S)
     environment_server = EnvironmentServer(names, tokens, limits, accepted=connections.accept, **options)
     server = uvicorn.Server(
         uvicorn.Config(

@@ -134,11 +134,11 @@ def spread_over_tokens(
     Args:
         trajectory: of T turns with token ids.
         advantages: [T], one number per turn.
-        length: of the result, to pad the rows of a batch; by default the tokens after the prompt.
+        length: of the result, to pad the rows of a batch; by default the tokens after the first prompt.
         token_weights: for each turn one factor for each of its own tokens; None for 1. Not read if the trajectory
             failed.
-    Returns: [length] float64, counted from the end of the prompt; exactly 0 on observations, on padding and everywhere
-        in a failed trajectory.
+    Returns: [length] float64, counted from the end of the first prompt; exactly 0 on observations, on other prompts,
+        on padding and everywhere in a failed trajectory.
     Raises: ShapeError if there is not one number per turn or one weight per token, or if the tokens after the prompt
         are more than `length`.
     """
@@ -149,6 +149,7 @@ def spread_over_tokens(
             "give one number for each turn."
         )
     token_count = sum(len(turn.token_ids) + len(turn.observation_ids) for turn in trajectory.turns)
+    token_count += sum(len(row.prompt_ids) for row in trajectory.further_rows)
     if length is not None and length < token_count:
         raise ShapeError(f"{trajectory.id!r} has {token_count} tokens after the prompt: they do not fit in {length}.")
     tokens: Array = np.zeros(token_count if length is None else length)

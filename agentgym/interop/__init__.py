@@ -1,4 +1,4 @@
-"""Bridges to others: environments of Gymnasium and MCP servers as ours, and ours as Gymnasium's.
+"""Bridges to others: environments of Gymnasium, MCP and OpenEnv as ours, ours as theirs, and programs as agents.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from agentgym.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.interop.gateway import AgentProgram, PolicyGateway
     from agentgym.interop.gymnasium import (
         GymnasiumEnvironment,
         GymnasiumEpisode,
@@ -17,31 +18,45 @@ if TYPE_CHECKING:
         register_gymnasium,
     )
     from agentgym.interop.mcp import McpEnvironment, McpServer, register_mcp
+    from agentgym.interop.openenv import OpenEnvEnvironment, openenv_tasks, register_openenv
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.toy_text import ActionText
+    from agentgym.interop.trl_environments import TrlEnvironments
 
 _HOME = {
     "ActionText": "toy_text",
+    "AgentProgram": "gateway",
     "GymnasiumEnvironment": "gymnasium",
     "GymnasiumEpisode": "gymnasium",
     "McpEnvironment": "mcp",
     "McpServer": "mcp",
+    "OpenEnvEnvironment": "openenv",
+    "PolicyGateway": "gateway",
     "TextEnv": "text_env",
+    "TrlEnvironments": "trl_environments",
     "gymnasium_tasks": "gymnasium",
+    "openenv_tasks": "openenv",
     "register_gymnasium": "gymnasium",
     "register_mcp": "mcp",
+    "register_openenv": "openenv",
 }
 
 __all__ = [
     "ActionText",
+    "AgentProgram",
     "GymnasiumEnvironment",
     "GymnasiumEpisode",
     "McpEnvironment",
     "McpServer",
+    "OpenEnvEnvironment",
+    "PolicyGateway",
     "TextEnv",
+    "TrlEnvironments",
     "gymnasium_tasks",
+    "openenv_tasks",
     "register_gymnasium",
     "register_mcp",
+    "register_openenv",
 ]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +16,12 @@ from pydantic import Field
 from agentgym.deprecation import renamed_attributes
 from agentgym.environment import Checkpoint, Environment
 from agentgym.errors import TaskError, ToolError
+from agentgym.interop.seeded_tasks import seeded_tasks
 from agentgym.interop.toy_text import TOY_TEXT, ActionText
 from agentgym.messages import Message
 from agentgym.registry import load, register
 from agentgym.reward import SUCCESS, Components
-from agentgym.task import Split, Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet
 from agentgym.tools import tool
 
 AT_ONCE = 10
@@ -201,16 +201,9 @@ def gymnasium_tasks(name: str, *, train: int = 200, validation: int = 20, held_o
     environment_class: Any = load("environments", name)
     if not (isinstance(environment_class, type) and issubclass(environment_class, GymnasiumEnvironment)):
         raise TaskError(f"{name!r} was not registered by register_gymnasium.")
-    sizes: dict[Split, int] = {"train": train, "validation": validation, "held_out": held_out}
-
-    def task(split: Split, index: int) -> Task:
-        drawn = random.Random(seed_of(name, split, seed, index)).getrandbits(31)
-        words = environment_class.words
-        about = words.rules or f"Play {environment_class.theirs}. The actions are {', '.join(words.actions)}."
-        parameters = {"seed": drawn}
-        return Task(f"{split}/{index:04d}", name, about, parameters=parameters, truth={"seed": drawn}, split=split)
-
-    return TaskSet(name, {split: [task(split, index) for index in range(size)] for split, size in sizes.items()})
+    words = environment_class.words
+    about = words.rules or f"Play {environment_class.theirs}. The actions are {', '.join(words.actions)}."
+    return seeded_tasks(name, about, train=train, validation=validation, held_out=held_out, seed=seed)
 
 
 def _by(words: ActionText) -> Callable[[GymnasiumEpisode], bool]:

@@ -125,7 +125,7 @@ class TextEnv(gymnasium.Env[str, str]):
             self._read = len(messages)
             return self._observation_text, earned, False, False, info
         last = episode.turns[-1] if episode.turns else None
-        messages = [*(result.message() for result in last.results), *last.replies] if last else []
+        messages = last.observation() if last else []
         self._observation_text = _text(messages)[:MAX_CHARS]
         reason = episode.stop_reason
         ended = {**info, "outcome": dict(episode.outcome), "stop_reason": str(reason)}

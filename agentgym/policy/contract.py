@@ -117,7 +117,11 @@ class Policy:
     context_tokens: int | None = None
 
     async def generate(self, request: Request) -> Reply:
-        """Answer. Raises: PolicyError when the model or its server failed, ContextFull when it does not fit."""
+        """Answer.
+
+        Raises: PolicyError when the model or its server failed; ContextFull when it does not fit; PolicyLeft when the
+            program that plays has gone away, which ends the episode where it is.
+        """
         raise NotImplementedError
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:

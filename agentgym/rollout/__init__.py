@@ -13,7 +13,15 @@ replay.py             branches of saved trajectories, and replays
 from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.early_stop import STOP_RULES, Hopeless, NoProgress, OutOfReach, RepeatedState, StopRule
+from agentgym.rollout.early_stop import (
+    STOP_RULES,
+    Hopeless,
+    InvalidCalls,
+    NoProgress,
+    OutOfReach,
+    RepeatedState,
+    StopRule,
+)
 from agentgym.rollout.episode_config import Checkpoints
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
@@ -30,6 +38,7 @@ __all__ = [
     "ExhaustedPolicy",
     "Fork",
     "Hopeless",
+    "InvalidCalls",
     "NoProgress",
     "OutOfReach",
     "RepeatedState",

@@ -37,7 +37,10 @@ class Conversation:
     def append(self, turn: Turn) -> list[int]:
         """Add the agent's message and what came back. Returns: token ids of what came back, up to the next reply."""
         observation = [Message("tool", r.content, (), r.call_id, r.name) for r in turn.results]
-        observation += turn.replies
+        return self.extend(turn, [*observation, *turn.replies])
+
+    def extend(self, turn: Turn, observation: Sequence[Message]) -> list[int]:
+        """As `append`, with what the policy reads next given as messages."""
         self.messages.append(turn.message)
         self.messages += observation
         if self._renderer is None or self.prefix_ids is None:

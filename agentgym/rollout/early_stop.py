@@ -8,10 +8,13 @@ from typing import Annotated
 
 from pydantic import Field
 
+from agentgym.messages import ResultStatus
 from agentgym.rollout.budgets import Count
 from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
 from agentgym.trajectory import Turn
 from agentgym.validated import validated_dataclass
+
+_NOT_RUN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,22 @@ class RepeatedState(StopRule):
 
 
 @validated_dataclass(kw_only=True)
+class InvalidCalls(StopRule):
+    """Ends an episode after `turns` turns in a row without one call of an existing tool with valid arguments."""
+
+    turns: Count
+
+    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
+        """As StopRule."""
+        last = situation.turns[-self.turns :]
+        if len(last) < self.turns or not all(turn.results for turn in last):
+            return None
+        if any(result.status not in _NOT_RUN for turn in last for result in turn.results):
+            return None
+        return f"{self.turns} turns in a row without a valid call"
+
+
+@validated_dataclass(kw_only=True)
 class OutOfReach(StopRule):
     """Ends an episode that has fewer turns left than the oracle would need (see `Environment.turns_needed`)."""
 
@@ -107,6 +126,7 @@ STOP_RULES: dict[str, type[StopRule]] = {
     "hopeless": Hopeless,
     "no_progress": NoProgress,
     "repeated_state": RepeatedState,
+    "invalid_calls": InvalidCalls,
     "out_of_reach": OutOfReach,
 }
 """The rules by the names that recipes use."""

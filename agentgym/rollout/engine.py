@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from agentgym.errors import RecipeError
@@ -70,16 +69,20 @@ class ReportingEngine(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
 class LocalPlayer:
     """Plays episodes on this event loop."""
 
-    episodes: EpisodeFactory
-    _playing: dict[str, Episode] = field(default_factory=dict)
+    def __init__(self, episodes: EpisodeFactory) -> None:
+        self._episodes = episodes
+        self._playing: dict[str, Episode] = {}
+
+    def episode(self, job: Job, policy: Policy) -> Episode:
+        """An episode that is ready to be played."""
+        return self._episodes.episode(job, policy)
 
     async def play(self, job: Job, policy: Policy) -> None:
         """As EpisodePlayer."""
-        episode = self._playing[job.trajectory.id] = self.episodes.episode(job, policy)
+        episode = self._playing[job.trajectory.id] = self.episode(job, policy)
         try:
             await episode.play()
         finally:
@@ -106,15 +109,29 @@ class LocalEngine:
 
 
 def engine_of(
-    name: str | None, *, address: str | None = None, nodes: int | None = None, backend: str | None = None
+    name: str | None,
+    *,
+    address: str | None = None,
+    nodes: int | None = None,
+    backend: str | None = None,
+    program: Sequence[str] = (),
 ) -> Engine | None:
     """The engine of a name, as recipes and the command line give it; None for this process.
 
     Args:
         address, nodes: of its cluster.
+        program: command of a program that plays each episode, over the engine `gateway`.
         backend: whose sandboxes must work on every node; None if none are needed.
-    Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster.
+    Raises: UnknownNameError; RecipeError for an address or a number of nodes without a cluster, and for a program on
+        one.
     """
+    if program:
+        if name not in (None, LocalEngine.name, "gateway"):
+            raise RecipeError(
+                f"A program plays in this process, and not on the engine {name!r}: leave out one of both."
+            )
+        engine: Engine = load("engines", "gateway")(program)
+        return engine
     if name in (None, LocalEngine.name):
         if address is not None or nodes is not None:
             given = f"address {address!r}" if address is not None else f"nodes {nodes}"
@@ -123,5 +140,5 @@ def engine_of(
             )
         return None
     options = {"address": address, "nodes": nodes, "backend": backend}
-    engine: Engine = load("engines", str(name))(**{key: value for key, value in options.items() if value is not None})
+    engine = load("engines", str(name))(**{key: value for key, value in options.items() if value is not None})
     return engine

@@ -82,7 +82,8 @@ class EnvironmentFactory:
         """Who judges an environment: the config's reward, else the one the environment declares, if it declares one."""
         if self._given_reward is not None or environment.reward is None:
             return self._given_reward
-        return self._load(environment.reward)
+        reward = environment.reward
+        return reward if isinstance(reward, Reward) else self._load(reward)
 
     def group_reward(self, task: Task, *, make: bool = False) -> Reward | None:
         """Who judges the episodes of a task beside each other; None for nearly every reward.

@@ -8,10 +8,11 @@ there is one; when no retry is left, the episode is marked failed: it is recorde
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from agentgym.environment import Checkpoint
-from agentgym.errors import ContextFull, LedgerError, RewardError, SandboxExhausted
+from agentgym.errors import ContextFull, LedgerError, PolicyLeft, RewardError, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.rollout.answers import check_messages, check_reply
@@ -40,7 +41,7 @@ class Episode:
     Used once: `await Episode(config, policy, trajectory).play()`.
 
     Attributes:
-        failure: what failed it, once its stop reason says that it failed.
+        failure: what failed it, once its stop reason says that it failed. make_loop: a PlayLoop, or a class of it.
     """
 
     def __init__(self, config: EpisodeConfig, policy: Policy, trajectory: Trajectory) -> None:
@@ -49,6 +50,7 @@ class Episode:
         self._retries = Retries(trajectory, config.budgets.infra_retries)
         self._environment: LiveEnvironment | None = None
         self.failure: Exception | None = None
+        self.make_loop: Callable[..., PlayLoop] = PlayLoop
 
     @property
     def activity(self) -> str:
@@ -91,7 +93,8 @@ class Episode:
         """One try, from a fresh environment to the judged outcome."""
         await self._close()
         trajectory, config, retries = self.trajectory, self._config, self._retries
-        trajectory.turns, trajectory.prompt_ids, trajectory.outcome, trajectory.stop_reason = [], [], {}, None
+        trajectory.turns, trajectory.further_rows, trajectory.prompt_ids = [], [], []
+        trajectory.outcome, trajectory.stop_reason = {}, None
         if config.ledger is not None:
             config.ledger.begin(trajectory)
         retries.activity = "making the environment"
@@ -105,7 +108,7 @@ class Episode:
         reward = config.reward_for(environment.current)
         trajectory.weights = reward.weights if reward is not None else {}
         judge = None if reward is None else judge_for(config.attempts, reward, config.budgets.time_s, retries.take)
-        loop = PlayLoop(config, self._policy, trajectory, environment, judge, retries)
+        loop = self.make_loop(config, self._policy, trajectory, environment, judge, retries)
         trajectory.stop_reason = await loop.play()
         if config.end_state:
             state = await environment.read_end_state(trajectory.turns, retries.note, config.budgets.time_s)
@@ -123,9 +126,9 @@ class Episode:
         self.failure = error
 
     async def _close(self) -> None:
-        environment, self._environment = self._environment, None
-        if environment is None:
+        if (environment := self._environment) is None:
             return
+        self._environment = None
         if digests := environment.current.image_digests:  # of sandboxes opened since the reset too
             self.trajectory.provenance.image_digests = digests
         if (close_error := await environment.close()) is not None:
@@ -164,10 +167,10 @@ class PlayLoop:
                     await self.play_turn()
         except EpisodeOver as over:
             return over.reason
-        except ContextFull:
+        except (ContextFull, PolicyLeft) as error:
             if not self._ready:
                 raise
-            return StopReason.CONTEXT_FULL
+            return StopReason.LEFT if isinstance(error, PolicyLeft) else StopReason.CONTEXT_FULL
         except SandboxExhausted as error:
             if not (self._trajectory.turns or self._open_turn):  # the agent has not acted yet
                 raise
@@ -206,9 +209,7 @@ class PlayLoop:
         self._open_turn = None
         usage.count(turn, reply, exact=self._conversation.prefix_ids is not None)
         trajectory.turns.append(turn)
-        if self._judge is not None:
-            self._retries.activity = f"judging turn {turn.index}"
-            await self._judge.judge_turn(turn, trajectory)
+        await self._judge_turn(turn)
         if (reason := self._reason_to_stop(turn, limit, is_answer) or await self._read_state()) is not None:
             if not await self._begin_attempt(turn, reason):
                 raise EpisodeOver(reason)
@@ -261,8 +262,7 @@ class PlayLoop:
         """Reset the environment and begin the conversation."""
         trajectory, environment, policy = self._trajectory, self._environment, self._policy
         opening = await self._open()
-        self._ready = True
-        trajectory.opening = tuple(opening)
+        self._ready, trajectory.opening = True, tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
         trajectory.provenance.image_digests = environment.current.image_digests
         self._retries.activity = "rendering the prompt"
@@ -303,7 +303,7 @@ class PlayLoop:
                 reply = await policy.generate(request)
                 check_reply(policy, reply)
                 return reply
-            except ContextFull:
+            except (ContextFull, PolicyLeft):
                 raise
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
                 if not self._retries.take(error):
@@ -381,11 +381,8 @@ class PlayLoop:
         turn.observation_ids = observation_ids
 
     async def _keep_open_turn(self, reply: str = "") -> None:
-        """Record the turn in which the episode broke off: its message counts, its unfinished calls do not.
-
-        Args:
-            reply: why it broke off, if not because time ran out.
-        """
+        """Record the turn in which the episode broke off, for want of time or as `reply` says: its message counts, its
+        unfinished calls do not."""
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return
@@ -395,6 +392,9 @@ class PlayLoop:
         turn.results = tuple(turn.results or unfinished)
         turn.usage.update(await self._environment.usage_since_last(turn.results))
         self._trajectory.turns.append(turn)
+        await self._judge_turn(turn)
+
+    async def _judge_turn(self, turn: Turn) -> None:
         if self._judge is not None:
-            self._retries.activity = "judging the last turn"
+            self._retries.activity = f"judging turn {turn.index}"
             await self._judge.judge_turn(turn, self._trajectory)

@@ -194,8 +194,7 @@ class EpisodeManager:
         """
         if jobs and (judge := self._environments.group_reward(jobs[0].trajectory.task, make=True)) is not None:
             raise CreditError(
-                f"{type(judge).__name__} judges whole groups, and the episodes of a search are in none. Name another "
-                "reward, or search without it."
+                f"{type(judge).__name__} judges whole groups, and these episodes are in none. Name another reward."
             )
         budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
         changes = {"budgets": budgets, "judged": judged, "end_state": True, "state_keys": True}

@@ -30,7 +30,7 @@ class Fork:
 
     `checkpoint`: of the environment before that turn, where one was kept; the branch goes on from it. Without one the
     calls of the turns before are run again.
-    Raises: ValueError for a turn that the trajectory does not have.
+    Raises: ValueError for a turn that the trajectory does not have; CreditError for one of several rows.
     """
 
     trajectory: Trajectory
@@ -38,6 +38,7 @@ class Fork:
     checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
+        self.trajectory.require_one_row("a branch")
         if not 0 <= self.turn <= len(self.trajectory.turns):
             raise ValueError(
                 f"Fork.turn is {self.turn} in {self.trajectory.id!r}, which has {len(self.trajectory.turns)} turns: "
@@ -145,7 +146,7 @@ class RestoredEnvironment(Environment):
 
     @property
     def unwrapped(self) -> Environment:
-        return self._environment
+        return self._environment.unwrapped
 
     @property
     def image_digests(self) -> list[str]:
@@ -202,7 +203,7 @@ def message_divergence(record: Trajectory, messages: Sequence[Message], turn: in
         return Divergence(-1, "opening", _text(expected), _text(got))
     start = len(record.opening)
     for recorded in record.turns[:turn]:
-        expected = [recorded.message, *_observation(recorded)]
+        expected = [recorded.message, *recorded.observation()]
         got = list(messages[start : start + len(expected)])
         if expected != got:
             return Divergence(recorded.index, "result", _text(expected[1:]), _text(got[1:]))
@@ -217,7 +218,7 @@ def trajectory_divergence(record: Trajectory, replay: Trajectory, turns: int) ->
     for recorded, replayed in zip(record.turns[: turns + 1], replay.turns[: turns + 1], strict=False):
         if recorded.state_key is not None and recorded.state_key != replayed.state_key:
             return Divergence(max(recorded.index - 1, 0), "state", recorded.state_key, str(replayed.state_key))
-        if recorded.index < turns and (expected := _observation(recorded)) != (got := _observation(replayed)):
+        if recorded.index < turns and (expected := recorded.observation()) != (got := replayed.observation()):
             return Divergence(recorded.index, "result", _text(expected), _text(got))
     return None
 
@@ -249,11 +250,6 @@ def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
         return f"{trajectory.id}:{turn}"
 
     return [[label(trajectory, turn.index) for turn in trajectory.turns] for trajectory in trajectories]
-
-
-def _observation(turn: Turn) -> list[Message]:
-    """What came back in a turn, as the policy read it."""
-    return [*(result.message() for result in turn.results), *turn.replies]
 
 
 def _prefix_ids(record: Trajectory, turn: int) -> list[int]:

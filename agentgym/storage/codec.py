@@ -22,6 +22,7 @@ from agentgym.trajectory import (
     ForkPoint,
     Provenance,
     ReplayedTurns,
+    Row,
     Span,
     TokenMask,
     Trajectory,
@@ -137,6 +138,10 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
         row["version_changes"] = [list(change) for change in turn.version_changes]
     if turn.policy:
         row["policy"] = turn.policy
+    if turn.role:
+        row["role"] = turn.role
+    if turn.row:
+        row["row"] = turn.row
     if turn.rewards:
         row["rewards"] = turn.rewards
     if turn.spans:
@@ -177,6 +182,8 @@ def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
         usage=get("usage", {}),
         spans=tuple(Span(*fields) for fields in get("spans", ())),
         policy=get("policy", ""),
+        role=get("role", ""),
+        row=get("row", 0),
         masks=tuple((start, end, TokenMask(tuple(ids), allowed)) for start, end, ids, allowed in get("masks", ())),
     )
 
@@ -210,6 +217,7 @@ def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, 
         "provenance": provenance_to_json(trajectory.provenance),
         "duration_s": trajectory.duration_s,
         **({"end_state": list(astuple(end))} if (end := trajectory.end_state) else {}),
+        **({"rows": [row_to_json(row, keep) for row in rows]} if (rows := trajectory.further_rows) else {}),
     }
 
 
@@ -235,7 +243,20 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
         provenance=provenance_from_json(data["provenance"]),
         duration_s=data["duration_s"],
         end_state=EndState(*data["end_state"]) if "end_state" in data else None,
+        further_rows=[row_from_json(row, fetch) for row in data.get("rows", ())],
     )
+
+
+def row_to_json(row: Row, keep: Keep | None = None) -> dict[str, Any]:
+    """A row after the first, without its turns."""
+    opening = [message_to_json(message, keep) for message in row.opening]
+    return {"opening": opening, "prompt_ids": row.prompt_ids, "tools": list(row.tools), "parent": row.parent}
+
+
+def row_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Row:
+    """The row that `row_to_json` wrote."""
+    opening = tuple(message_from_json(message, fetch) for message in data["opening"])
+    return Row(opening, list(data["prompt_ids"]), tuple(data["tools"]), data["parent"])
 
 
 def provenance_to_json(provenance: Provenance) -> dict[str, Any]:

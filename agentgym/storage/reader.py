@@ -20,7 +20,7 @@ from agentgym.trajectory import Trajectory
 FILTERS = {
     "solved": "success >= 1",
     "unsolved": "success < 1 AND stop NOT IN ('infra_error', 'cancelled')",
-    "truncated": "stop IN ('max_turns', 'max_tokens', 'max_calls', 'context_full', 'time', 'repeated_void')",
+    "truncated": "stop IN ('max_turns', 'max_tokens', 'max_calls', 'context_full', 'time', 'repeated_void', 'left')",
     "failed": "stop IN ('infra_error', 'cancelled')",
     "running": "stop IS NULL",
 }

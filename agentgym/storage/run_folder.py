@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ class RunFolder:
 
     Attributes:
         path: the folder. `name`: its last part.
-        recipe, ledger, metrics_file, checkpoints, report, tensorboard, state: paths inside it.
+        recipe, ledger, metrics_file, checkpoints, report, state: paths inside it.
+        listeners: called with the step, the phase and the metrics of each row that is logged.
     Raises: LedgerError when the path is a file, or a folder with other things and nothing of a run in it.
     """
 
@@ -31,7 +32,7 @@ class RunFolder:
         self.metrics_file = self.path / "metrics.jsonl"
         self.checkpoints = self.path / "checkpoints"
         self.report = self.path / "report.html"
-        self.tensorboard = self.path / "tensorboard"
+        self.listeners: list[Callable[[int, str, Mapping[str, float]], None]] = []
         self.state = self.path / "state.json"
         self._check_is_free_or_run()
 
@@ -78,6 +79,8 @@ class RunFolder:
             if file.tell() and not _ends_with_newline(self.metrics_file):
                 line = b"\n" + line
             file.write(line)  # one write, and closing flushes it
+        for listener in self.listeners:
+            listener(step, phase, metrics)
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
         """The logged lines in order, of one phase or of all; a line that a crash cut short is left out."""
@@ -153,6 +156,7 @@ class StageFolder(RunFolder):
     def __init__(self, run: RunFolder, name: str) -> None:
         super().__init__(run.path / "stages" / name)
         self.ledger, self.metrics_file, self.report = run.ledger, run.metrics_file, run.report
+        self.listeners = run.listeners
 
     def _check_is_free_or_run(self) -> None:
         """The run's own folder was checked."""

@@ -17,8 +17,10 @@ BOOKKEEPING = frozenset({"seed", "index", "idx", "id", "uid", "row", "number", "
 """Names of parameters that number a task and say nothing of what it asks."""
 
 
-VARIANTS, INSTRUCTIONS = "variants", "instructions"
-"""The generators of what a policy has written in one step of a training, and of the tasks of writing it."""
+VARIANTS = "variants"
+"""The generator of the tasks that a policy has written in one step of a training."""
+INSTRUCTIONS = "instructions"
+"""The generator of the tasks of writing such tasks."""
 
 
 @dataclass(frozen=True, slots=True)

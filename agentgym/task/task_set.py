@@ -15,6 +15,7 @@ from typing import Any
 from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Message
+from agentgym.task.dataset_rows import Columns, dataset_of, is_folder, tasks_from_dataset
 from agentgym.task.definition import BOOKKEEPING, SPLITS, Task, canonical_json
 from agentgym.task.json_rows import task_from_json, task_to_json
 
@@ -199,6 +200,48 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         if not seen:
             raise TaskError(f"{path} holds no task. Each line is one JSON object with at least id and environment.")
         return cls(name or path.stem, splits)
+
+    @classmethod
+    def from_dataset(
+        cls,
+        source: Any,
+        *,
+        name: str,
+        environment: str = "",
+        columns: Columns | None = None,
+        splits: Mapping[str, str] | None = None,
+    ) -> TaskSet:
+        """Read a data set of the library `datasets`.
+
+        Args:
+            source: a name on its hub, a folder (as `save_to_disk` wrote it, or of files that `load_dataset` reads), a
+                Dataset or a DatasetDict.
+            environment: of every task, where no column says it.
+            columns: what the fields of a task are, such as {"prompt": "question", "truth": {"answer": "final"}}. None
+                for a data set that `push` wrote. A task without an id is called after its split and its place.
+            splits: of the set: which split of the source each is, or a part of it, such as {"held_out": "test[:200]"}.
+                By default those of the same names.
+        Raises: MissingExtraError without datasets; TaskError naming the row, or the column or split that is missing;
+            SplitLeakError.
+        """
+        tasks = tasks_from_dataset(source, environment=environment, columns=columns, splits=splits)
+        if not any(tasks.values()):
+            raise TaskError(f"{source} holds no task.")
+        return cls(name, tasks)
+
+    def push(self, target: str | Path, *, private: bool = True, **options: Any) -> None:
+        """Write the set where `from_dataset` reads it equal; truths are written too.
+
+        Args:
+            target: a folder, which is made; or `owner/name` on the hub of `datasets`.
+            private: whether only you can read it on the hub. `options`: of `DatasetDict.push_to_hub`.
+        Raises: MissingExtraError without datasets; what the library raises.
+        """
+        dataset = dataset_of(self, canary_of(self.name) if self._splits["held_out"] else "")
+        if is_folder(target):
+            dataset.save_to_disk(str(target))
+        else:
+            dataset.push_to_hub(str(target), private=private, **options)
 
     def to_jsonl(self, path: str | Path) -> None:
         """Write every split to one JSONL file, whole or not at all; with a held-out split, its canary first."""

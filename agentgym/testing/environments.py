@@ -108,6 +108,7 @@ async def _check_episodes(
         with subject.findings.no_exception(f"Loading the reward {declared!r}"):
             judge = load_reward(declared) if isinstance(declared, str) else declared
     await episode_checks.check_cancelled(episode_checks.EpisodeChecker(subject, None))
+    await episode_checks.check_private_texts(episode_checks.EpisodeChecker(subject, None))
     if not has_tasks:  # one plain task: nothing that a reward could judge
         await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
         checked.append("without tasks, no reward was checked: name a task set")

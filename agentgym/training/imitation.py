@@ -53,7 +53,8 @@ def imitate(
     """Train `model` in place, from the last complete checkpoint in `folder` if there is one.
 
     Args:
-        examples: tokenised trajectories (see agentgym.training.stages.warm_start.tokenise).
+        examples: tokenised trajectories (see agentgym.training.stages.warm_start.tokenise). Each of their rows is an
+            example by itself.
         folder: for checkpoints; the last one is kept.
         steps: optimiser steps; the learning rate decays to a tenth after a short warm-up.
         batch_size: examples of a step.
@@ -69,7 +70,8 @@ def imitate(
         sharding: as the recipe's machine.sharding.
     Raises: PolicyError where the memory runs out.
     """
-    is_weighted = weights is not None and any(weight != 1.0 for weight in weights)
+    examples, weights, turns = _by_row(examples, weights or [1.0] * len(examples), turns or [None] * len(examples))
+    is_weighted = any(weight != 1.0 for weight in weights)
     shared_arguments = training_arguments(
         folder,
         steps=steps,
@@ -100,7 +102,7 @@ def imitate(
         microbatch_tokens=microbatch_tokens,
         vision_inputs=vision_inputs,
         args=config,
-        train_dataset=Dataset.from_list(_supervised_rows(examples, turns or [None] * len(examples))),
+        train_dataset=Dataset.from_list(_supervised_rows(examples, turns)),
         processing_class=tokenizer,
         callbacks=[*callbacks, CheckpointCompleteCallback()],
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
@@ -113,6 +115,19 @@ def imitate(
         trainer = make_trainer()
         trainer.remove_callback(PrinterCallback)  # it prints every log line; we have our own
         train_from(trainer, latest_checkpoint(folder))
+
+
+def _by_row(
+    examples: Sequence[Trajectory], weights: Sequence[float], turns: Sequence[int | None]
+) -> tuple[list[Trajectory], list[float], list[int | None]]:
+    """An example for each row of the trajectories that has something to imitate, with the weight and the turn."""
+    rows = [
+        (row, weight, turn)
+        for example, weight, turn in zip(examples, weights, turns, strict=True)
+        for row in example.rows()
+        if any(turn in (None, own.index) for own in row.turns)
+    ]
+    return [row for row, _, _ in rows], [weight for _, weight, _ in rows], [turn for _, _, turn in rows]
 
 
 def _supervised_rows(examples: Sequence[Trajectory], turns: Sequence[int | None]) -> list[dict[str, Any]]:

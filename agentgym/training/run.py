@@ -24,6 +24,7 @@ from agentgym.training.extension import extend as extend_run
 from agentgym.training.model.models import FINAL, load_saved
 from agentgym.training.monitoring.callbacks import copy_linked
 from agentgym.training.monitoring.silence import silence_libraries
+from agentgym.training.monitoring.trackers import tracked
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.memory_plan import memory_note
 from agentgym.training.recipe.preflight import check_before_start
@@ -79,8 +80,11 @@ def train(
     stages = planned_stages(recipe)
     state_keys = any(stage.recipe.rollout_config(task_set).state_keys for stage in stages)
     context = RunContext.open(run, recipe, task_set, console, processes, state_keys=state_keys)
+    warn = partial(console.print, style="yellow", markup=False, soft_wrap=True)
     try:
-        _run_stages(context, stages)
+        with tracked(recipe.track if processes.is_first else (), run.path, recipe.model_dump(mode="json"), warn) as log:
+            run.listeners.append(log)
+            _run_stages(context, stages)
     finally:
         context.close()
     processes.leave_at_exit()

@@ -11,6 +11,7 @@ import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,16 @@ from agentgym.task import Task, seed_of, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, gather_metrics, play_groups
 from agentgym.training.loss.failure_masks import apply_failure_masks
-from agentgym.training.loss.grpo_batches import by_token, episode_returns, row_columns, trl_rows
+from agentgym.training.loss.grpo_batches import (
+    by_token,
+    check_roles,
+    episode_returns,
+    row_columns,
+    trained_turns,
+    trl_rows,
+)
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
+from agentgym.training.loss.separate_rows import row_starts
 from agentgym.training.loss.token_masks import masked_row
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.loss_inputs.loss_inputs import LossInputs
@@ -64,6 +73,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         estimator: maps a group of trajectories to one advantage per turn (see agentgym.credit).
         signal_providers: compute signals that the estimator requires and no record holds
             (see agentgym.training.signals).
+        trainable_roles: only turns in these roles are trained on; all if none is named.
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         gather: plays the groups of a step.
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
@@ -89,6 +99,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         estimator: Estimator,
         label: str = "train",
         signal_providers: Sequence[SignalProvider] = (),
+        trainable_roles: Sequence[str] = (),
         failures: Mapping[str, Treatment] = {},
         gather: Gatherer = play_groups,
         sampler: Sampler | None = None,
@@ -100,6 +111,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         check_trl()
         self._tasks, self._rollouts, self._label, self._estimator = tasks, rollouts, label, estimator
         self._signal_providers, self._failures = signal_providers, failures
+        self._trainable_roles = tuple(trainable_roles)
         self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
         self.before_playing, self._budgets_at = before_playing, budgets_at
         self._pace = Pace()
@@ -138,6 +150,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             batch["row_images"] = list(self._images)  # TRL shuffles and splits it with the rows
         if any(self._masks):
             batch["row_masks"] = list(self._masks)  # likewise
+        if any(len(starts) > 1 for starts in self._row_starts):
+            batch["row_starts"] = list(self._row_starts)  # likewise
         own_trajectories = self.processes.own_part(self._trajectories)
         second_pass = self._second_pass(batch)
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
@@ -207,7 +221,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         """A forward pass of the policy being trained over the batch, where the estimator requires its signals."""
         if not set(PROVIDES) & set(self._requires):
             return None
-        return policy_pass(self, batch, norms="score_norms" in self._requires)
+        norms = "score_norms" in self._requires
+        for trajectory in self._trajectories if norms else ():
+            trajectory.require_one_row("an estimator of score_norms")
+        return policy_pass(self, batch, norms=norms)
 
     def _set_behaviour_policy(self, batch: dict[str, Any], second_pass: PolicyPass | None) -> None:
         """Set the log-probabilities that TRL's importance ratio starts from."""
@@ -298,11 +315,14 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     trajectories = processes.own_part(trainer._trajectories)
     trainer._images = [trainer.images_of(trajectory) for trajectory in trajectories]
     trainer._masks = [masked_row(trajectory) for trajectory in trajectories]
-    batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id, trainer._untrained_turns)
+    trainer._row_starts = [row_starts(trajectory) for trajectory in trajectories]
+    untrained, roles = trainer._untrained_turns, trainer._trainable_roles
+    batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id, untrained, roles)
     trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
     turns = [  # all processes decide alike
-        turn for t in trainer._trajectories for turn in t.turns[trainer._untrained_turns.get(t.id, 0) :]
+        turn for t in trainer._trajectories for turn in compress(t.turns, trained_turns(t, untrained, roles))
     ]
+    check_roles(trainer._trajectories, roles)
     if not all(len(turn.logprobs) == len(turn.token_ids) for turn in turns):
         batch["logprobs"] = None  # of a backend without them; TRL then computes what the importance ratio starts from
     returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]

@@ -13,6 +13,15 @@ NAMED = {"rectangles": "rect", "circles": "circle", "triangles": "polygon"}
 BOXES, SHAPES = every("#shape-container"), every("#area_svg > :not(#shape-container)")
 
 
+@plays("draw-circle", environment="agentgym/web-v2")
+async def circle(page: Page) -> None:
+    x, y = await page.middle("document.querySelector('#circ')")
+    corners = [2 * math.pi * index / 24 for index in range(25)]
+    path = [[round(x + 25 * math.cos(angle)), round(y + 25 * math.sin(angle))] for angle in corners]
+    await page.act("drag", path=path)
+    await page.submit()
+
+
 @plays("drag-box")
 async def box_into_box(page: Page) -> None:
     await page.drag(first_of("#draggableSmall"), first_of("#draggableLarge"))

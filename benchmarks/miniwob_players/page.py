@@ -119,7 +119,10 @@ class Page:
     async def click(self, element: str) -> None:
         """Click the middle of the element that a script names."""
         x, y = await self.middle(element)
-        await self.act("click_at", x=x, y=y)
+        if "click_at" in self.environment.tools:
+            await self.act("click_at", x=x, y=y)
+        else:
+            await self.act("click", target=[x, y])
 
     async def hover(self, element: str) -> None:
         await self.act("hover", element=await self.number(element, roles=()))

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from agentgym import MissingExtraError, Task, TaskError, load
+from agentgym import MissingExtraError, Task, TaskError, UnknownNameError, load
 
 from .packages import packages_archive
 
@@ -38,7 +38,8 @@ class WebParameters:
         data: initial data of an application: a mapping, or the name of a JSON asset, which is given `seed`. For
             `server` it is optional, and lies in its folder as `data.json`.
         page: for `miniwob` the name of the task; for `folder` and `server` the path of the first page.
-        folder: the folder with the pages or the application, for `folder`, `server` and (optional) `miniwob`.
+        folder: the folder with the pages or the application, for `folder`, `server` and (optional) `miniwob`; of the
+            first two also the name of an asset that is a zip of one.
         seed: for MiniWoB++ or the asset.
         command: for `server` the command that starts it in its folder; `{port}`, and $PORT, is where it must listen.
         setup: for `server` a command that is run once in the folder, before any episode begins with a copy of it.
@@ -104,13 +105,16 @@ class WebParameters:
         """
         if self.site in APPS:
             return ()
-        pages = archive_of(str(miniwob_folder(self.folder)) if self.site == "miniwob" else self.folder)
+        if self.site == "miniwob":
+            pages = archive_of(str(miniwob_folder(self.folder)))
+        else:
+            pages = _asset_or_folder(self.folder)
         if self.site == "server":
             return (pages, packages_archive(self.packages)) if self.packages else (pages,)
         if self.site == "folder":
             name = urlsplit(self.page).path.strip("/")
-            names = zipfile.ZipFile(io.BytesIO(pages)).namelist()
-            if not {name, f"{name}/index.html".lstrip("/"), f"{name}.html"} & set(names):
+            files = zipfile.ZipFile(io.BytesIO(pages)).namelist()
+            if not {name, f"{name}/index.html".lstrip("/"), f"{name}.html"} & set(files):
                 raise TaskError(
                     f"The folder of pages {self.folder!r} has no page {self.page!r}: give the path of the first page."
                 )
@@ -151,6 +155,16 @@ def miniwob_folder(given: str | Path = "") -> Path:
         if (candidate / "core" / "core.js").is_file() and (candidate / "miniwob").is_dir():
             return candidate
     raise TaskError(f"{folder} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
+
+
+def _asset_or_folder(name: str) -> bytes:
+    """What an asset of this name gives, or the archive of a folder. Raises: TaskError if there is neither."""
+    try:
+        factory = load("assets", name)
+    except UnknownNameError:
+        return archive_of(name)
+    pages: bytes = factory()
+    return pages
 
 
 @cache

@@ -97,7 +97,7 @@ def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes]
         while len(data) < MAX_RECORDS and (piece := _read(descriptor)):
             data += piece
         if pending and (line_end := data.rfind(b"\n") + 1) > read_to:
-            pending -= set(map(_test_with_outcome, data[read_to:line_end].splitlines()))
+            pending -= set(map(_test_with_outcome, bytes(data[read_to:line_end]).splitlines()))
             read_to = line_end
             if not pending:
                 os.kill(pid, signal.SIGKILL)
@@ -109,7 +109,7 @@ def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes]
             poller.unregister(descriptor)  # closed by all, or more than any report needs
 
 
-def _test_with_outcome(record: bytes | bytearray) -> str:
+def _test_with_outcome(record: bytes) -> str:
     """The test of a report that says what came of its call, or that it was not called; empty for another record."""
     try:
         kind, test, outcome, _, when = json.loads(record)
@@ -119,7 +119,7 @@ def _test_with_outcome(record: bytes | bytearray) -> str:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """What is there; nothing at the end, None before it."""
+    """What is there; nothing at the end, None if more may come."""
     try:
         return os.read(descriptor, 65536)
     except BlockingIOError:

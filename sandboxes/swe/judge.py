@@ -289,8 +289,8 @@ class RepositoryTests(Reward):
         files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
         rng = random.Random(secrets.randbits(64))
         canaries, beside = await _write_canaries(sandbox, list(files), rng)
-        arguments: list[Any] = [[*files, *beside], list(parameters.path), list(parameters.plugins), self.cpu_s]
-        arguments += [run.thorough, sorted(awaited)]
+        chosen, path, plugins = [*files, *beside], list(parameters.path), list(parameters.plugins)
+        arguments = (chosen, path, plugins, self.cpu_s, run.thorough, sorted(awaited))
         result = await JUDGE.run(
             sandbox, "judge_tests", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT
         )

@@ -1,14 +1,21 @@
-"""Web tasks: `web/apps-v1` and `-v2` on four applications, `web/forms-v1`, `web/long-form-v1`, `web/cards-v1`."""
+"""Web tasks: on four applications, on two from the package index, on forms of one page and of many, on cards."""
 
+from .admin_site import django_admin, users
+from .admin_tasks import admin_task_set
 from .app_data import calendar, forum, mail, shop
 from .cards import cards_task_set
 from .forms import forms_task_set
 from .long_form import long_form_task_set
 from .task_set import task_set, task_set_v2
+from .wiki_site import flask_wiki, wiki_pages
+from .wiki_tasks import wiki_task_set
 
 __all__ = [
+    "admin_task_set",
     "calendar",
     "cards_task_set",
+    "django_admin",
+    "flask_wiki",
     "forms_task_set",
     "forum",
     "long_form_task_set",
@@ -16,4 +23,7 @@ __all__ = [
     "shop",
     "task_set",
     "task_set_v2",
+    "users",
+    "wiki_pages",
+    "wiki_task_set",
 ]

@@ -11,6 +11,7 @@ from typing import Any
 from agentgym import Call, Message, Task
 
 Script = Callable[[Sequence[Message]], Message]
+_ICON = re.compile("[\ue000-\uf8ff] *")  # the private use area
 _GIVE_UP = Call("answer", {"text": ""})
 
 
@@ -27,6 +28,8 @@ def imperfect_oracle(task: Task) -> Script:
 def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") -> Script:
     """Follow steps (see `plan.Step`), one call per turn; give up where an element is not on the page.
 
+    On a page that is shown in part they scroll down until the element is in view.
+
     The text of each message names the element before the call gives its number, so that a policy that imitates it
     first identifies the element.
     """
@@ -41,6 +44,8 @@ def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") 
         number = find(page, label)
         if number is None and kind == "seek":
             number = find(page, label := rest[1])
+        if number is None and _goes_on(page):
+            return _say(Call("scroll", {"direction": "down"}))
         if number is None:
             return _say(_GIVE_UP)
         name = "click" if kind == "seek" else kind
@@ -54,18 +59,27 @@ def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") 
 
 
 def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> Sequence[str] | None:
-    """The first step that the conversation has not done yet; None after the last. A `seek` may take several turns."""
+    """The first step that the conversation has not done yet; None after the last. A step may take several turns."""
     done = 0
     for before, message in pairwise(messages):
         if message.role == "assistant" and done < len(steps):
             kind, label, *_ = steps[done]
-            done += kind != "seek" or find(before.text, label) is not None
+            done += kind == "answer" or find(before.text, label) is not None
     return steps[done] if done < len(steps) else None
 
 
+def _goes_on(page: str) -> bool:
+    """Whether more of a page lies below what is in view."""
+    match = re.search(r"\[in view: \d+ to (\d+) of (\d+) px.*: scroll for the rest\]$", page)
+    return match is not None and int(match[1]) < int(match[2])
+
+
 def find(page: str, label: str) -> int | None:
-    """The number of the first element whose line begins with a label, such as `button "Send"`."""
-    match = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", page, re.MULTILINE)
+    """The number of the first element whose line begins with a label, such as `button "Send"`.
+
+    Characters of icon fonts, which stand before the words of many buttons, are skipped.
+    """
+    match = re.search(rf"^ *\[(\d+)\] {re.escape(label)}(?: |$)", _ICON.sub("", page), re.MULTILINE)
     return int(match[1]) if match else None
 
 

@@ -44,6 +44,7 @@ COMMANDS = [
     "cluster up",
     "cluster probe",
     "serve environments",
+    "serve policy",
     "model check",
     "model convert",
     "sandbox doctor",

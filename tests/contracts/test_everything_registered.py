@@ -44,6 +44,7 @@ DEAR = {  # each shares its environment or its judge with another one, which is 
     "agentgym/swe-given-v1",
     "agentgym/sql-duckdb-v1",
     "agentgym/sql-postgres-v1",
+    "agentgym/apps-code-v1",
     "agentgym/code-verilog-v1",
     "agentgym/code-program-v1",
     "agentgym/code-function-v1",

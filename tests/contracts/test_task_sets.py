@@ -34,6 +34,9 @@ async def test_the_declared_reward_keeps_its_contract_on_solved_episodes(task_se
     if reason := load("environments", task.environment).unavailable_reason():
         pytest.skip(f"{task.environment}: {reason}")
     solved = await EpisodeManager(lambda task: ScriptedPolicy(task_set.oracle(task))).collect([task])
+    if error := next((trajectory.error for trajectory in solved if trajectory.error), ""):
+        assert error.startswith("MissingExtraError"), error
+        pytest.skip(error)
     assert [trajectory.success for trajectory in solved] == [1.0]
     await check_reward(load("environments", task.environment).reward, solved)
     await close_backends()
@@ -87,6 +90,6 @@ def check_the_oracle_begins_with_calls_that_the_environment_takes(task_set: Task
             script = task_set.oracle(task)
             message = script(task.opening()) if callable(script) else script[0]
             tools = load("environments", task.environment).tools
-            assert message.calls, task.id
+            assert message.calls or message.text, task.id  # one who serves somebody may begin with words
             for call in message.calls if tools else ():  # of a server they are known after a reset, not before
                 tools[call.name].validate(call.arguments)

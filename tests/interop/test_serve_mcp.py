@@ -11,7 +11,7 @@ import pytest
 
 from agentgym import EpisodeManager, RolloutConfig, ScriptedPolicy, Task, load_task_set
 from agentgym.errors import TaskError
-from agentgym.interop.mcp.offered_episode import OfferedEpisode
+from agentgym.interop.mcp.episode_server import EpisodeServer
 from agentgym.rollout import Budgets
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
@@ -32,8 +32,8 @@ def the_task() -> Task:
     return load_task_set(SET)["train"][0]
 
 
-async def begun(config: RolloutConfig | None = None, task: Task | None = None) -> OfferedEpisode:
-    episode = OfferedEpisode(task or the_task(), config or RolloutConfig())
+async def begun(config: RolloutConfig | None = None, task: Task | None = None) -> EpisodeServer:
+    episode = EpisodeServer(task or the_task(), config or RolloutConfig())
     await episode.begin()
     return episode
 

@@ -19,6 +19,7 @@ from agentgym.rollout import (
     EpisodeManager,
     Fork,
     Hopeless,
+    InvalidCalls,
     NoProgress,
     OutOfReach,
     RepeatedState,
@@ -29,6 +30,7 @@ from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 ADD, BACK, SUBMIT = say(("add", {"amount": 1})), say(("add", {"amount": -1})), say("submit")
+UNKNOWN, WRONG, HALF = say("wish"), say(("add", {"amount": "one"})), say("wish", ("add", {"amount": 1}))
 
 
 class Guided(CounterWithState):
@@ -52,6 +54,8 @@ class Guided(CounterWithState):
         (NoProgress(turns=3), [ADD, BACK, ADD, BACK], 4, "no progress in 3 turns: the potential has not risen above 1"),
         (RepeatedState(times=2), [ADD, BACK, ADD], 2, "the same state 2 times"),
         (RepeatedState(times=3), [ADD, BACK, ADD, BACK, ADD], 4, "the same state 3 times"),
+        (InvalidCalls(turns=2), [UNKNOWN, ADD, UNKNOWN, WRONG, ADD], 4, "2 turns in a row without a valid call"),
+        (InvalidCalls(turns=2), [HALF, UNKNOWN, UNKNOWN], 3, "2 turns in a row without a valid call"),
         (OutOfReach(), [ADD, BACK, BACK, ADD, ADD], 2, "4 turns needed and 3 left"),
     ],
 )
@@ -71,7 +75,9 @@ async def test_a_rule_ends_the_episode_at_once_and_its_reason_is_recorded(rule, 
     assert episode_data(recorded)["provenance"]["hopeless"] == reason, "the page shows it"
 
 
-@pytest.mark.parametrize("rule", [Hopeless(), NoProgress(turns=2), RepeatedState(times=2), OutOfReach()])
+@pytest.mark.parametrize(
+    "rule", [Hopeless(), NoProgress(turns=2), RepeatedState(times=2), InvalidCalls(turns=1), OutOfReach()]
+)
 async def test_an_episode_that_goes_on_well_is_not_touched(rule):
     options = {"environment": Guided, "target": 3, "budgets": Budgets(max_turns=4)}
     plain = await play(counting(3), **options)

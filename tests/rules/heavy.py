@@ -15,7 +15,10 @@ from source_tree import ROOT, project
 HEAVY_MODULES = {
     "agentgym.cluster.connections": "serve",
     "agentgym.cluster.environment_server": "serve",
+    "agentgym.interop.gateway.application": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.interop.openenv.connection": "openenv",
+    "agentgym.interop.openenv.server": "openenv",
     "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",
     "agentgym.policy.checkpoint": "train",
@@ -144,6 +147,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.replayed_critic": "train",
     "agentgym.training.signals.token_critic": "train",
     "agentgym.training.signals.turn_scorer": "train",
+    "agentgym.training.loss.separate_rows": "train",
     "agentgym.training.loss.token_masks": "train",
     "agentgym.training.rollouts.trl_policy": "train",
     "agentgym.training.turn_grpo": "train",

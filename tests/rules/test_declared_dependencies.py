@@ -50,8 +50,8 @@ def test_an_undeclared_or_early_import_is_seen():
     assert "extra 'view'" in objection_to(Path("agentgym/viewer/application.py"), Import("torch", 1, False, False))
 
 
-# each driver of a benchmark's peer runs in a virtual environment of that peer
-PEERS = ROOT / "benchmarks" / "peers"
+# each driver of a benchmark's peer, and each agent program, runs in a virtual environment of its own
+PEERS = (ROOT / "benchmarks" / "peers", ROOT / "examples" / "programs")
 
 
 def test_every_third_party_import_of_tests_and_benchmarks_is_declared():
@@ -60,7 +60,7 @@ def test_every_third_party_import_of_tests_and_benchmarks_is_declared():
     around = [
         path
         for path in tracked_files()
-        if path.suffix == ".py" and path not in sources and (ROOT / path).parent != PEERS
+        if path.suffix == ".py" and path not in sources and not {*PEERS} & {*(ROOT / path).parents}
     ]
     assert [
         f"{path}:{statement.line} imports {statement.module}, which no extra declares"
@@ -90,7 +90,8 @@ def test_every_declared_dependency_has_an_exact_version_in_the_constraints():
     """`make setup` must give everybody the versions that were tested."""
     lines = [line.partition("#")[0].strip() for line in (ROOT / "constraints.txt").read_text().splitlines()]
     pinned = {normal(line.partition("==")[0]) for line in lines if "==" in line}
-    installed = {name: group for name, group in extras().items() if name != "vllm"}  # in an environment of its own
+    elsewhere = {"vllm", "wandb", "trackio", "mlflow"}  # in environments of their own
+    installed = {name: group for name, group in extras().items() if name not in elsewhere}
     declared = set().union(distributions_in(dependencies()), *map(distributions_in, installed.values()))
     assert declared - {"agentgym-core"} <= pinned
     assert [line for line in lines if line and "==" not in line] == []

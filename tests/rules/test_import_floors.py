@@ -13,12 +13,12 @@ FLOORS = {
     "visible": -1,  # the messages of errors are made visible
     "errors": 0, "messages": 0, "threads": 0, "deprecation": 0, "lazy": 0, "validated": 0, "extras": 0, "rounding": 0,
     "section": 0,
-    "tools": 1, "task": 1, "sandbox": 1,
+    "tools": 1, "task": 1, "sandbox": 1, "provenance": 1,
     "trajectory": 2, "languages": 2, "mixture": 2,
     "reward": 3, "protocol": 3,
     "environment": 4, "guest_module": 4, "observed_state": 4, "registry": 4,
     "policy": 5, "storage": 5,
-    "rollout": 6, "credit": 6, "episode": 6,
+    "rollout": 6, "credit": 6, "episode": 6, "users": 6,
     "search": 7,
     "training": 8, "evaluation": 8,
     "cluster": 9, "interop": 9, "viewer": 9, "cli": 9, "testing": 9,
@@ -27,10 +27,12 @@ FLOORS = {
 
 # Neighbours on one floor, where one may know the other but not the other way round.
 NEIGHBOURS = {
+    ("extras", "errors"): "a missing extra is one of the errors",
     ("registry", "environment"): "make() returns an Environment",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
     ("cli", "cluster"): "`agentgym serve` and `agentgym cluster` start what episodes are played on",
-    ("cli", "interop"): "`agentgym serve mcp` offers an episode to an MCP client",
+    ("cli", "interop"): "`agentgym serve mcp` and `serve policy` offer episodes to programs of others",
+    ("interop", "cluster"): "the policy gateway listens, and bounds connections, as the environment server does",
     ("cli", "testing"): "`agentgym check` runs the conformance checks",
     ("cli", "viewer"): "`agentgym view` starts the server",
 }

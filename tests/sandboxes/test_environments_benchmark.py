@@ -52,3 +52,14 @@ async def test_the_sql_part_counts_calls_and_whole_episodes(benchmark_modules):
     assert part._bare(queries, 0.01) > 0
     assert await part._calls(task, queries, 0.01) > 0
     assert await part._episodes(task, queries, 0.01) > 0
+
+
+async def test_the_apps_part_counts_calls_resets_and_memory(benchmark_modules):
+    from agentgym import load_task_set
+
+    part = benchmark_modules("environments_apps")
+    plays = [(task, [["bank", "balance", {}]]) for task in load_task_set("apps/year-v1")["train"][:2]]
+    assert await part._through_the_environment(plays, 0.01) > 0
+    assert part._bare(plays, 0.01) > 0
+    assert await part.reset_ms(3) > 0
+    assert await part.memory_kib(2, same=True) > 0

@@ -139,6 +139,22 @@ async def test_marks_are_on_whatever_reacts_once_each(tmp_path):
     assert pictures["both"][1] not in (pictures["parent"][1], pictures["plain"][1])
 
 
+async def test_what_flows_over_the_edge_of_a_box_is_read_where_it_is_in_view(tmp_path):
+    """A page whose main part has the height of the view, as many have, and much more content."""
+    lines = "".join(f"<p>Line {n}. <b>x</b></p>" for n in range(1_000))
+    task = folder_of(tmp_path, WEB, page=f"<style>html, body, main {{ height: 100% }}</style><main>{lines}</main>")
+    async with await Visit.to(task) as visit:
+        await visit.environment.evaluate("scrollTo(0, 20000)")
+        await visit.call("wait", seconds=0.0)
+        assert visit.page.count("Line ") > 10
+
+
+async def test_pages_are_asked_to_move_little(tmp_path):
+    """A dialog that slides in would be seen, and its buttons clicked, on their way."""
+    async with await Visit.to(folder_of(tmp_path, WEB, page="<p>Still</p>")) as visit:
+        assert await visit.environment.evaluate("matchMedia('(prefers-reduced-motion: reduce)').matches")
+
+
 async def test_text_of_every_weight_has_a_size(tmp_path):
     """Chromium draws no Type 1 fonts; chosen for a weight, one made text of no size, which nothing could click."""
     weights = "".join(

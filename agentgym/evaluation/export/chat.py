@@ -15,7 +15,7 @@ class ConversationEntry:
 
     Attributes:
         calls: of an agent's message, each with its id. call_id: of a result. status: of a result.
-        turn: in which it was said or came back; -1 for the opening.
+        turn: in which it was said or came back; -1 for the opening. `row`: that it lies in.
     """
 
     message: Message
@@ -23,16 +23,22 @@ class ConversationEntry:
     calls: tuple[tuple[str, Call], ...] = ()
     call_id: str | None = None
     status: ResultStatus | None = None
+    row: int = 0
 
 
 def conversation(trajectory: Trajectory) -> Iterator[ConversationEntry]:
-    """The whole conversation. Models number their calls anew in every message, so ids are made here."""
-    for message in trajectory.opening:
-        yield ConversationEntry(message, -1)
-    for turn in trajectory.turns:
-        ids = [f"call_{turn.index}_{number}" for number in range(len(turn.calls))]
-        yield ConversationEntry(turn.message, turn.index, tuple(zip(ids, turn.calls, strict=True)))
-        for name, result in zip(ids, turn.results, strict=False):
-            yield ConversationEntry(result.message(), turn.index, call_id=name, status=result.status)
-        for reply in turn.replies:
-            yield ConversationEntry(reply, turn.index)
+    """The whole conversation, row by row. Models number their calls anew in every message, so ids are made here."""
+    for number, row in enumerate(trajectory.rows()):
+        for message in row.opening:
+            yield ConversationEntry(message, -1, row=number)
+        for turn in row.turns:
+            ids = [f"call_{turn.index}_{position}" for position in range(len(turn.calls))]
+            yield ConversationEntry(turn.message, turn.index, tuple(zip(ids, turn.calls, strict=True)), row=number)
+            reworded = {reply.call_id for reply in turn.replies if reply.role == "tool"}
+            for name, result in zip(ids, turn.results, strict=False):
+                if result.call_id in reworded:
+                    continue
+                yield ConversationEntry(result.message(), turn.index, call_id=name, status=result.status, row=number)
+            for reply in turn.replies:
+                answered = [name for name, call in zip(ids, turn.calls, strict=True) if call.id == reply.call_id]
+                yield ConversationEntry(reply, turn.index, call_id=next(iter(answered), None), row=number)

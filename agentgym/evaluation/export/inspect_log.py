@@ -34,6 +34,7 @@ _LIMITS = {
     StopReason.TIME: "time",
     StopReason.MAX_CALLS: "custom",
     StopReason.REPEATED_VOID: "custom",
+    StopReason.LEFT: "custom",
     StopReason.HOPELESS: "custom",
 }
 
@@ -127,6 +128,8 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
             "stop_reason": str(stop or ""),
             "turn_rewards": [dict(turn.rewards) for turn in trajectory.turns],
             "failures": dict(failures_of(trajectory)),
+            "roles": [turn.role for turn in trajectory.turns],
+            "rows": [turn.row for turn in trajectory.turns],
             "policy_versions": [[turn.policy_version, turn.last_version] for turn in trajectory.turns],
         },
         "model_usage": {model: spent},

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import EvaluationError, MissingExtraError
+from agentgym.errors import EvaluationError
 from agentgym.evaluation.export.chat import conversation
-from agentgym.extras import install_command
+from agentgym.evaluation.export.training_rows import row_features
+from agentgym.extras import check_package
 from agentgym.messages import ImagePart
 from agentgym.storage.failures import failures_of
 from agentgym.task import canary_of
@@ -44,6 +45,8 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
         "turn_rewards": [json.dumps(turn.rewards) for turn in trajectory.turns],
         "stop_reason": stop.value if stop else "",
         "turns": len(trajectory.turns),
+        "roles": [turn.role for turn in trajectory.turns],
+        "rows": [turn.row for turn in trajectory.turns],
         "first_versions": [turn.policy_version for turn in trajectory.turns],
         "last_versions": [turn.last_version for turn in trajectory.turns],
         "failures": json.dumps(dict(failures_of(trajectory))),
@@ -62,6 +65,7 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
             "turn_index": arrays.turn_index.tolist(),
             "versions": arrays.versions.tolist(),
             "prompt_length": arrays.prompt_length,
+            "row_starts": list(arrays.row_starts),
         }
     return row
 
@@ -73,23 +77,45 @@ def write_parquet(trajectories: Iterable[Trajectory], path: Path, *, task_set: s
         task_set: its canary goes into the file's metadata.
     Raises: MissingExtraError without pyarrow; EvaluationError where there is no episode.
     """
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(
-            f"Parquet needs the package 'pyarrow', which is not installed. Run: {install_command('data')}."
-        ) from error
+    check_package("pyarrow", "data", "Parquet")
+    import pyarrow
+
     schema = _schema(pyarrow, tokens).with_metadata({"canary": canary_of(task_set), "task_set": task_set})
+    rows = (row_of_episode(trajectory, tokens=tokens) for trajectory in trajectories)
+    tables = (pyarrow.Table.from_pylist(batch, schema) for batch in _batches(rows))
+    return _write_tables(tables, schema, path, "There is no episode to export.")
+
+
+def write_training_rows(rows: Iterable[dict[str, Any]], path: Path, nothing: str) -> int:
+    """Write rows of `training_rows` batch by batch, whole or not at all. Returns: how many.
+
+    Args:
+        nothing: the error where there is no row.
+    Raises: MissingExtraError without datasets; EvaluationError where there is no row.
+    """
+    check_package("datasets", "data", "A data set for trainers")
+    from datasets import Dataset
+
+    batches = _batches(iter(rows))
+    if (first := next(batches, None)) is None:
+        raise EvaluationError(nothing)
+    features = row_features(list(first[0]))
+    tables = (Dataset.from_list(batch, features=features).data.table for batch in chain([first], batches))
+    return _write_tables(tables, features.arrow_schema, path, nothing)
+
+
+def _write_tables(tables: Iterable[Any], schema: Any, path: Path, nothing: str) -> int:
+    from pyarrow.parquet import ParquetWriter
+
     partial, count = path.with_name(path.name + ".partial"), 0
     path.parent.mkdir(parents=True, exist_ok=True)
-    with pyarrow.parquet.ParquetWriter(partial, schema) as writer:
-        for rows in _batches(row_of_episode(trajectory, tokens=tokens) for trajectory in trajectories):
-            writer.write_table(pyarrow.Table.from_pylist(rows, schema))
-            count += len(rows)
+    with ParquetWriter(partial, schema) as writer:
+        for table in tables:
+            writer.write_table(table)
+            count += len(table)
     if not count:
         partial.unlink()
-        raise EvaluationError("There is no episode to export.")
+        raise EvaluationError(nothing)
     partial.replace(path)
     return count
 
@@ -111,6 +137,7 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
                 "tool_calls": calls,
                 "tool_call_id": spoken.call_id,
                 "name": spoken.message.name,
+                "row": spoken.row,
                 "images": [f"data:{image.media_type};base64,{image.data}" for image in images],
             }
         )
@@ -131,6 +158,7 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
             "tool_calls": pyarrow.list_(call),
             "tool_call_id": text,
             "name": text,
+            "row": integer,
             "images": pyarrow.list_(text),
         }
     )
@@ -149,6 +177,8 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
         "turn_rewards": pyarrow.list_(text),
         "stop_reason": text,
         "turns": integer,
+        "roles": pyarrow.list_(text),
+        "rows": pyarrow.list_(integer),
         "first_versions": pyarrow.list_(integer),
         "last_versions": pyarrow.list_(integer),
         "failures": text,
@@ -166,6 +196,7 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
             "turn_index": pyarrow.list_(integer),
             "versions": pyarrow.list_(integer),
             "prompt_length": integer,
+            "row_starts": pyarrow.list_(integer),
         }
     return pyarrow.schema(columns)
 

@@ -12,7 +12,7 @@ from agentgym.evaluation.report.credit_lines import LoggedCredit
 from agentgym.messages import Call, Content, ImagePart, Message, Result
 from agentgym.storage.codec import provenance_to_json
 from agentgym.storage.failures import failures_of, turn_failures
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory import Row, Trajectory, Turn
 from agentgym.visible import visible
 
 MOST_SHOWN = 100_000
@@ -62,6 +62,7 @@ def episode_data(
             message_data(message, link, (0, i))
             for i, message in enumerate(trajectory.opening or trajectory.task.opening())
         ],
+        "rows": [_row(row, number, link) for number, row in enumerate(trajectory.further_rows, 1)],
         "failures": dict(failures_of(trajectory)),
         "turns": [
             _turn(turn, kinds, credit, link)
@@ -71,13 +72,17 @@ def episode_data(
 
 
 def token_data(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Every token in spans: the prompt, then each turn's own tokens and the observation spliced in after it.
+    """Every token in spans: of each row the prompt, then each turn's own tokens and the observation after it.
 
     A span of kind `turn` is what the loss sees; its `logprobs` are natural logarithms as sampled, None where the
     policy gave none.
     """
-    spans: list[dict[str, Any]] = [{"kind": "prompt", "turn": -1, "ids": trajectory.prompt_ids}]
-    for turn in trajectory.turns:
+    return [span for row in trajectory.rows() for span in _row_spans(row) if span["ids"]]
+
+
+def _row_spans(row: Trajectory) -> list[dict[str, Any]]:
+    spans: list[dict[str, Any]] = [{"kind": "prompt", "turn": -1, "ids": row.prompt_ids}]
+    for turn in row.turns:
         known = len(turn.logprobs) == len(turn.token_ids)
         spans.append(
             {
@@ -88,7 +93,7 @@ def token_data(trajectory: Trajectory) -> list[dict[str, Any]]:
             }
         )
         spans.append({"kind": "observation", "turn": turn.index, "ids": turn.observation_ids})
-    return [span for span in spans if span["ids"]]
+    return spans
 
 
 def verdict(trajectory: Trajectory) -> str:
@@ -120,7 +125,7 @@ def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, byte
     """The image at a place, as its media type and bytes; None where there is none that a page shows.
 
     A place is (0, message, part) in the opening, (1, turn, part) in what the agent said, (2, turn, result, part) and
-    (3, turn, reply, part) in what came back.
+    (3, turn, reply, part) in what came back, (4, row, message, part) in the opening of a further row.
     """
     try:
         if any(index < 0 for index in position):
@@ -130,6 +135,8 @@ def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, byte
             content = (trajectory.opening or trajectory.task.opening())[rest[0]].content
         elif kind == 1:
             content = trajectory.turns[rest[0]].message.content
+        elif kind == 4:
+            content = trajectory.rows()[rest[0]].opening[rest[1]].content
         else:
             turn = trajectory.turns[rest[0]]
             content = (turn.results if kind == 2 else turn.replies)[rest[1]].content
@@ -149,10 +156,18 @@ def data_uri(image: ImagePart, _position: tuple[int, ...] = ()) -> str:
     return f"data:{image.media_type};base64,{image.data}"
 
 
+def _row(row: Row, number: int, link: Link) -> dict[str, Any]:
+    opening = [message_data(message, link, (4, number, i)) for i, message in enumerate(row.opening)]
+    return {"opening": opening, "parent": row.parent}
+
+
 def _turn(turn: Turn, kinds: Sequence[str], credit: LoggedCredit | None, link: Link) -> dict[str, Any]:
     known = bool(turn.logprobs)
     return {
         "index": turn.index,
+        "role": _text(turn.role),
+        "policy": _text(turn.policy),
+        "row": turn.row,
         "parts": _parts(turn.message.content, link, (1, turn.index)),
         "calls": [_call(call) for call in turn.calls],
         "results": [_result(result, link, (2, turn.index, i)) for i, result in enumerate(turn.results)],

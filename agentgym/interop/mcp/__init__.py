@@ -4,7 +4,8 @@ server.py            how a server is started or reached, and the connection to i
 guest_bridge.py      the client that runs beside the server in its sandbox; guest_transports.py, what it speaks over
 environment.py       McpEnvironment, `register_mcp`
 content.py           what a tool returned, as content of a message
-offered_episode.py   an episode of ours whose policy is whoever calls the tools; stdio.py, on standard streams
+tool_server.py       tools of ours behind the protocol
+episode_server.py    an episode of ours whose policy is whoever calls the tools; stdio.py, on standard streams
 """
 
 from .environment import McpEnvironment, register_mcp

@@ -1,4 +1,4 @@
-"""What an MCP tool returned, as content of ours."""
+"""What an MCP tool returned, as content of ours, and a result of ours as what an MCP tool returns."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym.errors import ToolError
-from agentgym.messages import Content, ImagePart, Part, TextPart
+from agentgym.messages import Content, ImagePart, Part, Result, TextPart
 
 
 def content_of(result: Mapping[str, Any]) -> Content:
@@ -25,6 +25,22 @@ def content_of(result: Mapping[str, Any]) -> Content:
     if result.get("isError"):
         raise ToolError(text or "The server calls this an error, and says no more.")
     return text if all(isinstance(part, TextPart) for part in parts) else tuple(parts)
+
+
+def result_to_mcp(result: Result) -> dict[str, Any]:
+    """A result as a `CallToolResult`."""
+    return {"content": blocks_of(result.content), "isError": not result.ok}
+
+
+def blocks_of(content: Content) -> list[dict[str, Any]]:
+    """Content as blocks of MCP."""
+    parts = [TextPart(content)] if isinstance(content, str) else content
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, TextPart)
+        else {"type": "image", "data": part.data, "mimeType": part.media_type}
+        for part in parts
+    ]
 
 
 def text_of(content: Content) -> str:

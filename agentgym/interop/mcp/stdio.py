@@ -13,7 +13,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
 
-from .offered_episode import OfferedEpisode
+from .episode_server import EpisodeServer
 
 MAX_LINE_BYTES = 8 * 2**20
 PARSE_ERROR = -32_700
@@ -31,7 +31,7 @@ async def serve_on_stdio(task: Task, config: RolloutConfig, ledger: Ledger | Non
     with os.fdopen(os.dup(1), "wb", buffering=0) as replies:
         os.dup2(2, 1)
         try:
-            episode = OfferedEpisode(task, config, ledger)
+            episode = EpisodeServer(task, config, ledger)
             await episode.begin()
             while line := await asyncio.to_thread(sys.stdin.buffer.readline, MAX_LINE_BYTES + 1):
                 if len(line) > MAX_LINE_BYTES:
@@ -44,7 +44,7 @@ async def serve_on_stdio(task: Task, config: RolloutConfig, ledger: Ledger | Non
             os.dup2(replies.fileno(), 1)
 
 
-async def _answer(episode: OfferedEpisode, line: bytes) -> dict[str, object] | None:
+async def _answer(episode: EpisodeServer, line: bytes) -> dict[str, object] | None:
     if not line.strip():
         return None
     try:

@@ -120,6 +120,8 @@ class EntropyForks:
                 f"entropy_forks: {step.policy.name} has no tokenizer, so its turns have no tokens whose entropy could "
                 "be measured. Train a local model or one behind vLLM, or leave it out."
             )
+        for trajectory in trajectories:
+            trajectory.require_one_row("entropy_forks")
         pairs = [(t.prompt_ids, t.arrays().ids[len(t.prompt_ids) :].tolist()) for t in trajectories]
         measured = step.rollouts.entropies(step.policy, pairs, self._top)
         rises = []

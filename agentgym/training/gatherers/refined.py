@@ -130,7 +130,7 @@ def _reward_of(step: StepRequest, task: Task, known: dict[str, Reward], gatherer
     if task.environment not in known:
         reward = step.rollouts.reward
         if reward is None and (name := registry.prototype(task.environment).reward) is not None:
-            reward = registry.load_reward(name)
+            reward = registry.load_reward(name) if isinstance(name, str) else name
         if reward is None or not reward.has_stage("feedback"):
             raise CreditError(
                 f"{gatherer}: {type(reward).__name__}, which judges {task.environment}, has no `feedback`. Add "

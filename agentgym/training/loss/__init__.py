@@ -5,6 +5,7 @@ checks.py         whether a recipe has what its objective and its terms need
 grpo_batches.py   TRL's batch of a step: the agent's own tokens, and some rows as a batch
 microbatches.py   parts of a bounded number of tokens, rows of like length together
 labelled_head.py  the output layer sees the tokens that are trained, and no others
+separate_rows.py  trajectories of several rows: each row is a sequence of its own
 token_masks.py    the masked distribution of tokens that a logit hook restricted
 failure_masks.py  turns that get no advantage whatever the estimator says
 vision_inputs.py  the images of a batch

@@ -11,7 +11,9 @@ from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.credit import BatchCredit, spread_over_tokens
+from agentgym.errors import RecipeError
 from agentgym.rollout.attempts import first_attempt_turns
+from agentgym.training.loss.separate_rows import SeparateRows
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.objectives.contract import Rows
 from agentgym.trajectory import Trajectory
@@ -25,26 +27,53 @@ _BY_GROUP = ("group_returns", "group_successes")
 
 
 def trl_rows(
-    trajectories: Sequence[Trajectory], end_id: int, untrained_turns: Mapping[str, int] = {}
+    trajectories: Sequence[Trajectory],
+    end_id: int,
+    untrained_turns: Mapping[str, int] = {},
+    trainable_roles: Sequence[str] = (),
 ) -> dict[str, Any]:
     """What TRL's rollout_func returns: token ids, which tokens are trained on, and their log-probabilities.
 
     A failed episode becomes one token, `end_id`, that trains nothing.
 
     Args:
-        untrained_turns: by the id of an episode, how many turns at its beginning train nothing.
+        untrained_turns, trainable_roles: see `trained_turns`.
     """
     rows: dict[str, Any] = {name: [] for name in ("prompt_ids", "completion_ids", "env_mask", "logprobs")}
     for trajectory in trajectories:
         arrays = trajectory.arrays()
         start = arrays.prompt_length
-        mask = arrays.loss_mask & (arrays.turn_index >= untrained_turns.get(trajectory.id, 0))
+        is_trained = np.array([*trained_turns(trajectory, untrained_turns, trainable_roles), False])
+        mask = arrays.loss_mask & is_trained[arrays.turn_index]  # the last one is for prompts, whose index is -1
         trainable = trajectory.valid and len(arrays.ids) > start
         rows["prompt_ids"].append(arrays.ids[:start].tolist() or [end_id])
         rows["completion_ids"].append(arrays.ids[start:].tolist() if trainable else [end_id])
         rows["env_mask"].append(mask[start:].astype(int).tolist() if trainable else [0])
         rows["logprobs"].append(arrays.logprobs[start:].tolist() if trainable else [0.0])
     return rows
+
+
+def trained_turns(
+    trajectory: Trajectory, untrained_turns: Mapping[str, int] = {}, trainable_roles: Sequence[str] = ()
+) -> list[bool]:
+    """Which turns of a trajectory are trained on.
+
+    Args:
+        untrained_turns: by the id of an episode, how many turns at its beginning train nothing.
+        trainable_roles: only turns in these roles are; all if none is named.
+    """
+    first = untrained_turns.get(trajectory.id, 0)
+    return [turn.index >= first and (not trainable_roles or turn.role in trainable_roles) for turn in trajectory.turns]
+
+
+def check_roles(trajectories: Sequence[Trajectory], trainable_roles: Sequence[str]) -> None:
+    """Raises: RecipeError if the valid trajectories of a step have turns, and none in a role that is trained."""
+    roles = {turn.role for trajectory in trajectories if trajectory.valid for turn in trajectory.turns}
+    if trainable_roles and roles and not roles & set(trainable_roles):
+        raise RecipeError(
+            f"train.trainable_roles = {list(trainable_roles)}, but the episodes of this step have the roles "
+            f"{sorted(roles)} ('' where a turn has none): nothing would be trained. Name one of these."
+        )
 
 
 def own_tokens(batch: Mapping[str, Any]) -> torch.Tensor:
@@ -224,16 +253,20 @@ def trimmed(batch: Mapping[str, Any], rows: np.ndarray) -> dict[str, Any]:
     return part
 
 
-def with_labels_on(model: Any, own: torch.Tensor, completion_length: int) -> Callable[..., Any]:
+def with_labels_on(
+    model: Any, own: torch.Tensor, completion_length: int, rows: SeparateRows | None = None
+) -> Callable[..., Any]:
     """The model, which TRL asks for every token of a completion, asked for the agent's own alone.
 
     Args:
         own: (B, T) 1 on these. TRL may pad completions to more than T.
+        rows: those of the trajectories, where some have several.
     """
 
     def forward(labels: torch.Tensor, **inputs: Any) -> Any:
         before, after = labels.shape[1] - completion_length, completion_length - own.shape[1]
-        return model(**inputs, labels=labels.masked_fill(pad(own.to(labels.device), (before, after)) == 0, -100))
+        labels = labels.masked_fill(pad(own.to(labels.device), (before, after)) == 0, -100)
+        return model(**inputs, labels=labels) if rows is None else rows.forward(model, labels=labels, **inputs)
 
     return forward
 

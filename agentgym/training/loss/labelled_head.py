@@ -17,7 +17,7 @@ from agentgym.policy.adapters import own_model
 from agentgym.training.loss.token_masks import TokenMasks
 
 _NO_LABEL = -100
-_PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")
+PER_TOKEN = ("log_probs", "entropy", "log_sum_sq_probs", "mean_logits", "is_top1", "label_mask")
 
 
 def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
@@ -43,7 +43,7 @@ def project_labelled_only(model: Any, masks: TokenMasks | None = None) -> None:
             outputs = fused_forward(*args, fused_lm_head=True, shift_labels=labels, **options)
         if masks is not None:
             masks.apply(own, outputs, hidden[0], scored, labels)
-        for name in _PER_TOKEN:
+        for name in PER_TOKEN:
             if (values := getattr(outputs, name)) is not None:
                 setattr(outputs, name, values.new_zeros(scored.shape).masked_scatter(scored, values))
         return outputs

@@ -23,6 +23,7 @@ from agentgym.training.loss.grpo_batches import (
 )
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike, parts_of
+from agentgym.training.loss.separate_rows import RowStarts, separated
 from agentgym.training.loss.token_masks import MaskedRow, TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.loss_inputs.entropy_history import EntropyHistory
@@ -85,6 +86,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self._microbatch_tokens = microbatch_tokens
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
         self._masks: Sequence[MaskedRow] = ()  # likewise, of tokens that a logit hook restricted
+        self._row_starts: Sequence[RowStarts] = ()  # likewise, where the rows of each trajectory begin
         self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
         self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
         self._vision: VisionInputs | None = None  # of a policy that reads images
@@ -115,8 +117,10 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         for start in range(0, len(input_ids), size):
             rows = slice(start, start + size)
             ids, mask = input_ids[rows], attention_mask[rows]
-            scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep)
+            separate_rows = separated(mask, self._row_starts[rows])
+            scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep, separate_rows)
             self.token_masks.rows, self.token_masks.completion_length = self._masks[rows], logits_to_keep
+            self.token_masks.separate_rows = separate_rows
             with self.vision_kwargs(model, ids, rows) as model_kwargs:
                 if model_kwargs:
                     model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
@@ -274,6 +278,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         """Let the next forward pass be over these rows."""
         self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
         self._masks = inputs.get("row_masks", [()] * len(inputs["prompt_ids"]))
+        self._row_starts = inputs.get("row_starts", [(0,)] * len(inputs["prompt_ids"]))
         self._own_tokens = own_tokens(inputs)
 
     @contextmanager

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from agentgym.errors import AgentGymError
 from agentgym.policy.adapters import own_model
 from agentgym.trajectory import TokenMask, Trajectory
+
+if TYPE_CHECKING:
+    from agentgym.training.loss.separate_rows import SeparateRows
 
 MaskedRow = Sequence[tuple[int, int, TokenMask]]
 """Of a trajectory: first masked token, the one after the last, counted from the end of the prompt, and the mask."""
@@ -41,12 +44,14 @@ class TokenMasks:
 
     Attributes:
         rows: of each row. completion_length: tokens after the prompt, padding included.
+        separate_rows: how the sequences of the pass lie in these rows, where trajectories have several.
     """
 
     def __init__(self, temperature: float) -> None:
         self._temperature = temperature
         self.rows: Sequence[MaskedRow] = ()
         self.completion_length = 0
+        self.separate_rows: SeparateRows | None = None
 
     def apply(self, model: Any, outputs: Any, hidden: torch.Tensor, scored: torch.Tensor, labels: torch.Tensor) -> None:
         """Change log-probabilities and entropies in `outputs` to those of the masked distribution.
@@ -84,7 +89,7 @@ class TokenMasks:
         positions: dict[TokenMask, list[int]] = defaultdict(list)
         if not any(self.rows):
             return positions
-        is_scored = scored.cpu()
+        is_scored = (scored if self.separate_rows is None else self.separate_rows.join(scored)).cpu()
         number = (is_scored.flatten().cumsum(0) - 1).view(is_scored.shape)
         before = is_scored.shape[1] - self.completion_length  # the column that predicts the first token
         for row, masks in enumerate(self.rows):

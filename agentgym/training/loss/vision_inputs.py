@@ -47,10 +47,12 @@ class VisionInputs:
 
         Raises: PolicyError if the number of image tokens does not fit the images.
         """
-        images = images_of(trajectory.opening)
-        for turn in trajectory.turns:
-            if turn.observation_ids:
-                images += images_of([*(result.message() for result in turn.results), *turn.replies])
+        images: list[ImagePart] = []
+        for row in trajectory.rows():
+            images += images_of(row.opening)
+            for turn in row.turns:
+                if turn.observation_ids:
+                    images += images_of(turn.observation())
         token_count = self._images.count(trajectory.arrays().ids.tolist())
         expected = sum(self._images.count(self._images.encode(image)) for image in images)
         if token_count != expected:

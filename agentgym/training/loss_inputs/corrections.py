@@ -86,15 +86,16 @@ class ThoughtCorrector:
     def _episode(self, trajectory: Trajectory, turn: Turn, thought: str) -> Trajectory:
         """The tokens up to a turn as a prompt, and the corrected thought as what is written after it."""
         *thought_ids, _ = self._renderer.encode(Message("assistant", thought))  # the turn goes on: it has not ended
-        context = list(trajectory.prompt_ids)
-        for earlier in trajectory.turns[: turn.index]:
+        row = trajectory.rows()[turn.row]
+        context = list(row.prompt_ids)
+        for earlier in row.turns[: row.turns.index(turn)]:
             context += [*earlier.token_ids, *earlier.observation_ids]
         corrected = Turn(0, Message("assistant", thought), token_ids=thought_ids, logprobs=[0.0] * len(thought_ids))
         return Trajectory(
             f"{trajectory.id}-corrected-{turn.index}",
             trajectory.task,
             trajectory.sample,
-            opening=trajectory.opening,
+            opening=row.opening,
             prompt_ids=context,
             turns=[corrected],
             outcome=dict(trajectory.outcome),
@@ -105,8 +106,9 @@ class ThoughtCorrector:
 
 def _shown_before(trajectory: Trajectory, turn: Turn) -> str:
     """The text that the agent was shown last before a turn."""
-    if turn.index == 0:
-        return "\n".join(message.text for message in trajectory.opening or trajectory.task.opening())
-    earlier = trajectory.turns[turn.index - 1]
-    messages = [result.message() for result in earlier.results] + [*earlier.replies]
-    return "\n".join(message.text for message in messages)
+    row = trajectory.rows()[turn.row]
+    position = row.turns.index(turn)
+    if position == 0:
+        return "\n".join(message.text for message in row.opening or trajectory.task.opening())
+    earlier = row.turns[position - 1]
+    return "\n".join(message.text for message in earlier.observation())

@@ -74,7 +74,7 @@ def fit_quadratic(mixtures: Sequence[ArrayLike], scores: ArrayLike) -> Quadratic
     """Fit the scores of some mixtures by ridge regression.
 
     Args:
-        mixtures: [n][k] weights; each row sums to 1.
+        mixtures: [n, k] weights; each row sums to 1.
         scores: [n]
     Raises: TaskError for fewer than three mixtures.
     """

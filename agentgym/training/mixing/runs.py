@@ -32,7 +32,7 @@ class MixtureSearch:
     """What some runs came to.
 
     Attributes:
-        sources: names of the sets. mixtures: [n][k] their weights in each run. scores: [n]
+        sources: names of the sets. mixtures: [n, k] their weights in each run. scores: [n]
         fit: of the scores. best: [k] the weights at which the fit is highest.
     """
 

@@ -148,11 +148,12 @@ class DqnPolicy(Policy):
         tools = trajectory.tools or [
             tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()
         ]
+        trajectory.require_one_row("DQN")
         messages = list(trajectory.opening)
         for turn, reward in zip(trajectory.turns, rewards, strict=True):
             calls = [call for call in turn.message.calls if call.error is None]
             state = self._features(messages, calls[:1])[0] if calls else None
-            messages += [turn.message, *(result.message() for result in turn.results), *turn.replies]
+            messages += [turn.message, *turn.observation()]
             is_over = turn is trajectory.turns[-1] and not (trajectory.stop_reason and trajectory.stop_reason.truncated)
             following = np.zeros((0, 2 * self._buckets), np.float32)
             if not is_over:

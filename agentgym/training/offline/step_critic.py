@@ -71,6 +71,7 @@ def success_labels(trajectories: Sequence[Trajectory]) -> list[Array]:
 
 
 def _before_turns(trajectory: Trajectory) -> TokenPositions:
+    trajectory.require_one_row("the critic of steps")
     ids, positions = list(trajectory.prompt_ids), []
     for turn in trajectory.turns:
         positions.append(len(ids) - 1)

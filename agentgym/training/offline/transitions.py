@@ -75,6 +75,7 @@ class StoredEpisode:
     @classmethod
     def of(cls, trajectory: Trajectory, return_spec: ReturnSpec) -> StoredEpisode:
         """Make it from a valid trajectory. Raises: CreditError for one without tokens or their log-probabilities."""
+        trajectory.require_one_row("a store of transitions")
         bounds, end = [], len(trajectory.prompt_ids)
         for turn in trajectory.turns:
             begin, own_end = end, end + len(turn.token_ids)

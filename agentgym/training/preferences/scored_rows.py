@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from trl.trainer.utils import add_fused_lm_head
 from agentgym.policy.adapters import own_model
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import parts_of
+from agentgym.training.loss.separate_rows import RowStarts, separated
 from agentgym.trajectory import Trajectory
 
 _NO_LABEL = -100
@@ -28,24 +30,28 @@ class ScoredRow:
     Attributes:
         ids: [L] int64.
         weights: [L] float32; exactly 0 on every token that is not the agent's own, so that it has no gradient.
+        starts: where the rows of the trajectory begin.
     """
 
     ids: NDArray[np.int64]
     weights: NDArray[np.float32]
+    starts: RowStarts = (0,)
 
     @classmethod
     def of(cls, trajectory: Trajectory, turn_weights: Sequence[float]) -> ScoredRow:
         """The row of a trajectory in which every own token has the weight of its turn, [T]."""
         arrays = trajectory.arrays()
         of_turn = np.array([*turn_weights, 0.0], np.float32)  # the last one is for the prompt, whose index is -1
-        return cls(arrays.ids, np.where(arrays.loss_mask, of_turn[arrays.turn_index], np.float32(0)))
+        weights = np.where(arrays.loss_mask, of_turn[arrays.turn_index], np.float32(0))
+        return cls(arrays.ids, weights, arrays.row_starts)
 
     @classmethod
     def mismatched(cls, trajectory: Trajectory, prompt_ids: Sequence[int]) -> ScoredRow:
-        """The row of a whole trajectory behind the prompt of another one."""
+        """The row of a whole trajectory, its first row behind the prompt of another one."""
         row, start = cls.of(trajectory, [1.0] * len(trajectory.turns)), len(trajectory.prompt_ids)
         ids = np.concatenate([np.array(prompt_ids, np.int64), row.ids[start:]])
-        return cls(ids, np.concatenate([np.zeros(len(prompt_ids), np.float32), row.weights[start:]]))
+        weights = np.concatenate([np.zeros(len(prompt_ids), np.float32), row.weights[start:]])
+        return cls(ids, weights, (0, *(begin - start + len(prompt_ids) for begin in row.starts[1:])))
 
     @classmethod
     def mean_of(cls, trajectory: Trajectory) -> ScoredRow:
@@ -75,7 +81,9 @@ def scores_of(model: Any, rows: Sequence[ScoredRow]) -> torch.Tensor:
     lengths = torch.tensor([len(row.ids) for row in rows], device=device)
     mask = (torch.arange(ids.size(1), device=device) < lengths[:, None]).long()
     labels = ids.masked_fill(weights == 0, _NO_LABEL)
-    outputs = model(input_ids=ids, attention_mask=mask, labels=labels, use_cache=False, fused_lm_head=True)
+    rows_apart = separated(mask, [row.starts for row in rows])
+    forward = partial(model if rows_apart is None else partial(rows_apart.forward, model), labels=labels)
+    outputs = forward(input_ids=ids, attention_mask=mask, use_cache=False, fused_lm_head=True)
     scores: torch.Tensor = (outputs.log_probs * weights[:, 1:]).sum(1)
     return scores
 

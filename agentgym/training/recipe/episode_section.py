@@ -79,10 +79,12 @@ class EpisodeSection(Section):
     `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
     `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
     `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
+    `program`: command of a program that plays each episode, in training and in every measurement, instead of our own
+    loop: it asks the policy over HTTP (docs/how-to/program.md). `{task}` in it stands for the task.
     `schedule`: other budgets for training episodes, which follow the step. `stop_if`: rules that end an episode of
     reinforcement that will not succeed any more: "hopeless" (the environment says so), "no_progress(turns=4)",
-    "repeated_state(times=3)", "out_of_reach" (the oracle would need more turns than are left). It is scored as it
-    stands; the wrapper `masked(hopeless=True)` takes it out of the loss.
+    "repeated_state(times=3)", "invalid_calls(turns=3)", "out_of_reach" (the oracle would need more turns than are
+    left). It is scored as it stands; the wrapper `masked(hopeless=True)` takes it out of the loss.
     `max_failures_in_a_row`: so many episodes that the infrastructure failed, one after another, end the run with their
     causes. `stall_warning_s`: seconds without progress in any episode after which a warning says what they wait for.
     """
@@ -100,6 +102,7 @@ class EpisodeSection(Section):
     environment: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
     state_keys: bool | None = None
+    program: list[str] = []
     schedule: BudgetScheduleSection = BudgetScheduleSection()
     stop_if: list[str] = []
     max_failures_in_a_row: Count = 100

@@ -24,6 +24,7 @@ from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.loss.checks import check_losses
 from agentgym.training.model.models import FINAL
 from agentgym.training.monitoring.silence import silence_libraries
+from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.trial_episode import check_reward
@@ -47,6 +48,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
         estimator that requires what the environments or the task set do not provide; ClusterError for a cluster that
         cannot be used.
     """
+    check_trackers(recipe.track)
     _check_model(recipe)
     _check_logit_hook(recipe)
     check_vllm(recipe)

@@ -153,11 +153,13 @@ class Recipe(Section):
     `tasks`: the task set. `policy`: the model. `episode`: budgets and sampling. `reward`: who judges; by default each
     environment's own reward. `warm_start`: imitation before the training; without this section there is none.
     `train`: reinforcement. `evaluate`: measurement on held-out tasks. `guard`: alarms. `machine`: the hardware.
-    `vllm`: a server that samples. `stage`: the stages of the run, where they are not the usual ones.
+    `vllm`: a server that samples. `stage`: the stages of the run, where they are not the usual ones. `track`: where the
+    metrics go beside metrics.jsonl: tensorboard, wandb, trackio, mlflow.
     """
 
     name: Annotated[str, Field(min_length=1)]
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    track: list[str] = ["tensorboard"]
     tasks: TasksSection
     policy: PolicySection
     episode: EpisodeSection = EpisodeSection()
@@ -187,7 +189,8 @@ class Recipe(Section):
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""
         environments = dict.fromkeys(task.environment for task in task_set["train"])
-        return self.reward.make(registry.prototype(name).reward for name in environments)
+        declared = (registry.prototype(name).reward for name in environments)
+        return self.reward.make(reward if isinstance(reward, str) else None for reward in declared)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """Return how the run's episodes are played. Raises: as `make_reward`."""
@@ -217,7 +220,8 @@ class Recipe(Section):
             environments = dict.fromkeys(task.environment for task in task_set["train"])
             if any(registry.prototype(name).sandbox is not None for name in environments):
                 backend = self.episode.backend or registry.DEFAULT_BACKEND
-        return engine_of(cluster.engine, address=cluster.address, nodes=cluster.nodes, backend=backend)
+        options: dict[str, Any] = {"address": cluster.address, "nodes": cluster.nodes, "backend": backend}
+        return engine_of(cluster.engine, program=self.episode.program, **options)
 
     @classmethod
     def load(cls, path: str | Path, overrides: list[str] | tuple[str, ...] = ()) -> Recipe:

@@ -213,6 +213,8 @@ class TrainSection(Section):
     `audit_sample`: trajectories of such an audit. `audit_continuations`: episodes continued from each of their turns.
     `failures`: how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the
     table of kinds and treatments.
+    `trainable_roles`: only turns in these roles are trained on, for example ["planner"]; by default all. The others are
+    read, and count in the credit of the episode.
     `trl`: any further option of TRL's GRPOConfig, unchanged.
     """
 
@@ -253,6 +255,7 @@ class TrainSection(Section):
     audit_sample: Annotated[int, Field(ge=2)] = 8
     audit_continuations: Annotated[int, Field(ge=2)] = 4
     failures: dict[str, Treatment] = {}
+    trainable_roles: list[str] = []
     trl: dict[str, Any] = {}
 
     @model_validator(mode="before")

@@ -65,6 +65,7 @@ class ContributionModel:
 
 
 def _token_positions(trajectory: Trajectory) -> TokenPositions:
+    trajectory.require_one_row("the progress estimator")
     ids, ends = list(trajectory.prompt_ids), []
     for turn in trajectory.turns:
         ids += turn.token_ids

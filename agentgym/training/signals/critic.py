@@ -121,6 +121,7 @@ class Critic:
 
     def _token_positions(self, trajectory: Trajectory) -> TokenPositions:
         """Positions: the last token before each turn, the very last token, then the last token of each turn."""
+        trajectory.require_one_row("the critic")
         ids, states, actions = [*self._privileged_ids(trajectory.task), *trajectory.prompt_ids], [], []
         for turn in trajectory.turns:
             states.append(len(ids) - 1)

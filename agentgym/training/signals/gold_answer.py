@@ -69,6 +69,7 @@ class GoldAnswer:
 
 def prefixes(trajectory: Trajectory) -> list[list[int]]:
     """Return the token ids before each turn, and after the last one: T + 1 lists."""
+    trajectory.require_one_row("the gold answer's probability")
     ids, prefix_ids = list(trajectory.prompt_ids), []
     for turn in trajectory.turns:
         prefix_ids.append(list(ids))

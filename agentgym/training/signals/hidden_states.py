@@ -27,10 +27,12 @@ def hidden_states(model: Any, trajectories: Sequence[Trajectory]) -> Iterator[tu
     try:
         for row, trajectory in enumerate(trajectories):
             if trajectory.valid:
-                ids = torch.tensor(trajectory.arrays().ids, device=device)[None]
-                with torch.no_grad():
-                    states = backbone(input_ids=ids, use_cache=False).last_hidden_state[0]
-                yield row, trajectory, states.float()
+                states = []
+                for context in trajectory.rows():
+                    ids = torch.tensor(context.arrays().ids, device=device)[None]
+                    with torch.no_grad():
+                        states.append(backbone(input_ids=ids, use_cache=False).last_hidden_state[0].float())
+                yield row, trajectory, torch.cat(states)
     finally:
         backbone.train(was_training)
 

@@ -150,6 +150,8 @@ class LearnedHindsight:
     def _logprobs(self, trajectories: Sequence[Trajectory], shows_outcome: Sequence[bool]) -> list[torch.Tensor]:
         """Log-probabilities after the prompt, one tensor per trajectory; `shows_outcome` puts the outcome first."""
         device = next(self._model.parameters()).device
+        for trajectory in trajectories:
+            trajectory.require_one_row("the hindsight network")
         rows: list[list[int]] = []
         completion_lengths = [len(t.arrays().ids) - len(t.prompt_ids) for t in trajectories]
         for trajectory, shows in zip(trajectories, shows_outcome, strict=True):

@@ -75,6 +75,7 @@ class TokenCritic:
 
 def _token_positions(trajectory: Trajectory) -> TokenPositions:
     """Positions: the token before each of the agent's own."""
+    trajectory.require_one_row("the critic")
     ids = list(trajectory.prompt_ids)
     positions: list[int] = []
     for turn in trajectory.turns:

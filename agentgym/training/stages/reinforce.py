@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch.utils.tensorboard import SummaryWriter
 from transformers import PrinterCallback
-from transformers.integrations import TensorBoardCallback
 from trl import GRPOConfig
 
 from agentgym.credit import Estimator
@@ -173,6 +171,7 @@ def _make_trainer(
         estimator=estimator,
         signal_providers=signal_providers,
         failures=section.failures,
+        trainable_roles=section.trainable_roles,
         gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
@@ -208,7 +207,6 @@ def _make_trainer(
             *([signal_to_noise] if section.snr_learning_rate else []),
             CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer, mark])),
             guard,
-            *([TensorBoardCallback(SummaryWriter(str(context.folder.tensorboard)))] if processes.is_first else []),
         ],
     )
     starting_point = (learner.model, learner.processing_class, context.folder.checkpoints, checkpoint, processes)

@@ -107,7 +107,7 @@ def _move_of(turn: Turn) -> str:
 
 
 def _result_of(turn: Turn) -> str:
-    messages = [*(result.message() for result in turn.results), *turn.replies]
+    messages = turn.observation()
     return _in_one_line(" ".join(message.text for message in messages))
 
 

@@ -95,6 +95,7 @@ def step_tasks(expert: Trajectory) -> list[Task]:
 
     Source: SRL, Deng et al. 2025, arXiv:2510.25992, section 4.
     """
+    expert.require_one_row("the stage of step tasks")
     history, tasks = list(expert.opening), []
     schemas = [dict(schema) for schema in schemas_of(expert)]
     for turn in expert.turns:
@@ -110,5 +111,5 @@ def step_tasks(expert: Trajectory) -> list[Task]:
                 difficulty=expert.task.difficulty,
             )
         )
-        history += [turn.message, *(result.message() for result in turn.results), *turn.replies]
+        history += [turn.message, *turn.observation()]
     return tasks

@@ -19,9 +19,12 @@ def schemas_of(trajectory: Trajectory) -> Sequence[dict[str, Any]]:
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
     """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
     trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas_of(trajectory))
+    for further in trajectory.further_rows:
+        further.prompt_ids = renderer.prompt(further.opening, further.tools)
+    last_turns = {id(row.turns[-1]) for row in trajectory.rows() if row.turns}
     for turn in trajectory.turns:
         turn.token_ids = renderer.encode(turn.message)
         turn.logprobs = [0.0] * len(turn.token_ids)
-        if turn is not trajectory.turns[-1]:
-            turn.observation_ids = renderer.observation([result.message() for result in turn.results] + [*turn.replies])
+        if id(turn) not in last_turns:
+            turn.observation_ids = renderer.observation(turn.observation())
     return trajectory

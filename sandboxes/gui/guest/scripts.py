@@ -25,6 +25,11 @@ PIECES = """((left, top, right, bottom, most) => {
   };
   const out = (box, view) => (box.width || box.height) &&
     (box.bottom <= view[1] || box.top >= view[3] || box.right <= view[0] || box.left >= view[2]);
+  const reach = (one, box) => {  // the box with what flows over its edge
+    const over = one.scrollHeight > one.clientHeight + 1 && getComputedStyle(one).overflowY === 'visible';
+    return over ? {left: box.left, top: box.top, width: box.width, height: one.scrollHeight, right: box.right,
+      bottom: Math.max(box.bottom, box.top + one.scrollHeight)} : box;
+  };
   const small = one => {
     const walker = document.createTreeWalker(one, NodeFilter.SHOW_ELEMENT);
     for (let n = 0; n <= SMALL; n++) if (!walker.nextNode()) return true;
@@ -94,7 +99,7 @@ PIECES = """((left, top, right, bottom, most) => {
     }
     if (one.nodeType !== 1) return;
     const box = one.getBoundingClientRect();
-    if (out(box, view)) return;
+    if (out(reach(one, box), view)) return;
     if (one.tagName === 'SELECT' || one.tagName === 'IFRAME' || small(one) && one.textContent.length <= LONG_TEXT) {
       if (box.width || box.height || one.childElementCount) add(one, depth, true);
       return;

@@ -75,6 +75,10 @@ class Tab:
                 {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
             ),
             self.post("Emulation.setFocusEmulationEnabled", {"enabled": True}),
+            self.post(  # pages that heed it show a dialog at once, where an agent would see and click one on its way
+                "Emulation.setEmulatedMedia",
+                {"features": [{"name": "prefers-reduced-motion", "value": "reduce"}]},
+            ),
         ]
         for command in commands:
             browser.result(command, LOAD_S)

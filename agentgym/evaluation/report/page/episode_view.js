@@ -43,7 +43,7 @@ export async function episodeView(key, id, query) {
       h("h2", {}, "Turns"),
       known ? heatLegend(scale) : h("p", { class: "faint small" }, "No credit was recorded: it is for episodes a trainer learnt from."),
       h("ol", { class: "turn-list" }, episode.turns.map((turn, i) => h("li", {}, h("button", { type: "button", class: i === active ? "active" : "", "aria-current": i === active ? "true" : null, onclick: () => point(i) },
-        h("span", { class: "n" }, i + 1), h("span", { class: "what" }, turn.calls.map((call) => (call.error === null ? call.name : "unreadable")).join(", ") || "text"),
+        h("span", { class: "n" }, i + 1), h("span", { class: "what" }, turn.role && h("span", { class: "faint" }, `${turn.role}: `), turn.calls.map((call) => (call.error === null ? call.name : "unreadable")).join(", ") || "text"),
         turn.failures.length > 0 && h("span", { class: "trouble", title: turn.failures.map(failureOf).join(", ") }, "!"),
         h("span", heated(turn.credit, scale), turn.credit === null ? "" : signed(turn.credit)))))),
       episode.group.length > 1 && [
@@ -55,7 +55,7 @@ export async function episodeView(key, id, query) {
   }
   function drawTurns() {
     fill(main, h("section", { class: "opening", "aria-label": "What was asked" }, episode.opening.map(messageOf)),
-      h("ol", { class: "turns" }, episode.turns.map((turn, i) => turnOf(turn, scale, i === active, () => point(i)))),
+      h("ol", { class: "turns" }, episode.turns.map((turn, i) => [rowBefore(episode, i), turnOf(turn, scale, i === active, () => point(i))])),
       endOf(episode));
   }
   async function drawTokens() {
@@ -159,11 +159,21 @@ export function rewardsOf(rewards, weights = {}) {
     name in weights && weights[name] !== 1 ? h("span", { class: "faint" }, ` \u00d7${number(weights[name])}`) : null));
 }
 
+/** What a further row begins with, before its first turn; nothing before any other turn. */
+function rowBefore(episode, index) {
+  const { row } = episode.turns[index];
+  if (row === 0 || episode.turns.findIndex((turn) => turn.row === row) !== index) return null;
+  const { opening, parent } = episode.rows[row - 1];
+  const origin = parent === null ? "" : `, out of turn ${parent + 1}`;
+  return h("li", { class: "row-opening" }, h("details", {}, h("summary", {}, `Row ${row + 1} begins${origin}`), opening.map(messageOf)));
+}
+
 /** One turn: what was said and called, what came back, what it earned, and its credit. */
 export function turnOf(turn, scale, active, onPoint) {
   const { class: kind, vars } = heated(turn.credit, scale);
   return h("li", { class: `turn ${kind}${active ? " active" : ""}`, vars, tabindex: "-1", "aria-label": `Turn ${turn.index + 1}`, onclick: onPoint && (() => onPoint()) },
     h("div", { class: "turn-head" }, h("span", { class: "n" }, `Turn ${turn.index + 1}`),
+      (turn.role || turn.row > 0) && h("span", { class: "faint" }, [turn.role, turn.row > 0 && `row ${turn.row + 1}`].filter(Boolean).join(", ")),
       turn.credit !== null && h("span", { class: "credit", title: "What the trainer multiplied the gradient of this turn's tokens by" }, "credit ", h("b", {}, signed(turn.credit))),
       rewardsOf(turn.rewards), turn.failures.map((kind) => h("span", { class: "chip down" }, failureOf(kind))),
       h("span", { class: "measures faint" }, measuresOf(turn))),

@@ -1,0 +1,1 @@
+"""The files that `agentgym new environment` writes, with $names to fill in."""

@@ -1,0 +1,127 @@
+"""Episodes as rows that TRL's trainers read as they are: SFT with tool calls, and preferences.
+
+datasets.load_dataset("parquet", data_files="sft.parquet")
+
+Source: TRL 1.16, `docs/source/dataset_formats.md`: conversational language modelling and explicit-prompt preferences,
+each with a column `tools`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import takewhile
+from typing import Any
+
+from agentgym import registry
+from agentgym.errors import EvaluationError
+from agentgym.evaluation.export.chat import conversation
+from agentgym.trajectory import Trajectory
+
+
+def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) -> Iterator[dict[str, Any]]:
+    """A row for each valid episode of a training task, with its whole conversation and its tools.
+
+    Args:
+        unsuccessful: also episodes that did not solve their task.
+    Raises: EvaluationError for episodes with images.
+    """
+    for trajectory in _usable(trajectories):
+        if unsuccessful or trajectory.success == 1.0:
+            yield {
+                "messages": _messages(trajectory),
+                "tools": _tools(trajectory),
+                "task": trajectory.task.id,
+                "reward": trajectory.return_from(),
+            }
+
+
+def preference_rows(
+    trajectories: Iterable[Trajectory], *, margin: float = 0.0, max_pairs: int = 4
+) -> Iterator[dict[str, Any]]:
+    """Pairs of episodes of a training task: the best against the worst, and so on inwards.
+
+    What both begin with, the same turns included, is the prompt.
+
+    Args:
+        margin: by how much the return of the chosen one must be higher, in reward units.
+        max_pairs: of a task.
+    Raises: EvaluationError for episodes with images.
+    """
+    by_task: dict[str, list[Trajectory]] = {}
+    for trajectory in _usable(trajectories):
+        by_task.setdefault(trajectory.task.id, []).append(trajectory)
+    for episodes in by_task.values():
+        ranked = sorted(episodes, key=lambda episode: -episode.return_from())
+        for better, worse in list(zip(ranked[: len(ranked) // 2], reversed(ranked), strict=False))[:max_pairs]:
+            if better.return_from() - worse.return_from() > margin and (row := _preference(better, worse)):
+                yield row
+
+
+def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
+    """The row of a pair; None where the two do not begin alike, or one of them says nothing more than the other."""
+    chosen, rejected = _messages(better), _messages(worse)
+    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
+    while same and not (len(chosen) > same and chosen[same]["role"] == "assistant"):
+        same -= 1  # a prompt ends where the agent writes
+    is_alike = same and rejected[same : same + 1] and rejected[same]["role"] == "assistant"
+    if not is_alike or _tools(better) != _tools(worse):
+        return None
+    return {
+        "prompt": chosen[:same],
+        "chosen": chosen[same:],
+        "rejected": rejected[same:],
+        "tools": _tools(better),
+        "task": better.task.id,
+        "score_chosen": better.return_from(),
+        "score_rejected": worse.return_from(),
+    }
+
+
+def row_features(columns: Sequence[str]) -> Any:
+    """The types of the columns, as `datasets.Features`. Arguments of calls are any JSON; a column has one type."""
+    from datasets import Features, Json, List, Value
+
+    text = Value("string")
+    call = {"id": text, "type": text, "function": {"name": text, "arguments": Json()}}
+    messages = List({"role": text, "content": text, "tool_calls": List(call), "tool_call_id": text, "name": text})
+    types = {"tools": text, "task": text, "reward": Value("float64")}
+    types |= {"score_chosen": Value("float64"), "score_rejected": Value("float64")}
+    return Features({column: types.get(column, messages) for column in columns})
+
+
+def _usable(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
+    """The valid episodes of training tasks in which every call could be read.
+
+    What held-out tasks measure must not be trained on, and a malformed call cannot be written as a call.
+    """
+    for trajectory in trajectories:
+        is_legible = all(call.error is None for turn in trajectory.turns for call in turn.calls)
+        if trajectory.valid and trajectory.task.split == "train" and trajectory.turns and is_legible:
+            if any(message.images for message in trajectory.messages()):
+                raise EvaluationError(
+                    f"{trajectory.id} shows images, and these formats hold text alone. Export it with --format parquet."
+                )
+            yield trajectory
+
+
+def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
+    return [
+        {
+            "role": entry.message.role,
+            "content": entry.message.text,
+            "tool_calls": [
+                {"id": name, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+                for name, call in entry.calls
+            ],
+            "tool_call_id": entry.call_id,
+            "name": entry.message.name,
+        }
+        for entry in conversation(trajectory)
+    ]
+
+
+def _tools(trajectory: Trajectory) -> str:
+    """The schemas of the tools, as JSON text: TRL reads them so."""
+    declared = registry.prototype(trajectory.task.environment).tools.values()
+    return json.dumps(list(trajectory.tools) or [tool.schema() for tool in declared], ensure_ascii=False)

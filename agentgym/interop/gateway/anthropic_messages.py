@@ -1,0 +1,115 @@
+"""Anthropic's messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.messages import ImagePart, Message
+
+from .api import call_of, chat_of, content_of, event_of, finish_of, function_of, tools_of
+from .chat import Answer, Chat, invalid, list_of, object_of, text_of
+
+
+class AnthropicMessages:
+    """Anthropic's messages."""
+
+    path = "/v1/messages"
+
+    def read(self, body: Mapping[str, Any]) -> Chat:
+        """As Api."""
+        messages: list[Message] = []
+        if body.get("system"):
+            messages.append(Message("system", content_of(body["system"], "text", _image_source)))
+        for row in list_of(body.get("messages"), "messages"):
+            messages += self._messages(object_of(row, "A message"))
+        tools = []
+        for tool in tools_of(body):
+            named = object_of(tool, "A tool")
+            tools.append(function_of({**named, "parameters": named.get("input_schema")}))
+        return chat_of(body, messages, tools, body.get("max_tokens"))
+
+    def _messages(self, row: Mapping[str, Any]) -> Iterator[Message]:
+        """A message of theirs: results of tools are parts of the user's, and messages of their own here."""
+        role, content = row.get("role"), row.get("content")
+        if role not in ("user", "assistant"):
+            raise invalid(f"A message has the role {role!r:.40}: give user or assistant.")
+        if isinstance(content, str):
+            yield Message(role, content)
+            return
+        calls, others = [], []
+        for part in list_of(content, "content"):
+            kind = object_of(part, "A part of content").get("type")
+            if kind == "tool_use" and role == "assistant":
+                calls.append(call_of(part.get("id"), part.get("name"), object_of(part.get("input"), "input")))
+            elif kind == "tool_result" and role == "user":
+                result = content_of(part.get("content"), "text", _image_source)
+                yield Message("tool", result, call_id=text_of(part.get("tool_use_id"), "tool_use_id"))
+            elif kind not in ("thinking", "redacted_thinking"):
+                others.append(part)
+        if others or calls or role == "assistant":
+            yield Message(role, content_of(others, "text", _image_source), tuple(calls))
+
+    def write(self, answer: Answer, model: str) -> dict[str, Any]:
+        """As Api."""
+        return {
+            **self._head(answer, model),
+            "content": self._content(answer),
+            "stop_reason": self._stop(answer),
+            "usage": {"input_tokens": answer.prompt_tokens, "output_tokens": answer.completion_tokens},
+        }
+
+    def events(self, answer: Answer, model: str) -> Iterator[str]:
+        """As Api."""
+        usage = {"input_tokens": answer.prompt_tokens, "output_tokens": 0}
+        start = {**self._head(answer, model), "content": [], "stop_reason": None, "usage": usage}
+        yield event_of({"type": "message_start", "message": start}, "message_start")
+        for index, part in enumerate(self._content(answer)):
+            if part["type"] == "text":
+                empty, delta = {**part, "text": ""}, {"type": "text_delta", "text": part["text"]}
+            else:
+                written = json.dumps(part["input"])
+                empty, delta = {**part, "input": {}}, {"type": "input_json_delta", "partial_json": written}
+            for kind, data in (
+                ("content_block_start", {"content_block": empty}),
+                ("content_block_delta", {"delta": delta}),
+                ("content_block_stop", {}),
+            ):
+                yield event_of({"type": kind, "index": index, **data}, kind)
+        stop = {"stop_reason": self._stop(answer), "stop_sequence": None}
+        usage = {"output_tokens": answer.completion_tokens}
+        yield event_of({"type": "message_delta", "delta": stop, "usage": usage}, "message_delta")
+        yield event_of({"type": "message_stop"}, "message_stop")
+
+    def error(self, refused: ServerRefusal) -> dict[str, Any]:
+        """As Api."""
+        return {"type": "error", "error": {"type": refused.kind, "message": str(refused)}}
+
+    def _head(self, answer: Answer, model: str) -> dict[str, Any]:
+        return {
+            "id": f"msg_{answer.id}",
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "stop_sequence": None,
+        }
+
+    def _content(self, answer: Answer) -> list[dict[str, Any]]:
+        text = answer.message.text
+        content: list[dict[str, Any]] = [{"type": "text", "text": text}] if text or not answer.message.calls else []
+        for name, tool, arguments in answer.calls():
+            content.append({"type": "tool_use", "id": name, "name": tool, "input": arguments})
+        return content
+
+    def _stop(self, answer: Answer) -> str:
+        stop = finish_of(answer, "tool_use", "end_turn")
+        return "max_tokens" if stop == "length" else stop
+
+
+def _image_source(part: Mapping[str, Any]) -> ImagePart:
+    source = part.get("source") if part.get("type") == "image" else None
+    if not isinstance(source, Mapping) or source.get("type") != "base64":
+        raise invalid(f"A part of the type {part.get('type')!r:.40} is not read here: give text, or a base64 image.")
+    return ImagePart(text_of(source.get("data"), "data"), text_of(source.get("media_type"), "media_type"))

@@ -1,0 +1,117 @@
+"""What the APIs have in common: the parts of their requests, the ends of answers, and events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart
+from agentgym.policy.formats.contract import Malformed, strict_object
+
+from .chat import Answer, Chat, invalid, list_of, object_of, text_of
+
+MAX_MESSAGES, MAX_TOOLS, MAX_IMAGES = 4096, 256, 64
+
+
+class Api(Protocol):
+    """One API. `path`: where it is served."""
+
+    path: str
+
+    def read(self, body: Mapping[str, Any]) -> Chat:
+        """Raises: ServerRefusal naming what cannot be read."""
+        ...
+
+    def write(self, answer: Answer, model: str) -> dict[str, Any]:
+        """The answer whole. `model`: its name."""
+        ...
+
+    def events(self, answer: Answer, model: str) -> Iterator[str]:
+        """The answer as lines of server-sent events."""
+        ...
+
+    def error(self, refused: ServerRefusal) -> dict[str, Any]: ...
+
+
+def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[str, Any]], max_tokens: Any) -> Chat:
+    """The request of its parts. Raises: ServerRefusal for too many of them, and for no number of tokens."""
+    if not messages or len(messages) > MAX_MESSAGES or len(tools) > MAX_TOOLS:
+        raise invalid(f"A request has 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
+    if sum(len(message.images) for message in messages) > MAX_IMAGES:
+        raise invalid(f"A request has at most {MAX_IMAGES} images.")
+    if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
+        raise invalid(f"The most tokens of an answer are {max_tokens!r:.40}: give a number above 0.")
+    model = body.get("model")
+    return Chat(
+        tuple(messages), tuple(tools), max_tokens, body.get("stream") is True, model if isinstance(model, str) else ""
+    )
+
+
+def tools_of(body: Mapping[str, Any]) -> Sequence[Any]:
+    """The tools as the program gives them. Raises: ServerRefusal."""
+    return list_of(body.get("tools") or [], "tools")
+
+
+def function_of(given: Any) -> dict[str, Any]:
+    """The schema of a tool in the OpenAI function-call shape. Raises: ServerRefusal."""
+    function = object_of(given, "A tool")
+    parameters = function.get("parameters") or {"type": "object", "properties": {}}
+    return {
+        "type": "function",
+        "function": {
+            "name": text_of(function.get("name"), "The name of a tool"),
+            "description": text_of(function.get("description") or "", "The description of a tool"),
+            "parameters": dict(object_of(parameters, "parameters")),
+        },
+    }
+
+
+def call_of(name: Any, tool: Any, arguments: Any) -> Call:
+    """A call that the program sends back. What it makes of an argument that is no object is its own affair."""
+    if isinstance(arguments, str):
+        try:
+            arguments = strict_object(arguments) if arguments else {}
+        except Malformed as error:
+            raise invalid(f"The arguments of a call cannot be read: {error}") from error
+    return Call(text_of(tool, "The name of a call"), dict(object_of(arguments, "arguments")), text_of(name, "An id"))
+
+
+def content_of(given: Any, texts: str | tuple[str, ...], image: Any) -> Content:
+    """Text, or parts of text and images. Raises: ServerRefusal for other parts."""
+    if given is None or isinstance(given, str):
+        return given or ""
+    names = (texts,) if isinstance(texts, str) else texts
+    parts: list[Part] = []
+    for part in list_of(given, "content"):
+        kind = object_of(part, "A part of content").get("type")
+        if kind in (*names, "text"):
+            parts.append(TextPart(text_of(part.get("text"), "text")))
+        elif kind == "refusal":
+            parts.append(TextPart(text_of(part.get("refusal"), "refusal")))
+        else:
+            parts.append(image(part))
+    if all(isinstance(part, TextPart) for part in parts):
+        return "\n".join(part.text for part in parts if isinstance(part, TextPart))
+    return tuple(parts)
+
+
+def image_of_data(url: Any, part: Mapping[str, Any]) -> ImagePart:
+    """An image whose URL holds its data. Raises: ServerRefusal for another part."""
+    head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    if not (head.startswith("data:image/") and head.endswith(";base64") and data):
+        raise invalid(f"A part of the type {part.get('type')!r:.40} is not read here: give text, or an image as data.")
+    return ImagePart(data, head.removeprefix("data:").removesuffix(";base64"))
+
+
+def finish_of(answer: Answer, calls: str, stop: str) -> str:
+    """Why a message ended, by the names of an API."""
+    if answer.finish_reason == "length":
+        return "length"
+    return calls if answer.message.calls else stop
+
+
+def event_of(data: Mapping[str, Any], name: str = "") -> str:
+    """A server-sent event."""
+    return (f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n"

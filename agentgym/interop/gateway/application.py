@@ -1,0 +1,206 @@
+"""The application behind the gateway: who may ask, what is read of a request, and every refusal as an answer.
+
+POST   /v1/chat/completions, /v1/responses, /v1/messages   the policy's next message
+GET    /v1/models                                          its name
+POST   /mcp                                                the environment's tools, over MCP
+POST   /episode/tools/NAME                                 one of them, with its arguments as JSON
+GET    /episode                                            the task and the tools
+POST   /episode/end                                        the program has done
+POST   /episodes                                           take the next episode, with the server's own token
+
+The bearer token, or the header x-api-key, names the episode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.interop.mcp.content import blocks_of
+from agentgym.interop.mcp.tool_server import ToolServer
+from agentgym.messages import Result, StopReason
+
+from .anthropic_messages import AnthropicMessages
+from .api import Api
+from .chat import invalid, object_of
+from .chat_completions import ChatCompletions
+from .program_loop import ProgramLoop
+from .responses import Responses
+
+if TYPE_CHECKING:
+    from .gateway import Sessions
+
+MAX_BODY_MIB = 16
+BODY_S = 30.0
+"""How long a client may take to send its request."""
+CLAIM_S = 30.0
+"""How long a client may wait for an episode before it asks again."""
+_USUAL: Api = ChatCompletions()
+_APIS: tuple[Api, ...] = (_USUAL, Responses(), AnthropicMessages())
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+def application(sessions: Sessions, accepted: Callable[[object], None] = lambda address: None) -> Starlette:
+    """What an ASGI server runs.
+
+    Args:
+        accepted: called with the address of each connection on which a request had a valid token.
+    """
+    server = _Gateway(sessions, accepted)
+    routes = [
+        *(Route(api.path, server.completing(api), methods=["POST"]) for api in _APIS),
+        Route("/v1/models", server.answering(server.models), methods=["GET"]),
+        Route("/mcp", server.answering(server.mcp), methods=["POST"]),
+        Route("/episode", server.answering(server.episode), methods=["GET"]),
+        Route("/episode/tools/{name:path}", server.answering(server.call), methods=["POST"]),
+        Route("/episode/end", server.answering(server.end), methods=["POST"]),
+        Route("/episodes", server.answering(server.claim), methods=["POST"]),
+    ]
+    return Starlette(routes=routes)
+
+
+class _Gateway:
+    def __init__(self, sessions: Sessions, accepted: Callable[[object], None]) -> None:
+        self._sessions, self._accepted = sessions, accepted
+
+    def answering(self, handler: Handler, api: Api = _USUAL) -> Handler:
+        """Around a handler: every refusal as an answer."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                return await handler(request)
+            except ServerRefusal as refused:
+                if (loop := self._sessions.of(_token(request))) is not None:
+                    loop.note_refused(refused)
+                return JSONResponse(api.error(refused), refused.status)
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
+
+        return answer
+
+    def completing(self, api: Api) -> Handler:
+        """The next message, as an API has it."""
+
+        async def complete(request: Request) -> Response:
+            loop = self._loop(request)
+            retries = request.headers.get("x-stainless-retry-count", "0")
+            chat = api.read(object_of(await _json(request), "The request"))
+            chat = replace(chat, is_retry=retries not in ("0", ""))
+            answer = await loop.complete(chat)
+            model = chat.model or loop.policy_name
+            if chat.stream:
+                return StreamingResponse(_encoded(api.events(answer, model)), media_type="text/event-stream")
+            return JSONResponse(api.write(answer, model))
+
+        return self.answering(complete, api)
+
+    async def models(self, request: Request) -> Response:
+        name = self._loop(request).policy_name
+        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model", "owned_by": "agentgym"}]})
+
+    async def mcp(self, request: Request) -> Response:
+        loop = self._loop(request)
+        reply = await EpisodeTools(loop).answer(object_of(await _json(request), "The message"))
+        return Response(status_code=202) if reply is None else JSONResponse(reply)
+
+    async def episode(self, request: Request) -> Response:
+        return JSONResponse(described(self._loop(request)))
+
+    async def call(self, request: Request) -> Response:
+        loop = self._loop(request)
+        arguments = dict(object_of(await _json(request), "The arguments"))
+        result = await loop.call(request.path_params["name"], arguments)
+        data = {"text": result.message().text, "content": blocks_of(result.content)}
+        return JSONResponse({**data, "status": result.status, "final": result.final})
+
+    async def end(self, request: Request) -> Response:
+        self._loop(request).end(StopReason.ANSWERED)
+        return JSONResponse({})
+
+    async def claim(self, request: Request) -> Response:
+        """Hand out the next episode that no program plays. Status 204: there was none for a while, ask again."""
+        if not self._sessions.is_servers(_token(request)):
+            raise _unknown_token()
+        self._accepted(request.scope.get("client"))
+        try:
+            async with asyncio.timeout(CLAIM_S):
+                loop, token = await self._sessions.claimed()
+        except TimeoutError:
+            return Response(status_code=204)
+        return JSONResponse({"token": token, **described(loop)})
+
+    def _loop(self, request: Request) -> ProgramLoop:
+        """The episode that a request is about. Raises: ServerRefusal."""
+        loop = self._sessions.of(_token(request))
+        if loop is None:
+            raise _unknown_token()
+        self._accepted(request.scope.get("client"))
+        return loop
+
+
+class EpisodeTools(ToolServer):
+    """The tools of an episode over MCP."""
+
+    def __init__(self, loop: ProgramLoop) -> None:
+        self._loop = loop
+
+    def instructions(self) -> str:
+        """As ToolServer."""
+        return ""  # the program has the task, and a second copy would be read twice
+
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """As ToolServer."""
+        return [schema["function"] for schema in self._loop.tool_schemas]
+
+    async def run(self, name: str, arguments: dict[str, Any]) -> Result:
+        """As ToolServer."""
+        return await self._loop.call(name, arguments)
+
+
+def described(loop: ProgramLoop) -> dict[str, Any]:
+    """What a program is told of its episode."""
+    return {
+        "task": loop.task_id,
+        "messages": [{"role": message.role, "content": message.text} for message in loop.opening],
+        "tools": list(loop.tool_schemas),
+    }
+
+
+async def _json(request: Request) -> Any:
+    """The body of a request. Raises: ServerRefusal for one that is too large, too slow or no JSON."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY_MIB * 2**20:
+                    raise ServerRefusal(413, "request_too_large", f"A request has at most {MAX_BODY_MIB} MiB.")
+    except TimeoutError:
+        raise ServerRefusal(408, "timeout_error", f"The request did not arrive within {BODY_S:g} s.") from None
+    try:
+        return json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"The request is no JSON: {error!s:.200}") from error
+
+
+def _token(request: Request) -> str:
+    scheme, _, given = request.headers.get("authorization", "").partition(" ")
+    return given.strip() if scheme.lower() == "bearer" else request.headers.get("x-api-key", "")
+
+
+def _unknown_token() -> ServerRefusal:
+    return ServerRefusal(401, "authentication_error", "No episode has this token. It may be over.")
+
+
+async def _encoded(events: Iterable[str]) -> Any:
+    for event in events:
+        yield event.encode()

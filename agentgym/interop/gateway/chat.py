@@ -1,0 +1,92 @@
+"""What a program asks of the gateway and what it is answered, whichever API it speaks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.messages import Message
+from agentgym.policy.contract import FinishReason
+
+Key = tuple[Any, ...]
+"""Equal for messages that are the same to a policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chat:
+    """A request for the next message.
+
+    Attributes:
+        messages: the conversation. tools: schemas in the OpenAI function-call shape.
+        max_tokens: the program's own bound of the message; None for none.
+        stream: whether the answer is wanted as events. model: as the program calls it.
+        is_retry: the client says that it has sent this request before.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...] = ()
+    max_tokens: int | None = None
+    stream: bool = False
+    model: str = ""
+    is_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The next message, with its tokens counted. `id`: unique on the server."""
+
+    id: str
+    message: Message
+    finish_reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int
+
+    def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
+        """Id, name and arguments of each call. One that could not be read has the reason as its argument."""
+        return [
+            (call.id, call.name or "unreadable", call.arguments if call.error is None else {"error": call.error})
+            for call in self.message.calls
+        ]
+
+
+def key_of(message: Message) -> Key:
+    """The key of a message: role, words, calls, and the call that it answers."""
+    content = message.text if not message.images else message.content
+    calls = tuple((call.name, json.dumps(call.arguments, sort_keys=True)) for call in message.calls)
+    if message.role == "assistant" and isinstance(content, str):
+        content = content.strip()
+    return message.role, content, calls, message.call_id
+
+
+def keys_of(messages: Sequence[Message]) -> list[Key]:
+    """One for each message."""
+    return [key_of(message) for message in messages]
+
+
+def object_of(value: Any, what: str) -> Mapping[str, Any]:
+    """Raises: ServerRefusal if a part of a request is no object."""
+    if not isinstance(value, Mapping):
+        raise invalid(f"{what} is {value!r:.80}: give an object.")
+    return value
+
+
+def list_of(value: Any, what: str) -> Sequence[Any]:
+    """Raises: ServerRefusal if a part of a request is no list."""
+    if not isinstance(value, list):
+        raise invalid(f"{what} is {value!r:.80}: give a list.")
+    return value
+
+
+def text_of(value: Any, what: str) -> str:
+    """Raises: ServerRefusal if a part of a request is no text."""
+    if not isinstance(value, str):
+        raise invalid(f"{what} is {value!r:.80}: give text.")
+    return value
+
+
+def invalid(message: str) -> ServerRefusal:
+    """The refusal of a request that cannot be read."""
+    return ServerRefusal(400, "invalid_request_error", message)

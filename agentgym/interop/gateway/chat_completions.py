@@ -1,0 +1,90 @@
+"""OpenAI's chat completions."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.messages import ImagePart, Message
+
+from .api import call_of, chat_of, content_of, event_of, finish_of, function_of, image_of_data, tools_of
+from .chat import Answer, Chat, invalid, list_of, object_of, text_of
+
+
+class ChatCompletions:
+    """OpenAI's chat completions."""
+
+    path = "/v1/chat/completions"
+
+    def read(self, body: Mapping[str, Any]) -> Chat:
+        """As Api."""
+        if body.get("n") not in (None, 1):
+            raise invalid("n: one message is answered at a time.")
+        messages = [self._message(object_of(row, "A message")) for row in list_of(body.get("messages"), "messages")]
+        tools = [function_of(object_of(tool, "A tool").get("function")) for tool in tools_of(body)]
+        return chat_of(body, messages, tools, body.get("max_completion_tokens", body.get("max_tokens")))
+
+    def _message(self, row: Mapping[str, Any]) -> Message:
+        role = row.get("role")
+        content = content_of(row.get("content"), "text", _image_url)
+        if role in ("system", "developer"):
+            return Message("system", content)
+        if role == "user":
+            return Message("user", content)
+        if role == "assistant":
+            calls = []
+            for call in list_of(row.get("tool_calls") or [], "tool_calls"):
+                function = object_of(object_of(call, "A call").get("function"), "function")
+                calls.append(call_of(call.get("id"), function.get("name"), function.get("arguments")))
+            return Message("assistant", content, tuple(calls))
+        if role == "tool":
+            return Message("tool", content, call_id=text_of(row.get("tool_call_id"), "tool_call_id"))
+        raise invalid(f"A message has the role {role!r:.40}: give system, developer, user, assistant or tool.")
+
+    def write(self, answer: Answer, model: str) -> dict[str, Any]:
+        """As Api."""
+        message: dict[str, Any] = {"role": "assistant", "content": answer.message.text}
+        if calls := self._calls(answer):
+            message["tool_calls"] = calls
+        return {
+            **self._head(answer, model, "chat.completion"),
+            "choices": [{"index": 0, "message": message, "finish_reason": finish_of(answer, "tool_calls", "stop")}],
+            "usage": self._usage(answer),
+        }
+
+    def events(self, answer: Answer, model: str) -> Iterator[str]:
+        """As Api."""
+        head = self._head(answer, model, "chat.completion.chunk")
+        delta: dict[str, Any] = {"role": "assistant", "content": answer.message.text}
+        if calls := self._calls(answer):
+            delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+        finish = finish_of(answer, "tool_calls", "stop")
+        yield event_of({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
+        yield event_of({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
+        yield event_of({**head, "choices": [], "usage": self._usage(answer)})
+        yield "data: [DONE]\n\n"
+
+    def error(self, refused: ServerRefusal) -> dict[str, Any]:
+        """As Api."""
+        return {"error": {"message": str(refused), "type": refused.kind, "param": None, "code": refused.kind}}
+
+    def _calls(self, answer: Answer) -> list[dict[str, Any]]:
+        return [
+            {"id": name, "type": "function", "function": {"name": tool, "arguments": json.dumps(arguments)}}
+            for name, tool, arguments in answer.calls()
+        ]
+
+    def _head(self, answer: Answer, model: str, kind: str) -> dict[str, Any]:
+        return {"id": f"chatcmpl-{answer.id}", "object": kind, "created": int(time.time()), "model": model}
+
+    def _usage(self, answer: Answer) -> dict[str, int]:
+        read, written = answer.prompt_tokens, answer.completion_tokens
+        return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+
+
+def _image_url(part: Mapping[str, Any]) -> ImagePart:
+    url = object_of(part.get("image_url"), "image_url").get("url") if part.get("type") == "image_url" else None
+    return image_of_data(url, part)

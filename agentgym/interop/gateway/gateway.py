@@ -1,0 +1,196 @@
+"""PolicyGateway: an engine whose episodes are played by programs that ask the policy over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, cast
+
+from agentgym.cluster.serving import FIRST_REQUEST_S, KEEP_ALIVE_S, LOOPBACK, check_installed, listen
+from agentgym.cluster.tokens import number_of
+from agentgym.errors import AgentGymError
+from agentgym.policy.contract import Policy
+from agentgym.rollout.engine import EpisodePlayer, LocalPlayer
+from agentgym.rollout.episode import Episode
+from agentgym.rollout.jobs import EpisodeFactory, Job
+
+from .program_loop import ProgramLoop
+from .programs import AgentProgram
+
+
+class Sessions:
+    """The episodes that are open, by their tokens.
+
+    Args:
+        program: run for each episode; None lets clients take episodes with one of `tokens`.
+        url: of the gateway.
+    """
+
+    def __init__(self, program: AgentProgram | None, tokens: Sequence[str], url: str) -> None:
+        self._program, self._tokens, self._url = program, tokens, url
+        self._open: dict[bytes, ProgramLoop] = {}
+        self._unclaimed: asyncio.Queue[tuple[ProgramLoop, str]] = asyncio.Queue()
+
+    @asynccontextmanager
+    async def connect(self, loop: ProgramLoop) -> AsyncIterator[None]:
+        """Give an episode a token, and a program that plays it. On leaving the token is worth nothing."""
+        token = secrets.token_urlsafe(32)
+        self._open[_digest(token)] = loop
+        try:
+            if self._program is None:
+                self._unclaimed.put_nowait((loop, token))
+                yield
+            else:
+                async with self._program.running(loop, self._url, token):
+                    yield
+        finally:
+            del self._open[_digest(token)]
+
+    def of(self, token: str) -> ProgramLoop | None:
+        """The episode of a token; None if there is none, or it is over."""
+        return self._open.get(_digest(token))
+
+    def is_servers(self, token: str) -> bool:
+        """Whether a token lets its owner take episodes."""
+        return number_of(token, self._tokens) is not None
+
+    async def claimed(self) -> tuple[ProgramLoop, str]:
+        """The next episode that nobody has taken, once there is one, and its token."""
+        while True:
+            loop, token = await self._unclaimed.get()
+            if self.of(token) is not None:  # it may have ended while it waited
+                return loop, token
+
+
+class PolicyGateway:
+    """Lets programs that others wrote play episodes: they ask for the policy's messages as of a model's API.
+
+    It is an engine, so whatever plays episodes takes it: `RolloutConfig(engine=PolicyGateway(...))`. One serves one
+    run at a time.
+
+    Args:
+        program: run for each episode. None lets clients take episodes: `POST /episodes` with one of `tokens`.
+        tokens: of clients that take episodes; each has at least 16 characters.
+        host, port: where to listen; port 0 takes any free one.
+        silence_s: an episode in which nothing is asked for so long is ended, and scored as it stands. One in which
+            nothing was asked at all has failed.
+        max_connections: open at once.
+    Raises: AgentGymError if nobody could play; MissingExtraError without the extra `serve`.
+    """
+
+    name = "gateway"
+
+    def __init__(
+        self,
+        program: AgentProgram | Sequence[str] | None = None,
+        *,
+        tokens: Sequence[str] = (),
+        host: str = LOOPBACK,
+        port: int = 0,
+        silence_s: float = 120.0,
+        max_connections: int = 1024,
+    ) -> None:
+        check_installed()
+        if (program is None) == (not tokens):
+            raise AgentGymError("Give a program that plays the episodes, or tokens of clients that take them.")
+        self._program = (
+            program if program is None or isinstance(program, AgentProgram) else AgentProgram(tuple(program))
+        )
+        self._tokens, self._silence_s, self._max_connections = tuple(tokens), silence_s, max_connections
+        self._host, self._port = host, port
+        self._listening: socket.socket | None = None
+        self._is_open = False
+
+    def listen(self) -> str:
+        """Listen already, so that clients can come before a run begins. Returns: the address of the gateway.
+
+        Raises: AgentGymError if nothing can listen there.
+        """
+        if self._listening is None:
+            self._listening = listen(self._host, self._port)
+        return f"http://{self._host}:{self._listening.getsockname()[1]}"
+
+    def session(self, episodes: EpisodeFactory) -> AbstractAsyncContextManager[EpisodePlayer]:
+        """As Engine: while a run plays, the gateway answers. Clients that come before wait, if it listens already."""
+        return self._session(episodes)
+
+    @asynccontextmanager
+    async def _session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
+        if episodes.config.attempts is not None:
+            raise AgentGymError("A program plays an episode once: leave out `attempts`.")
+        if self._is_open:
+            raise AgentGymError("The gateway serves another run: give each run a gateway of its own.")
+        stays_open = self._listening is not None
+        sessions = Sessions(self._program, self._tokens, self.listen())
+        assert self._listening is not None
+        self._is_open, server = True, self._server(sessions)
+        serving = asyncio.create_task(server.serve(sockets=[self._listening.dup()]))
+        try:
+            yield ProgramPlayer(episodes, sessions, self._silence_s)
+        finally:
+            server.should_exit = True
+            await serving
+            self._is_open = False
+            if not stays_open:
+                self.close()
+
+    def _server(self, sessions: Sessions) -> Any:
+        import uvicorn
+
+        from agentgym.cluster.connections import BoundedConnection, Connections
+
+        from .application import application
+
+        class Server(uvicorn.Server):
+            """A server that leaves this process's signals alone."""
+
+            @contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                yield
+
+        connections = Connections(self._max_connections, FIRST_REQUEST_S)
+        return Server(
+            uvicorn.Config(
+                application(sessions, connections.accept),
+                http=cast("type[asyncio.Protocol]", partial(BoundedConnection, connections)),
+                ws="none",
+                log_level="critical",
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                backlog=1024,
+                timeout_keep_alive=KEEP_ALIVE_S,
+                timeout_graceful_shutdown=1,
+            )
+        )
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
+
+
+class ProgramPlayer(LocalPlayer):
+    """Plays episodes on this event loop, each by a program."""
+
+    def __init__(self, episodes: EpisodeFactory, sessions: Sessions, silence_s: float) -> None:
+        super().__init__(episodes)
+        self._sessions, self._silence_s = sessions, silence_s
+
+    def episode(self, job: Job, policy: Policy) -> Episode:
+        """As LocalPlayer."""
+        episode = super().episode(job, policy)
+        policy.episode_ended(job.trajectory.id)  # while the program thinks nobody waits for it
+        episode.make_loop = partial(ProgramLoop, self._sessions.connect, self._silence_s)
+        return episode
+
+
+def _digest(token: str) -> bytes:
+    """What tokens are compared by, so that the time it takes says nothing of them."""
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

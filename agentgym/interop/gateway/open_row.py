@@ -1,0 +1,70 @@
+"""A context of an episode that a program may go on with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agentgym.messages import Call, Message, Result, ResultStatus
+from agentgym.rollout.conversation import Conversation
+from agentgym.trajectory import Turn
+
+from .chat import Answer, Key
+
+UNKNOWN_RESULT = "[the program did not say what came of this call]"
+
+
+@dataclass(slots=True)
+class OpenRow:
+    """A row that may go on.
+
+    Attributes:
+        keys: of its messages so far, the last one of the policy's included.
+        answer: to the request of its last turn. turn: this turn, while it is not known what came back.
+    """
+
+    number: int
+    conversation: Conversation
+    tools: Sequence[dict[str, Any]]
+    keys: list[Key]
+    turn: Turn | None = None
+    answer: Answer | None = None
+    executed: list[tuple[Call, Result]] = field(default_factory=list)
+
+    def has_answered(self, keys: Sequence[Key], tools: Sequence[dict[str, Any]]) -> bool:
+        """Whether its last turn was the answer to this request, and the program has not gone on from it."""
+        return self.turn is not None and self.keys[:-1] == keys and list(self.tools) == list(tools)
+
+    def continues_with(self, keys: Sequence[Key], tools: Sequence[dict[str, Any]]) -> bool:
+        """Whether a request goes on from its last message: what it adds is what came back."""
+        count = len(self.keys)
+        added = [key[0] for key in keys[count:]]
+        in_order = added == sorted(added, key=lambda role: role != "tool")  # results, then what else is said
+        is_whole = self.turn is not None and bool(added) and "assistant" not in added and in_order
+        return is_whole and list(keys[:count]) == self.keys and list(self.tools) == list(tools)
+
+    def record(self, turn: Turn, observation: Sequence[Message]) -> None:
+        """Note in a turn its calls, those that no message holds at the end, what came of them, and what was said.
+
+        Results are those of the environment, where it ran the call; a program that sends others has said so.
+        """
+        messages = {message.call_id: message for message in observation if message.role == "tool"}
+        executed = {call.id: result for call, result in self.executed}
+        results = [_result(call, messages.get(call.id), executed.get(call.id)) for call in turn.calls]
+        own_ids = {call.id for call in turn.calls}
+        others = [(call, result) for call, result in self.executed if call.id not in own_ids]
+        turn.calls = (*turn.calls, *(call for call, _ in others))
+        turn.results = (*results, *(result for _, result in others))
+        contents = {result.call_id: result.content for result in results}
+        turn.replies = tuple(m for m in observation if m.role != "tool" or contents.get(m.call_id or "") != m.content)
+
+
+def _result(call: Call, message: Message | None, executed: Result | None) -> Result:
+    """What came of a call, by the environment if it ran it, else in the program's words."""
+    if call.error is not None:
+        return Result(message.content if message else call.error, ResultStatus.MALFORMED, call.name, call.id)
+    if executed is None:
+        content = message.content if message else UNKNOWN_RESULT
+        return Result(content, ResultStatus.BY_PROGRAM, call.name, call.id)
+    return executed

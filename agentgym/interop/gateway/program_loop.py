@@ -1,0 +1,367 @@
+"""The turns of an episode whose agent is a program: each of its requests is a turn, and a history it rewrites a row."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.errors import ContextFull, PolicyError, SandboxExhausted
+from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
+from agentgym.policy.contract import Reply, Request, Sampling
+from agentgym.rollout.answers import check_reply
+from agentgym.rollout.conversation import Conversation, open_turn, over_budget
+from agentgym.rollout.episode import EpisodeOver, PlayLoop
+from agentgym.task import seed_of
+from agentgym.trajectory import Row
+
+from .chat import Answer, Chat, Key, invalid, key_of, keys_of
+from .open_row import OpenRow
+
+MAX_WAITING = 16
+"""Requests and calls of one episode that may be open at once."""
+MAX_REFUSED = 64
+"""After so many requests that cannot be served an episode ends: its program does not know better."""
+IDLE_S = 0.5
+"""How long the batches of a policy wait for the next request of a program."""
+T = TypeVar("T")
+
+
+class ProgramLoop(PlayLoop):
+    """Answers the requests of a program, and records them.
+
+    Args:
+        connect: entered when the environment is reset, with this loop: from then on requests may come.
+        silence_s: an episode ends where nothing was asked for so long.
+        arguments: of PlayLoop.
+    """
+
+    def __init__(
+        self, connect: Callable[[ProgramLoop], AbstractAsyncContextManager[None]], silence_s: float, *arguments: Any
+    ) -> None:
+        super().__init__(*arguments)
+        self._connect, self._silence_s = connect, silence_s
+        self._rows: list[OpenRow] = []
+        self._one_turn = asyncio.Lock()
+        self._work: set[asyncio.Task[Any]] = set()
+        self._over: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        self._last_asked = 0.0
+        self._refused = self._written = 0
+        self._idle: asyncio.TimerHandle | None = None
+        self._is_waited_for = False
+        self._task_messages: Sequence[Message] = ()
+
+    @property
+    def opening(self) -> Sequence[Message]:
+        """The environment's opening messages: the task."""
+        return self._task_messages
+
+    @property
+    def tool_schemas(self) -> Sequence[dict[str, Any]]:
+        """Of the environment's tools, as they are now."""
+        return self._read_tools().schemas
+
+    @property
+    def task_id(self) -> str:
+        return self._trajectory.task.id
+
+    @property
+    def policy_name(self) -> str:
+        return self._policy.name
+
+    @property
+    def has_turns(self) -> bool:
+        return bool(self._trajectory.turns)
+
+    def end(self, reason: StopReason) -> None:
+        """End the episode, if it is not over."""
+        if not self._over.done():
+            self._over.set_result(reason)
+
+    def fail(self, error: Exception) -> None:
+        """End the attempt: the infrastructure failed."""
+        if not self._over.done():
+            self._over.set_exception(error)
+
+    def note_refused(self, refused: ServerRefusal) -> None:
+        """A request was refused. Too many that cannot be read end the episode."""
+        self._refused += 400 <= refused.status < 429
+        if self._refused >= MAX_REFUSED:
+            self.end(StopReason.REPEATED_VOID)
+
+    def note_program(self, **data: Any) -> None:
+        """Put what is known of the program into the provenance."""
+        self._trajectory.provenance.extra["program"] = data
+
+    async def _reset(self) -> None:
+        """Reset the environment. The first request of the program begins the conversation."""
+        self._task_messages = await self._open()
+        self._ready = True
+        self._trajectory.provenance.reset_usage = await self._environment.usage_since_last()
+        self._trajectory.provenance.image_digests = self._environment.current.image_digests
+
+    async def play_turn(self) -> None:
+        """All turns: let the program ask until the episode is over. Raises: EpisodeOver; what failed."""
+        self._retries.activity = "waiting for the program"
+        self._last_asked = asyncio.get_running_loop().time()
+        try:
+            async with self._connect(self):
+                reason = await self._until_over()
+        finally:
+            if not self._over.done():
+                self._over.cancel()
+            elif not self._over.cancelled():
+                self._over.exception()  # seen
+            for task in self._work:
+                task.cancel()
+            self._wait_for_this(False)
+            await asyncio.gather(*self._work, return_exceptions=True)
+            for row in self._rows:
+                await self._close_turn(row, ())
+            if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
+                self._trajectory.further_rows.pop()  # the policy had no room for a message in it
+        if not self.has_turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
+            raise PolicyError("The program ended before it asked for a message.")
+        raise EpisodeOver(reason)
+
+    async def _until_over(self) -> StopReason:
+        now = asyncio.get_running_loop().time
+        while not self._over.done():
+            left_s = self._last_asked + self._silence_s - now()
+            if left_s <= 0 and not self._work:
+                if not self.has_turns:
+                    raise PolicyError(f"The program asked for nothing in {self._silence_s:g} s.")
+                return StopReason.TIME
+            await asyncio.wait([self._over], timeout=max(left_s, 1.0))
+        return self._over.result()
+
+    async def complete(self, chat: Chat) -> Answer:
+        """The next message of a conversation. Raises: ServerRefusal."""
+        return await self._admit(self._one_after_another(chat))
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> Result:
+        """Run a tool of the environment. Raises: ServerRefusal once the episode is over."""
+        return await self._admit(self._run_tool(name, arguments))
+
+    async def _admit(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something that a request asked for, to its end even if the client has gone, but not beyond the episode."""
+        try:
+            self._check_open()
+            if len(self._work) >= MAX_WAITING:
+                raise ServerRefusal(429, "rate_limit_error", f"{MAX_WAITING} requests of this episode are open: wait.")
+        except ServerRefusal:
+            work.close()
+            raise
+        self._last_asked = asyncio.get_running_loop().time()
+        task = asyncio.ensure_future(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                raise
+            raise self._over_error() from None
+        except ServerRefusal:
+            raise
+        except SandboxExhausted:  # the agent's doing
+            self.end(StopReason.ENVIRONMENT)
+            raise self._over_error() from None
+        except Exception as error:
+            self.fail(error)
+            raise ServerRefusal(503, "api_error", "The episode has failed, and is given up.") from error
+        finally:
+            self._last_asked = asyncio.get_running_loop().time()
+
+    def _check_open(self) -> None:
+        if self._over.done():
+            raise self._over_error()
+
+    def _over_error(self) -> ServerRefusal:
+        return ServerRefusal(410, "episode_over", "The episode is over.")
+
+    async def _one_after_another(self, chat: Chat) -> Answer:
+        async with self._one_turn:
+            self._check_open()
+            self._wait_for_this(True)
+            try:
+                return await self._answer(chat)
+            finally:
+                loop = asyncio.get_running_loop()
+                self._idle = loop.call_later(IDLE_S, self._wait_for_this, False)
+
+    def _wait_for_this(self, waits: bool) -> None:
+        """Let the batches of the policy wait for this episode, as they do in our own loop, or not.
+
+        They do not while its program starts, thinks for long, or is dead: others would wait with them.
+        """
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+        if waits != self._is_waited_for:
+            self._is_waited_for = waits
+            tell = self._policy.episode_started if waits else self._policy.episode_ended
+            tell(self._trajectory.id)
+
+    async def _answer(self, chat: Chat) -> Answer:
+        keys = keys_of(chat.messages)
+        for earlier in reversed(self._rows) if chat.is_retry else ():
+            if earlier.answer is not None and earlier.has_answered(keys, chat.tools):
+                return earlier.answer
+        row = next((row for row in reversed(self._rows) if row.continues_with(keys, chat.tools)), None)
+        if row is not None:
+            await self._close_turn(row, chat.messages[len(row.keys) :])
+        if (used_up := self._usage.used_up() or await self._read_state()) is not None:
+            self.end(used_up)
+            raise self._over_error()
+        row = row or self._begin_row(chat, keys)
+        return await self._take_turn(row, chat, keys)
+
+    def _begin_row(self, chat: Chat, keys: list[Key]) -> OpenRow:
+        """A new row. Raises: ServerRefusal if the policy's chat template cannot write its messages."""
+        trajectory = self._trajectory
+        self._retries.activity = "rendering the prompt"
+        try:
+            conversation = Conversation(chat.messages, chat.tools, self._policy.renderer)
+        except PolicyError as error:
+            raise invalid(f"The policy cannot be shown these messages: {error}") from error
+        row = OpenRow(len(self._rows), conversation, chat.tools, keys)
+        self._rows.append(row)
+        if row.number == 0:
+            trajectory.opening, trajectory.prompt_ids = chat.messages, list(conversation.prompt_ids)
+            trajectory.tools = chat.tools
+        else:
+            parent = trajectory.turns[-1].index if trajectory.turns else None
+            further = Row(chat.messages, list(conversation.prompt_ids), chat.tools, parent)
+            trajectory.further_rows.append(further)
+        return row
+
+    async def _take_turn(self, row: OpenRow, chat: Chat, keys: list[Key]) -> Answer:
+        """Let the policy write the next message of a row."""
+        trajectory, usage, now = self._trajectory, self._usage, asyncio.get_running_loop().time
+        limit = usage.token_limit(row.conversation.room(self._policy.context_tokens))
+        if limit.tokens <= 0:
+            self.end(limit.reason)
+            raise self._over_error()
+        most = min(limit.tokens, chat.max_tokens or limit.tokens)
+        began = now()
+        try:
+            reply = await self._ask(row, most)
+        except ContextFull:
+            self.end(StopReason.CONTEXT_FULL)
+            raise self._over_error() from None
+        index = len(trajectory.turns)
+        calls = tuple(replace(call, id=f"call_{index}_{k}") for k, call in enumerate(reply.message.calls))
+        reply.message = replace(reply.message, calls=calls)
+        turn = open_turn(index, reply, self._state, {})
+        turn.row, turn.generate_s = row.number, now() - began
+        prompt = len(row.conversation.prefix_ids or ()) or reply.prompt_tokens
+        written = len(turn.token_ids) or reply.completion_tokens
+        trajectory.turns.append(turn)
+        usage.count(turn, reply, exact=row.conversation.prefix_ids is not None)
+        row.turn, row.keys, row.executed = turn, [*keys, key_of(turn.message)], []
+        identity = f"{trajectory.seed:x}_{index}"
+        row.answer = Answer(identity, turn.message, reply.finish_reason, prompt, written)
+        if turn.finish_reason == "length" and limit.ends_episode and most == limit.tokens:
+            self.end(limit.reason)
+        return row.answer
+
+    async def _ask(self, row: OpenRow, max_tokens: int) -> Reply:
+        """Ask the policy, and again while retries are left. Raises: PolicyError, ContextFull."""
+        config, trajectory, policy = self._config, self._trajectory, self._policy
+        index, prefix_ids = len(trajectory.turns), row.conversation.prefix_ids
+        seed = seed_of(*config.seed_parts, trajectory.task.id, trajectory.sample, index)
+        request = Request(
+            tuple(row.conversation.messages),
+            row.tools,
+            None if prefix_ids is None else tuple(prefix_ids),
+            Sampling(config.temperature, config.top_p, max_tokens, seed),
+            trajectory.id,
+            index,
+        )
+        while True:
+            self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
+            try:
+                reply = await policy.generate(request)
+                check_reply(policy, reply)
+                return reply
+            except ContextFull:
+                raise
+            except Exception as error:  # a policy may raise anything; all of it is infrastructure
+                if not self._retries.take(error):
+                    raise
+
+    async def _run_tool(self, name: str, arguments: dict[str, Any]) -> Result:
+        """Run a call that the program makes: one of the last message that has it, or else one of its own."""
+        row = self._calling_row(name, arguments)
+        if row is None:
+            return Result("Ask the policy for a message before you call a tool.", ResultStatus.TOOL_ERROR, name)
+        assert row.turn is not None
+        done = {call.id for call, _ in row.executed}
+        unanswered = (call for call in row.turn.calls if call.id not in done)
+        call = next((call for call in unanswered if (call.name, call.arguments) == (name, arguments)), None)
+        if call is None:
+            call = Call(name, arguments, f"own_{row.turn.index}_{len(row.executed)}")
+            if self._usage.calls >= self._budgets.max_calls:
+                self.end(StopReason.MAX_CALLS)
+                return over_budget(call, f"all {self._budgets.max_calls} calls")
+            self._usage.calls += 1
+        executed, position = row.executed, len(row.executed)
+        executed.append((call, over_budget(call, f"its {self._budgets.time_s:g} s")))
+        self._retries.activity = f"running the tool {name!r} in turn {row.turn.index}"
+        began = asyncio.get_running_loop().time()
+        result = await self._environment.current.call(call)
+        row.turn.tools_s += asyncio.get_running_loop().time() - began
+        executed[position] = (call, result)
+        if result.final or self._environment.current.ended:
+            self.end(StopReason.ANSWERED if result.final else StopReason.ENVIRONMENT)
+        return result
+
+    def _calling_row(self, name: str, arguments: dict[str, Any]) -> OpenRow | None:
+        """The row whose last message holds a call, else the one that spoke last; None where nobody spoke."""
+        rows = [row for row in self._rows if row.turn is not None]
+        rows.sort(key=lambda row: -1 if row.turn is None else row.turn.index)
+        holding = [
+            row
+            for row in rows
+            for call in (row.turn.calls if row.turn is not None else ())
+            if (call.name, call.arguments) == (name, arguments) and call.id not in {own.id for own, _ in row.executed}
+        ]
+        candidates = holding or rows
+        return candidates[-1] if candidates else None
+
+    async def _close_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
+        """What came back of the last turn of a row is known: judge it, and add it to the conversation.
+
+        Args:
+            observation: what the program sends; nothing of the last turn of an episode.
+        Raises: ServerRefusal if the policy's chat template cannot write it; what a reward raises; LedgerError.
+        """
+        if (turn := row.turn) is None:
+            return
+        if observation:
+            try:
+                turn.observation_ids = row.conversation.extend(turn, observation)
+            except PolicyError as error:
+                raise invalid(f"The policy cannot be shown these messages: {error}") from error
+        row.turn, row.keys = None, [*row.keys, *keys_of(observation)]
+        self._usage.tokens += len(turn.observation_ids)
+        row.record(turn, observation)
+        costs = self._read_tools().costs
+        if cost := sum(costs.get(call.name, 0.0) for call, _ in row.executed):
+            turn.usage["cost"] = cost
+        turn.usage.update(await self._environment.usage_since_last(turn.results))
+        await self._judge_turn(turn)
+        await self._write_turns()
+
+    async def _write_turns(self) -> None:
+        """Keep in the ledger what is finished, in order; the rest is kept with the end."""
+        trajectory, ledger = self._trajectory, self._config.ledger
+        open_turns = {row.turn.index for row in self._rows if row.turn is not None}
+        # The last turn is written with the end.
+        while ledger is not None and self._written < len(trajectory.turns) - 1 and self._written not in open_turns:
+            await ledger.write_turn(trajectory, trajectory.turns[self._written])
+            self._written += 1

@@ -1,0 +1,147 @@
+"""OpenAI's responses."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agentgym.messages import ImagePart, Message
+
+from .api import call_of, chat_of, content_of, event_of, function_of, image_of_data, tools_of
+from .chat import Answer, Chat, invalid, list_of, object_of, text_of
+from .chat_completions import ChatCompletions
+
+
+class Responses:
+    """OpenAI's responses. Nothing is stored: a request holds the whole conversation."""
+
+    path = "/v1/responses"
+
+    def read(self, body: Mapping[str, Any]) -> Chat:
+        """As Api."""
+        for name in ("previous_response_id", "conversation", "background"):
+            if body.get(name):
+                raise invalid(f"{name}: nothing is stored here; send the whole conversation as `input`.")
+        messages: list[Message] = []
+        if body.get("instructions"):
+            messages.append(Message("system", text_of(body["instructions"], "instructions")))
+        given = body.get("input")
+        if isinstance(given, str):
+            messages.append(Message("user", given))
+        else:
+            for item in list_of(given, "input"):
+                self._add(messages, object_of(item, "An item of input"))
+        tools = [function_of(object_of(tool, "A tool")) for tool in tools_of(body)]
+        return chat_of(body, messages, tools, body.get("max_output_tokens"))
+
+    def _add(self, messages: list[Message], item: Mapping[str, Any]) -> None:
+        """Add an item; the text and the calls of one assistant's message are items of their own."""
+        kind = item.get("type", "message")
+        if kind == "message":
+            content = content_of(item.get("content"), ("input_text", "output_text"), _input_image)
+            role = item.get("role")
+            if role not in ("system", "developer", "user", "assistant"):
+                raise invalid(f"A message has the role {role!r:.40}: give system, developer, user or assistant.")
+            messages.append(Message("system" if role == "developer" else role, content))
+        elif kind == "function_call":
+            call = call_of(item.get("call_id"), item.get("name"), item.get("arguments"))
+            if messages and messages[-1].role == "assistant":
+                messages[-1] = Message("assistant", messages[-1].content, (*messages[-1].calls, call))
+            else:
+                messages.append(Message("assistant", "", (call,)))
+        elif kind == "function_call_output":
+            content = content_of(item.get("output"), ("input_text", "output_text"), _input_image)
+            messages.append(Message("tool", content, call_id=text_of(item.get("call_id"), "call_id")))
+        elif kind != "reasoning":
+            raise invalid(f"An item of the type {kind!r:.40} is not known here.")
+
+    def write(self, answer: Answer, model: str) -> dict[str, Any]:
+        """As Api."""
+        return self._response(answer, model, "completed", self._output(answer))
+
+    def _response(self, answer: Answer, model: str, status: str, output: list[dict[str, Any]]) -> dict[str, Any]:
+        is_cut = status == "completed" and answer.finish_reason == "length"
+        read, written = answer.prompt_tokens, answer.completion_tokens
+        usage = {
+            "input_tokens": read,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": written,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": read + written,
+        }
+        return {
+            "id": f"resp_{answer.id}",
+            "object": "response",
+            "created_at": int(time.time()),
+            "status": "incomplete" if is_cut else status,
+            "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+            "error": None,
+            "instructions": None,
+            "metadata": {},
+            "model": model,
+            "output": output,
+            "parallel_tool_calls": True,
+            "temperature": None,
+            "top_p": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": usage if status == "completed" else None,
+        }
+
+    def _output(self, answer: Answer) -> list[dict[str, Any]]:
+        output: list[dict[str, Any]] = []
+        if answer.message.text or not answer.message.calls:
+            text = {"type": "output_text", "text": answer.message.text, "annotations": []}
+            output.append(
+                {
+                    "id": f"msg_{answer.id}",
+                    "type": "message",
+                    "role": "assistant",
+                    "status": "completed",
+                    "content": [text],
+                }
+            )
+        for name, tool, arguments in answer.calls():
+            call = {"call_id": name, "name": tool, "arguments": json.dumps(arguments), "status": "completed"}
+            output.append({"id": f"fc_{answer.id}_{name}", "type": "function_call", **call})
+        return output
+
+    def events(self, answer: Answer, model: str) -> Iterator[str]:
+        """As Api."""
+        number = 0
+
+        def event(kind: str, **data: Any) -> str:
+            nonlocal number
+            number += 1
+            return event_of({"type": kind, "sequence_number": number - 1, **data}, kind)
+
+        yield event("response.created", response=self._response(answer, model, "in_progress", []))
+        output = self._output(answer)
+        for index, item in enumerate(output):
+            at: dict[str, Any] = {"output_index": index, "item_id": item["id"]}
+            if item["type"] == "message":
+                [part] = item["content"]
+                empty = {**item, "status": "in_progress", "content": []}
+                yield event("response.output_item.added", output_index=index, item=empty)
+                at["content_index"] = 0
+                yield event("response.content_part.added", **at, part={**part, "text": ""})
+                yield event("response.output_text.delta", **at, delta=part["text"], logprobs=[])
+                yield event("response.output_text.done", **at, text=part["text"], logprobs=[])
+                yield event("response.content_part.done", **at, part=part)
+            else:
+                empty = {**item, "status": "in_progress", "arguments": ""}
+                yield event("response.output_item.added", output_index=index, item=empty)
+                yield event("response.function_call_arguments.delta", **at, delta=item["arguments"])
+                done = {"arguments": item["arguments"], "name": item["name"]}
+                yield event("response.function_call_arguments.done", **at, **done)
+            yield event("response.output_item.done", output_index=index, item=item)
+        response = self._response(answer, model, "completed", output)
+        yield event(f"response.{response['status']}", response=response)
+
+    error = ChatCompletions.error
+
+
+def _input_image(part: Mapping[str, Any]) -> ImagePart:
+    return image_of_data(part.get("image_url") if part.get("type") == "input_image" else None, part)

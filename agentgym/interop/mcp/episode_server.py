@@ -1,0 +1,51 @@
+"""An episode of ours as an MCP server: whoever calls its tools is the policy, and each call is a turn."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym.interop.offered_episode import OfferedEpisode
+from agentgym.messages import Call, Result
+from agentgym.rollout import RolloutConfig
+from agentgym.storage.ledger import Ledger
+from agentgym.task import Task
+from agentgym.trajectory import Trajectory
+
+from .tool_server import ToolServer
+
+
+class EpisodeServer(ToolServer):
+    """Plays one task, and answers the messages of one MCP client. Made while an event loop runs.
+
+    Args:
+        config: of the episode; its `environment`, where it names none, is that of the task.
+        ledger: keeps the episode, under a label of its own: `mcp-`, the time and the process.
+    """
+
+    def __init__(self, task: Task, config: RolloutConfig, ledger: Ledger | None = None) -> None:
+        label = f"mcp-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+        self._episode = OfferedEpisode(task, config, ledger, label=label)
+
+    async def begin(self) -> None:
+        """Wait until the environment is reset. Raises: TaskError with what failed if that never happens."""
+        await self._episode.begin()
+
+    def instructions(self) -> str:
+        """As ToolServer: what opens the episode."""
+        return self._episode.opening
+
+    def tools(self) -> Sequence[Mapping[str, Any]]:
+        """As ToolServer."""
+        return self._episode.tools
+
+    async def run(self, name: str, arguments: dict[str, Any]) -> Result:
+        """As ToolServer: a turn that is one call."""
+        number = len(self._episode.trajectory.turns) + 1
+        return await self._episode.call(Call(name, arguments, f"call_{number}"))
+
+    async def close(self) -> Trajectory:
+        """End the episode where it is: whoever left it has failed it. Returns: its trajectory."""
+        return await self._episode.close()

@@ -1,0 +1,122 @@
+"""A client's session with an OpenEnv server: one WebSocket, one request after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any, Self
+
+import aiohttp
+
+from agentgym.errors import EnvironmentServerError, ServerUnreachable
+
+from .wire import MAX_FRAME_BYTES, ErrorCode, FrameRefused, Observed
+
+
+class OpenEnvConnection:
+    """A session that a server keeps for us, and what it says of itself.
+
+    Attributes:
+        action_schema: JSON Schema of its actions.
+    """
+
+    def __init__(self, url: str, client: aiohttp.ClientSession, request_s: float) -> None:
+        self.url = url
+        self._client, self._request_s = client, request_s
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._one_request = asyncio.Lock()
+        self.action_schema: Mapping[str, Any] = {}
+
+    @classmethod
+    async def open(cls, url: str, headers: Mapping[str, str], request_s: float) -> Self:
+        """Connect to a server.
+
+        Args:
+            url: `http://HOST:PORT`, with a path if it has one.
+            headers: of each request, such as a token.
+            request_s: how long a request may take.
+        Raises: ServerUnreachable; EnvironmentServerError for what is no OpenEnv server.
+        """
+        client = aiohttp.ClientSession(headers=dict(headers), timeout=aiohttp.ClientTimeout(total=request_s))
+        connection = cls(url.rstrip("/"), client, request_s)
+        try:
+            async with client.get(f"{connection.url}/schema", allow_redirects=False) as answer:
+                text = await answer.content.read(MAX_FRAME_BYTES)
+                if answer.status != 200:
+                    raise EnvironmentServerError(
+                        f"{connection.url}/schema answers {answer.status}: {text.decode(errors='replace'):.200}"
+                    )
+                schema = json.loads(text)
+            if not isinstance(schema, dict) or not isinstance(schema.get("action"), dict):
+                raise ValueError("it describes no actions")
+            connection.action_schema = schema["action"]
+            connection._socket = await client.ws_connect(f"{connection.url}/ws", max_msg_size=MAX_FRAME_BYTES)
+        except ValueError as error:
+            await connection.close()
+            raise EnvironmentServerError(f"{connection.url} is no OpenEnv server: {error}.") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            await connection.close()
+            raise ServerUnreachable(f"The OpenEnv server at {connection.url} cannot be reached: {error!r}.") from error
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    async def ask(self, kind: str, data: Mapping[str, Any]) -> Observed:
+        """The answer to a `reset` or a `step`.
+
+        Raises: FrameRefused where the server refuses what was asked; ServerUnreachable when it is gone or silent;
+            EnvironmentServerError for an answer that makes no sense, and where it has no room or has failed.
+        """
+        async with self._one_request:
+            frame = await self._exchange({"type": kind, "data": dict(data)})
+        answer = frame.get("data")
+        try:
+            if frame.get("type") == "error" and isinstance(answer, Mapping):
+                raise _refusal(answer, self.url)
+            if frame.get("type") != "observation":
+                raise ValueError(f"it answers {frame.get('type')!r:.80}")
+            return Observed.parse(answer)
+        except ValueError as error:
+            raise EnvironmentServerError(f"What {self.url} answers to {kind!r} makes no sense: {error}.") from error
+
+    async def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        if self._socket is None:
+            raise ServerUnreachable(f"The session with {self.url} has ended.")
+        try:
+            async with asyncio.timeout(self._request_s):
+                await self._socket.send_json(message)
+                reply = await self._socket.receive()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            await self.close()  # a late answer must not be taken for that of the next request
+            raise ServerUnreachable(f"{self.url} gave no answer within {self._request_s:g} s: {error!r}.") from error
+        except BaseException:
+            await self.close()
+            raise
+        if reply.type is not aiohttp.WSMsgType.TEXT:
+            await self.close()
+            raise ServerUnreachable(f"{self.url} has ended the session: {reply.data!r:.80} {reply.extra!r:.200}.")
+        try:
+            frame = json.loads(reply.data)
+        except (ValueError, RecursionError) as error:
+            raise EnvironmentServerError(f"{self.url} sends what is no JSON: {error}.") from error
+        if not isinstance(frame, dict):
+            raise EnvironmentServerError(f"{self.url} sends {frame!r:.80}, which is no frame.")
+        return frame
+
+    async def close(self) -> None:
+        """End the session. May be called twice."""
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            await connection.close()
+        await self._client.close()
+
+
+def _refusal(answer: Mapping[str, Any], url: str) -> Exception:
+    """The error that a server answered: what it refuses, or what has failed there."""
+    code, message = str(answer.get("code")), str(answer.get("message"))
+    if code in (ErrorCode.VALIDATION_ERROR, ErrorCode.EXECUTION_ERROR):
+        details = answer.get("errors")
+        return FrameRefused(ErrorCode(code), f"{message}: {details}" if details else message)
+    return EnvironmentServerError(f"{url} answers {code}: {message:.1000}")

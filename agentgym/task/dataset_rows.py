@@ -1,0 +1,120 @@
+"""Task sets as data sets of the library `datasets`, and data sets of others as task sets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agentgym.errors import TaskError
+from agentgym.extras import check_package
+from agentgym.task.definition import Task
+from agentgym.task.json_rows import task_from_json, task_to_json
+
+if TYPE_CHECKING:
+    from agentgym.task.task_set import TaskSet
+
+Columns = Mapping[str, str | Mapping[str, str]]
+"""By field of Task: the column that it is, or for `parameters` and `truth` the columns of their entries, by key."""
+JSON_FIELDS = ("messages", "parameters", "truth", "origin")
+"""Fields whose values have many shapes. A column has one type, so they are JSON text."""
+_SLICE = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<start>\d*):(?P<stop>\d*)\])?")
+
+
+def tasks_from_dataset(
+    source: Any, *, environment: str, columns: Columns | None, splits: Mapping[str, str] | None
+) -> dict[str, list[Task]]:
+    """Tasks by split. Arguments and errors: as `TaskSet.from_dataset`."""
+    check_package("datasets", "data", "TaskSet.from_dataset")
+    loaded = _loaded(source)
+    title = str(source) if isinstance(source, str | Path) else "The data set"
+    chosen = splits if splits is not None else {split: split for split in loaded}
+    tasks: dict[str, list[Task]] = {}
+    for split, text in chosen.items():
+        match = _SLICE.fullmatch(text)
+        if match is None or match["name"] not in loaded:
+            raise TaskError(f"{title}: there is no split {text!r}. It has {', '.join(loaded)}; a part is 'test[:100]'.")
+        rows = loaded[match["name"]]
+        start, stop = int(match["start"] or 0), min(int(match["stop"] or len(rows)), len(rows))
+        tasks[split] = [
+            _task(rows[index], f"{title}, {match['name']} {index}", split, index, environment, columns)
+            for index in range(start, stop)
+        ]
+    return tasks
+
+
+def dataset_of(task_set: TaskSet, canary: str) -> Any:
+    """A `datasets.DatasetDict` with a split for each that has tasks; a canary in the description of each."""
+    check_package("datasets", "data", "TaskSet.push")
+    from datasets import Dataset, DatasetDict, DatasetInfo, Features, List, Value
+
+    text = Value("string")
+    features = Features(
+        {
+            **dict.fromkeys(("id", "environment", "prompt", "split", *JSON_FIELDS), text),
+            "difficulty": Value("float64"),
+            **dict.fromkeys(("tags", "hints"), List(text)),
+        }
+    )
+    info = DatasetInfo(description=canary, features=features)
+    return DatasetDict(
+        {
+            split: Dataset.from_list([_row(task) for task in tasks], features=features, info=info)
+            for split, tasks in task_set.items()
+            if tasks
+        }
+    )
+
+
+def is_folder(target: str | Path) -> bool:
+    """Whether a text names a folder of this machine, and not a data set of a hub."""
+    text = str(target)
+    return isinstance(target, Path) or text.startswith((".", "/", "~")) or Path(text).exists() or text.count("/") != 1
+
+
+def _loaded(source: Any) -> Mapping[str, Any]:
+    """The data of a source by split. Raises: TaskError for what cannot be read."""
+    from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
+
+    if isinstance(source, str | Path):
+        saved = (Path(source) / "dataset_dict.json", Path(source) / "dataset_info.json")
+        is_saved = any(file.is_file() for file in saved)
+        try:
+            source = load_from_disk(str(source)) if is_saved else load_dataset(str(source))
+        except Exception as error:  # the library raises whatever a missing name or a broken file leads to
+            raise TaskError(f"The data set {source} cannot be loaded: {type(error).__name__}: {error}") from error
+    if isinstance(source, Dataset):
+        return {str(source.split or "train"): source}
+    if not isinstance(source, DatasetDict):
+        raise TaskError(f"{source!r:.200} is no data set: give a name, a folder, a Dataset or a DatasetDict.")
+    return dict(source)
+
+
+def _task(
+    row: Mapping[str, Any], where: str, split: str, index: int, environment: str, columns: Columns | None
+) -> Task:
+    if columns is None:
+        fields = {name: value for name, value in row.items() if value not in (None, [], "")}
+        fields |= {name: json.loads(row[name]) for name in JSON_FIELDS if row.get(name)}
+    else:
+        fields = {}
+        for name, column in columns.items():
+            entries = {"": column} if isinstance(column, str) else column
+            if missing := [entry for entry in entries.values() if entry not in row]:
+                raise TaskError(f"{where}: there is no column {missing[0]!r}. The columns are {', '.join(row)}.")
+            values = {key: row[entry] for key, entry in entries.items()}
+            fields[name] = values[""] if isinstance(column, str) else values
+    given = {"id": f"{split}/{index:04d}", **fields, "split": split}
+    given["id"] = str(given["id"])
+    return task_from_json({"environment": environment, **given}, where)
+
+
+def _row(task: Task) -> dict[str, Any]:
+    row = {"hints": [], "origin": None, **task_to_json(task)}
+    values = {name: row[name] for name in JSON_FIELDS}
+    is_default = {name: value is None or (not value and name != "truth") for name, value in values.items()}
+    return row | {
+        name: "" if is_default[name] else json.dumps(value, ensure_ascii=False) for name, value in values.items()
+    }

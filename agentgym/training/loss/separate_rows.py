@@ -1,0 +1,66 @@
+"""Trajectories of several rows in a forward pass: each row is a sequence of its own, and reads none of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from agentgym.training.loss.labelled_head import PER_TOKEN
+from agentgym.trajectory import Trajectory
+
+RowStarts = tuple[int, ...]
+"""Where the rows of a trajectory begin, counted from its first token, as in `TokenArrays`."""
+
+
+def row_starts(trajectory: Trajectory) -> RowStarts:
+    """Of what is trained on: a failed trajectory, and one without token ids, is one row."""
+    is_one = not trajectory.further_rows or not trajectory.valid or not trajectory.prompt_ids
+    return (0,) if is_one else trajectory.arrays().row_starts
+
+
+class SeparateRows:
+    """The rows of a batch [B, L] of trajectories as N sequences of at most W tokens.
+
+    Args:
+        attention_mask: [B, L] 1 on tokens, which are contiguous. starts: of each trajectory.
+    """
+
+    def __init__(self, attention_mask: torch.Tensor, starts: Sequence[RowStarts]) -> None:
+        self._shape = attention_mask.shape
+        columns = []
+        for number, (own, own_starts) in enumerate(zip(attention_mask.bool().cpu(), starts, strict=True)):
+            tokens = own.nonzero()[:, 0] + number * self._shape[1]
+            columns += [rows for rows in tokens.tensor_split(list(own_starts[1:])) if len(rows)]
+        pad = torch.nn.utils.rnn.pad_sequence
+        self._index = pad(columns, batch_first=True).to(attention_mask.device)
+        mask = pad([torch.ones(len(own), dtype=torch.bool) for own in columns], batch_first=True)
+        self._mask = mask.to(attention_mask.device)
+
+    def split(self, values: torch.Tensor, filler: int = 0) -> torch.Tensor:
+        """[N, W] of [B, L]."""
+        return values.flatten()[self._index].masked_fill(~self._mask, filler)
+
+    def join(self, values: torch.Tensor) -> torch.Tensor:
+        """[B, L-1] of [N, W-1], both one entry for each next token; 0 where there is none in the same row."""
+        has_next = self._mask[:, 1:]
+        joined = values.new_zeros(self._shape.numel())
+        joined = joined.index_put((self._index[:, :-1][has_next],), values[has_next])
+        return joined.view(self._shape)[:, :-1]
+
+    def forward(self, model: Any, *, labels: torch.Tensor, **inputs: Any) -> Any:
+        """The outputs of a model with TRL's fused head, as if it had computed [B, L], with no row reading another."""
+        for name, value in inputs.items():
+            if isinstance(value, torch.Tensor) and value.shape == self._shape:
+                inputs[name] = self.split(value)
+        outputs = model(**inputs, labels=self.split(labels, -100))
+        for name in PER_TOKEN:
+            if (values := getattr(outputs, name)) is not None:
+                setattr(outputs, name, self.join(values))
+        return outputs
+
+
+def separated(attention_mask: torch.Tensor, starts: Sequence[RowStarts]) -> SeparateRows | None:
+    """The rows of a batch; None where each trajectory is one, as nearly all are."""
+    return SeparateRows(attention_mask, starts) if any(len(own) > 1 for own in starts) else None

@@ -1,0 +1,194 @@
+"""Sends a run's metrics to trackers: TensorBoard, wandb, trackio, MLflow.
+
+Every row of metrics.jsonl is sent, of every stage, as `phase/metric`. Each tracker keeps its own notion of where: its
+environment variables decide, and without any all four write on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from agentgym.errors import MissingExtraError, RecipeError
+from agentgym.extras import check_package
+
+PROJECT = "agentgym"
+"""What the runs are filed under, unless the tracker's own variable names something else."""
+
+
+class Tracker(Protocol):
+    """A service, or a format of files, that shows the metrics of runs."""
+
+    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
+        """Send one row. Raises: whatever its package raises."""
+        ...
+
+    def close(self) -> None:
+        """Send what is left, and end the run there."""
+        ...
+
+
+class TensorBoard:
+    """Event files in the run folder."""
+
+    package, extra = "tensorboard", "train"
+
+    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(folder / "tensorboard"))
+
+    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
+        for metric, value in metrics.items():
+            self._writer.add_scalar(f"{phase}/{metric}", value, step)
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class Wandb:
+    """A run of wandb; offline, in the run folder, unless WANDB_MODE says otherwise."""
+
+    package, extra = "wandb", "wandb"
+
+    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=name,
+            id=_same_id(folder, "wandb", wandb.util.generate_id),
+            resume="allow",
+            dir=str(folder),
+            config=dict(config),
+            mode=os.environ.get("WANDB_MODE", "offline"),
+        )
+        self._phases: set[str] = set()
+
+    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
+        """Each phase counts its own steps; wandb has one counter, which must not go back."""
+        if phase not in self._phases:
+            self._phases.add(phase)
+            self._run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
+        self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Trackio:
+    """A run of trackio, in its database on this machine: see `trackio show`."""
+
+    package, extra = "trackio", "trackio"
+
+    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
+        import trackio
+
+        project = os.environ.get("TRACKIO_PROJECT", PROJECT)
+        self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow", embed=False)
+
+    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
+        self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+class Mlflow:
+    """A run of MLflow, in a database in the run folder unless MLFLOW_TRACKING_URI names a server."""
+
+    package, extra = "mlflow", "mlflow"
+
+    def __init__(self, folder: Path, name: str, config: Mapping[str, Any]) -> None:
+        from mlflow import MlflowClient
+
+        uri = os.environ.get("MLFLOW_TRACKING_URI", f"sqlite:///{folder.resolve() / 'mlflow.db'}")
+        self._client = MlflowClient(uri)
+        experiment_name = os.environ.get("MLFLOW_EXPERIMENT_NAME", PROJECT)
+        experiment = self._client.get_experiment_by_name(experiment_name)
+        id_ = experiment.experiment_id if experiment else self._client.create_experiment(experiment_name)
+        self._id = _same_id(folder, "mlflow", lambda: self._client.create_run(id_, run_name=name).info.run_id)
+        self._client.update_run(self._id, "RUNNING")
+        for key, value in _flat(config):
+            self._client.log_param(self._id, key, value[:500])
+
+    def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
+        for metric, value in metrics.items():
+            self._client.log_metric(self._id, _mlflow_name(f"{phase}/{metric}"), value, step=step)
+
+    def close(self) -> None:
+        self._client.set_terminated(self._id)
+
+
+TRACKERS: Mapping[str, Any] = {"tensorboard": TensorBoard, "wandb": Wandb, "trackio": Trackio, "mlflow": Mlflow}
+
+
+def check_trackers(names: Sequence[str]) -> None:
+    """Raises: RecipeError for a tracker that is unknown or not installed, with the command that installs it."""
+    for name in names:
+        if name not in TRACKERS:
+            raise RecipeError(f"track: there is no tracker {name!r}. Trackers are {', '.join(TRACKERS)}.")
+        try:
+            check_package(TRACKERS[name].package, TRACKERS[name].extra, f"track = [{name!r}]")
+        except MissingExtraError as error:
+            raise RecipeError(str(error)) from error
+
+
+@contextmanager
+def tracked(
+    names: Sequence[str], folder: Path, config: Mapping[str, Any], warn: Callable[[str], None]
+) -> Iterator[Callable[[int, str, Mapping[str, float]], None]]:
+    """Trackers for as long as a run goes on. A tracker that fails is named once, and the run goes on without it.
+
+    Args:
+        names: see TRACKERS. folder: of the run; its name is the run's. config: what the run was asked to do.
+        warn: shows a message.
+    Yields: what takes a row: the step, the phase, and the metrics by name.
+    """
+    trackers: dict[str, Tracker] = {}
+
+    def guarded(name: str, work: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return work(*arguments)
+        except Exception as error:  # noqa: BLE001  a service that is down must not end a training
+            trackers.pop(name, None)
+            warn(f"{name} no longer gets this run's metrics: {type(error).__name__}: {error}")
+            return None
+
+    for name in names:
+        if (tracker := guarded(name, TRACKERS[name], folder, folder.name, config)) is not None:
+            trackers[name] = tracker
+
+    def log(step: int, phase: str, metrics: Mapping[str, float]) -> None:
+        for name, tracker in [*trackers.items()]:
+            guarded(name, tracker.log, step, phase, metrics)
+
+    try:
+        yield log
+    finally:
+        for name, tracker in [*trackers.items()]:
+            guarded(name, tracker.close)
+
+
+def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:
+    """The id that this run has with a tracker: a run that is resumed goes on there."""
+    file = folder / f"{tracker}.id"
+    if not file.is_file():
+        file.write_text(make(), encoding="utf-8")
+    return file.read_text(encoding="utf-8")
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield _mlflow_name(prefix + key), str(value)
+
+
+def _mlflow_name(name: str) -> str:
+    """MLflow takes letters, digits and a few signs."""
+    return "".join(letter if letter.isalnum() or letter in "_-./ " else "_" for letter in name)

@@ -1,0 +1,64 @@
+"""How a simulated user departs from a perfect one: mistakes that it corrects, typing errors, and impatience."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+
+FIRST_IMPATIENT = 3
+_NUMBER = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True)
+class UserBehaviour:
+    """Chances, each from 0 to 1, and a bound. What happens depends on the seed and the number of the message alone.
+
+    Attributes:
+        mistakes: chance that a number in a message has one wrong digit. The next message begins with the right number.
+        noise: chance, for each word of five letters or more, that two of its inner letters change places.
+        impatience: chance to leave instead of answering, from the fourth message on.
+        max_messages: after so many the user leaves.
+    Raises: ValueError for a chance outside [0, 1], or fewer than 1 messages.
+    """
+
+    mistakes: float = 0.0
+    noise: float = 0.0
+    impatience: float = 0.0
+    max_messages: int = 20
+
+    def __post_init__(self) -> None:
+        chances = (self.mistakes, self.noise, self.impatience)
+        if not all(0 <= chance <= 1 for chance in chances) or self.max_messages < 1:
+            raise ValueError(f"A user has chances from 0 to 1 and at least one message, not {self}.")
+
+    def leaves(self, rng: random.Random, index: int) -> bool:
+        """Whether the user leaves instead of writing its message of this index, from 0."""
+        impatient = rng.random() < self.impatience
+        return index >= self.max_messages or (impatient and index >= FIRST_IMPATIENT)
+
+    def write(self, rng: random.Random, text: str) -> tuple[str, str]:
+        """What the user writes when it means a text. Returns: that, and the correction that it owes, if any."""
+        correction = ""
+        numbers = list(_NUMBER.finditer(text))
+        if rng.random() < self.mistakes and numbers:
+            chosen = rng.choice(numbers)
+            wrong = _wrong_number(rng, chosen.group())
+            text = text[: chosen.start()] + wrong + text[chosen.end() :]
+            correction = f"Sorry, I wrote {wrong}, but it is {chosen.group()}."
+        words = text.split(" ")
+        return " ".join(_typed(rng, word) if rng.random() < self.noise else word for word in words), correction
+
+
+def _wrong_number(rng: random.Random, number: str) -> str:
+    position = rng.randrange(len(number))
+    digit = rng.choice([digit for digit in "123456789" if digit != number[position]])
+    return number[:position] + digit + number[position + 1 :]
+
+
+def _typed(rng: random.Random, word: str) -> str:
+    """A word with two inner letters in the wrong order; as it is if it is short or not all letters."""
+    if len(word) < 5 or not word.isalpha():
+        return word
+    position = rng.randrange(1, len(word) - 2)
+    return word[:position] + word[position + 1] + word[position] + word[position + 2 :]

@@ -1,0 +1,115 @@
+"""with_user: any environment, in which a simulated user says what the agent is to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from agentgym.environment import Checkpoint, Environment
+from agentgym.messages import Call, Message, Result
+from agentgym.sandbox import Usage
+from agentgym.task import Task
+from agentgym.users.simulated import SimulatedUser
+
+
+def with_user(
+    make: Callable[[], Environment], make_user: Callable[[Task], SimulatedUser]
+) -> Callable[[], UserEnvironment]:
+    """A factory of environments with a user, for `RolloutConfig(environment=...)` or `agentgym.register`.
+
+    Args:
+        make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/sql-v1")`.
+        make_user: makes the user of a task, which comes without its truth. The task's prompt is what its user wants, so
+            that `SimulatedUser(policy, persona, goal=task.prompt)` is the usual one.
+    """
+    return lambda: UserEnvironment(make(), make_user)
+
+
+class UserEnvironment(Environment):
+    """An environment whose task the agent hears from a user alone. What is isolated is up to the environment.
+
+    Of the environment's opening the system messages stay; in place of the others the user is there, who speaks when
+    the agent does. When the user leaves, the episode ends with the agent's last message as its answer.
+
+    Args:
+        environment: of one episode. make_user: as of `with_user`.
+    """
+
+    def __init__(self, environment: Environment, make_user: Callable[[Task], SimulatedUser]) -> None:
+        self._environment, self._make_user = environment, make_user
+        self._user: SimulatedUser | None = None
+        self.tools = environment.tools
+
+    @property
+    def unwrapped(self) -> Environment:
+        return self._environment.unwrapped
+
+    @property
+    def image_digests(self) -> list[str]:
+        return self._environment.image_digests
+
+    @property
+    def ended(self) -> bool:
+        return self._environment.ended
+
+    @property
+    def user(self) -> SimulatedUser:
+        """The user of this episode. Raises: RuntimeError before the reset."""
+        if self._user is None:
+            raise RuntimeError("There is no user before the reset.")
+        return self._user
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: PolicyError if the user does not begin."""
+        opening = [message for message in await self._environment.reset(task, seed=seed) if message.role == "system"]
+        self.tools = self._environment.tools
+        self._user = self._make_user(task)
+        self._user.begin(seed)
+        text, _ = await self._user.answer("Hello, how can I help?")
+        return [*opening, Message("user", text)]
+
+    async def respond(self, message: Message) -> list[Message]:
+        text, leaves = await self.user.answer(message.text)
+        return [] if leaves else [Message("user", text)]
+
+    def private_texts(self) -> Sequence[str]:
+        return [self.user.goal, *self._environment.private_texts()]
+
+    async def state_key(self) -> str | None:
+        """The environment's own: what was said tells nothing of its state."""
+        return await self._environment.state_key()
+
+    async def potential(self) -> float | None:
+        return await self._environment.potential()
+
+    async def hopeless(self) -> str | None:
+        return await self._environment.hopeless()
+
+    async def turns_needed(self) -> int | None:
+        return await self._environment.turns_needed()
+
+    async def checkpoint(self) -> Checkpoint | None:
+        checkpoint = await self._environment.checkpoint()
+        if checkpoint is None:
+            return None
+        return Checkpoint({"environment": dict(checkpoint.data), "user": self.user.data()}, checkpoint.snapshot)
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        data: Mapping[str, Mapping[str, object]] = checkpoint.data
+        await self._environment.restore(task, Checkpoint(data["environment"], checkpoint.snapshot), seed=seed)
+        self.tools = self._environment.tools
+        self._user = self._make_user(task)
+        self._user.restore(data["user"])
+
+    async def call(self, call: Call) -> Result:
+        result = await self._environment.call(call)
+        self.tools = self._environment.tools  # an environment may add and remove some
+        return result
+
+    async def usage(self) -> Usage:
+        return await self._environment.usage()
+
+    async def close(self) -> None:
+        try:
+            await self._environment.close()
+        finally:
+            await super().close()

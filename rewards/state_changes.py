@@ -1,0 +1,115 @@
+"""`state_changes`: whether exactly the changes that were asked for are there at the end, and the answer is right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from agentgym import JudgeError, Reward, StopReason, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+from .answer_match import normalised, same_answer
+from .final_answer import final_call
+
+RECORD = "Record: "
+MOST_NUMBERS = 12
+"""A message with more numbers tells none of them: else an agent could say all that there are."""
+_NUMBER = re.compile(r"\d+")
+
+
+class StateChanges(Reward):
+    """For environments over a store of records, such as `agentgym/apps-v1` and `agentgym/service-v1`.
+
+    The result or the reply that ends the episode holds the digests of all changes, which only the environment can
+    write. `truth["changes"]` lists the digests of those that were asked for; `truth["answer"]`, where given, is the
+    answer to the question; `truth["told"]`, where given, lists what a message of the agent must have said. Outcome
+    components, of which `success` alone counts by default:
+
+    - `success`: 1.0 if exactly these changes are there, and the answer and all that had to be told is right.
+    - `progress`: changes asked for that are there, as a share of all that were asked for or are there; 1.0 where
+      nothing was asked for or changed.
+    - `missing_changes`, `collateral_changes`: how many changes are not there, or were not asked for.
+    - every number of the record: how the agent used the APIs, and how the user behaved (names with `user_`).
+
+    An episode without a record, because a budget ended it, has only `success`, 0.0.
+
+    Source: judging by differences of the state, collateral ones too: AppWorld, Trivedi et al. 2024, arXiv:2407.18901,
+        section 4; final state and what was told: tau-bench, Yao et al. 2024, arXiv:2406.12045, section 3.
+    """
+
+    weights: Mapping[str, float] = {}
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the task has no list truth["changes"], or for a record that cannot be read."""
+        truth = episode.task.truth
+        if not isinstance(truth, dict) or not isinstance(truth.get("changes"), list | tuple):
+            raise JudgeError(f"{episode.task.id} has no list truth['changes'], so state_changes cannot judge it.")
+        if (record := record_of(episode)) is None:
+            return {SUCCESS: 0.0}
+        counts = {name: float(value) for name, value in record.items() if name != "changes"}
+        if record["changes"] is None:  # too many to list
+            return {SUCCESS: 0.0, **counts}
+        expected, changes = set(truth["changes"]), set(record["changes"])
+        right = expected == changes and self._answered(episode, truth) and self._has_told(episode, truth)
+        either = expected | changes
+        return {
+            SUCCESS: float(right),
+            "progress": len(expected & changes) / len(either) if either else 1.0,
+            "missing_changes": float(len(expected - changes)),
+            "collateral_changes": float(len(changes - expected)),
+            **counts,
+        }
+
+    def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
+        """Everything but `success` is for the record, unless a subclass gives it a weight."""
+        return {**dict.fromkeys(episode.outcome.keys() - {SUCCESS}, 0.0), **self.weights}
+
+    def _answered(self, episode: Trajectory, truth: Mapping[str, Any]) -> bool:
+        if "answer" not in truth:
+            return True
+        final = final_call(episode)
+        answer = final[0].arguments.get("answer") if final else None
+        return isinstance(answer, str) and same_answer(answer, truth["answer"])
+
+    def _has_told(self, episode: Trajectory, truth: Mapping[str, Any]) -> bool:
+        """Numbers count only where they stand alone: 12 is not told by 120. Nor does a message that lists many."""
+        messages = [turn.message.text for turn in episode.turns if not turn.calls]
+        spoken = " ".join(text for text in messages if len(_NUMBER.findall(text)) <= MOST_NUMBERS)
+        words = f" {normalised(spoken.replace(',', ''))} "
+        return all(_stands_in(normalised(str(value).replace(",", "")), words) for value in truth.get("told", ()))
+
+
+def record_of(episode: Trajectory) -> dict[str, Any] | None:
+    """The record in the result or reply that ended the episode; None without one.
+
+    Raises: JudgeError for a record that cannot be read.
+    """
+    final = final_call(episode)
+    if final is not None:
+        text = str(final[1].content)
+    elif episode.stop_reason is StopReason.ENVIRONMENT and episode.turns and episode.turns[-1].replies:
+        text = episode.turns[-1].replies[-1].text
+    else:
+        return None
+    _, mark, line = text.rpartition(RECORD)
+    if not mark:
+        return None
+    try:
+        record: dict[str, Any] = json.loads(line)
+        if not isinstance(record["changes"], list | None):
+            raise TypeError("changes are a list")
+    except (ValueError, TypeError, KeyError) as error:
+        raise JudgeError(f"{episode.task.id}: the record {line[:80]!r} cannot be read: {error}") from error
+    return record
+
+
+def _stands_in(part: str, text: str) -> bool:
+    start = text.find(part)
+    while start >= 0:
+        before, after = text[start - 1], text[start + len(part)]
+        if not before.isalnum() and not after.isalnum():
+            return True
+        start = text.find(part, start + 1)
+    return False

@@ -1,0 +1,12 @@
+"""Apps over one store of records: documented APIs, called one by one or from code. See docs/environments/apps.md.
+
+environment.py  `agentgym/apps-v1` and `agentgym/apps-code-v1`
+guest_client.py the client that code in the sandbox uses
+The other files are an app or two each.
+"""
+
+from ..record_app import StoreApp
+from ..record_store import TableSchema
+from .environment import Apps, AppsCode
+
+__all__ = ["Apps", "AppsCode", "StoreApp", "TableSchema"]

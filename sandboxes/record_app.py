@@ -1,0 +1,96 @@
+"""StoreApp: an app with its tables and APIs. One declaration gives documentation, checks and calls."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from agentgym import Tool, ToolError
+from agentgym.tools import collect_tools
+
+from .record_store import Row, Store, TableSchema
+
+PAGE = 10
+"""Rows that a listing shows at once."""
+
+
+class NotFound(ToolError):
+    """A call named an id that no record has."""
+
+
+class StoreApp:
+    """Base of the apps. APIs are methods marked with `@tool`; what an agent does wrong there is a ToolError.
+
+    Attributes:
+        name: what agents write.
+        tables: what it stores. An API may use those of other apps.
+        apis: the marked methods by name.
+    """
+
+    name: ClassVar[str]
+    tables: ClassVar[tuple[TableSchema, ...]] = ()
+    apis: ClassVar[Mapping[str, Tool]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.apis = collect_tools(cls)
+
+    def __init__(self, store: Store, now: str) -> None:
+        """`now`: the time of the episode, which stands still, as `2026-01-05 09:00`."""
+        self.store, self.now = store, now
+
+    @property
+    def today(self) -> str:
+        """The date of the episode."""
+        return self.now[:10]
+
+    @classmethod
+    def summary(cls) -> str:
+        """One line on what the app is for."""
+        return (inspect.getdoc(cls) or "").partition("\n")[0]
+
+    @classmethod
+    def documentation(cls, api: str = "") -> str:
+        """All APIs, a line each; or all about one. Raises: ToolError for an API that the app lacks."""
+        if not api:
+            return "\n".join(f"{cls.name}.{each.signature()}: {each.description}" for each in cls.apis.values())
+        chosen = cls.api(api)
+        arguments = chosen.parameters["properties"].items()
+        texts = [f"  {name}: {schema['description']}" for name, schema in arguments if "description" in schema]
+        return "\n".join([f"{cls.name}.{chosen.signature()}", chosen.description, *texts])
+
+    @classmethod
+    def api(cls, name: str) -> Tool:
+        """One of its APIs. Raises: ToolError naming those that there are."""
+        if name not in cls.apis:
+            raise ToolError(f"The app {cls.name} has no API {name[:60]!r}. It has: {', '.join(cls.apis)}.")
+        return cls.apis[name]
+
+    def row(self, table: str, row_id: int) -> Row:
+        """A record. Raises: NotFound."""
+        row = self.store.get(table, row_id)
+        if row is None:
+            raise NotFound(f"{table} has no id {row_id}. Look it up first.")
+        return row
+
+
+def listing(rows: Iterable[Row], page: int, *columns: str) -> dict[str, Any]:
+    """A page of rows, with these columns. Raises: ToolError for a page below 0."""
+    if page < 0:
+        raise ToolError("Pages count from 0.")
+    everything = list(rows)
+    chosen = everything[page * PAGE : (page + 1) * PAGE]
+    results = [{column: row[column] for column in columns} for row in chosen]
+    return {"results": results, "more": len(everything) > (page + 1) * PAGE}
+
+
+def holds(row: Row, text: str, *columns: str) -> bool:
+    """Whether one of the columns holds the text, in any case; every row holds the empty text."""
+    folded = text.casefold()
+    return not folded or any(folded in row[column].casefold() for column in columns)
+
+
+def schema_of(apps: Iterable[type[StoreApp]]) -> dict[str, TableSchema]:
+    """The tables of all the apps by name."""
+    return {table.name: table for app in apps for table in app.tables}

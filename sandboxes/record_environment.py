@@ -1,0 +1,209 @@
+"""The base of the environments over a store: snapshot, APIs, counters, potential, and the result that is judged."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import lru_cache
+from typing import Any
+
+from agentgym import Checkpoint, Environment, Message, ObservedState, Task, TaskError, ToolError, load
+from agentgym.tools import WrongArguments
+
+from .record_app import NotFound, StoreApp, schema_of
+from .record_store import Store, Tables, TableSchema
+
+RECORD = "Record: "
+"""Stands before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads it:
+an object with the digests of all changes and the counters. After it nothing follows, and no agent can write it."""
+MOST_CHANGES = 500
+"""An episode with more changes has no record of them, and is no success."""
+
+
+@dataclass(slots=True)
+class Conduct:
+    """How an agent has used the APIs, for the counters of the reward `state_changes`.
+
+    Attributes:
+        calls: of APIs, refused ones too. failures: calls that were refused.
+        undocumented: APIs whose documentation, and that of their app, had not been read when they were first used.
+        invented_ids: calls with an id that no record has.
+        recoveries: refused calls after which the same API was called with success, once for each run of failures.
+        documented, used, failing: APIs as `app.api`; a whole app as `app.`.
+    """
+
+    calls: int = 0
+    failures: int = 0
+    undocumented: int = 0
+    invented_ids: int = 0
+    recoveries: int = 0
+    documented: list[str] = field(default_factory=list)
+    used: list[str] = field(default_factory=list)
+    failing: list[str] = field(default_factory=list)
+
+    def counts(self) -> dict[str, int]:
+        """The numbers alone."""
+        return {each.name: value for each in fields(self) if isinstance(value := getattr(self, each.name), int)}
+
+    def read_documentation(self, app: str, api: str) -> None:
+        """Note that it was read."""
+        if (name := f"{app}.{api}") not in self.documented:
+            self.documented.append(name)
+
+    def begin_call(self, app: str, api: str) -> None:
+        """Note a call of an API that exists."""
+        self.calls += 1
+        if (name := f"{app}.{api}") not in self.used:
+            self.used.append(name)
+            self.undocumented += name not in self.documented and f"{app}." not in self.documented
+
+    def end_call(self, app: str, api: str, error: ToolError | None) -> None:
+        """Note how it came out."""
+        name = f"{app}.{api}"
+        if error is not None:
+            self.failures += 1
+            self.invented_ids += isinstance(error, NotFound)
+            if name not in self.failing:
+                self.failing.append(name)
+        elif name in self.failing:
+            self.failing.remove(name)
+            self.recoveries += 1
+
+
+class StoreEnvironment(Environment, ABC):
+    """Base of the environments over a store of records. What is isolated is up to the subclass.
+
+    Task parameters: `records`, the name of an asset such as "apps/year", which is called with `seed` (0 if there is
+    none) and gives JSON: `now`, and `tables` with their rows. `goal`, digests of the changes that the task asks for
+    (optional): with them the environment knows its potential.
+
+    A subclass sets `kinds`, and gives the record to the reward with `record` when its episode ends.
+    """
+
+    reward = "state_changes"
+    kinds: tuple[type[StoreApp], ...] = ()
+
+    def __init__(self) -> None:
+        self.apps: dict[str, StoreApp] = {}
+        self.store = Store({}, {})
+        self.conduct = Conduct()
+        self.now = ""
+        self._goal: frozenset[str] = frozenset()
+        self._observed = ObservedState()
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Go back to the task's snapshot. Raises: TaskError for parameters that name none."""
+        parameters = task.parameters
+        goal = parameters.get("goal", ())
+        if not isinstance(goal, list | tuple) or not all(isinstance(digest, str) for digest in goal):
+            raise TaskError(f"{task.id}: parameters['goal'] is {goal!r:.80}; give a list of digests of changes.")
+        name, number = parameters.get("records"), parameters.get("seed", 0)
+        if not isinstance(name, str) or not isinstance(number, int):
+            raise TaskError(
+                f"{task.id}: parameters['records'] is {name!r:.80} and parameters['seed'] {number!r:.80}; give the "
+                "name of an asset, such as 'apps/year', and a whole number."
+            )
+        self.open_records(name, number)
+        self._goal, self._ended = frozenset(goal), False
+        identity = json.dumps([task.environment, name, number, list(goal)])
+        self.conduct, self._observed = Conduct(), ObservedState(identity)
+        return task.opening()
+
+    def open_records(self, records: str, seed: int) -> None:
+        """Begin with the records as they are in a snapshot, without a task: task sets work out solutions so.
+
+        Raises: as `snapshot_of`.
+        """
+        self.now, tables = snapshot_of(records, seed, self.kinds)
+        self.store = Store(tables, schema_of(self.kinds))
+        self.apps = {kind.name: kind(self.store, self.now) for kind in self.kinds}
+
+    def app(self, name: str) -> StoreApp:
+        """An app by its name. Raises: ToolError naming those that there are."""
+        if name not in self.apps:
+            raise ToolError(f"There is no app {name[:60]!r}. There are: {', '.join(self.apps)}.")
+        return self.apps[name]
+
+    def call_api(self, app: str, api: str, arguments: dict[str, Any]) -> Any:
+        """Check the arguments of an API and call it. Raises: ToolError if it refuses."""
+        self.check_open()
+        owner = self.app(app)
+        chosen = owner.api(api)
+        self.conduct.begin_call(app, api)
+        error: ToolError | None = None
+        try:
+            return chosen.function(owner, **chosen.validate(arguments))
+        except ToolError as refusal:
+            error = refusal
+            raise
+        except WrongArguments as wrong:
+            error = ToolError(str(wrong))
+            raise error from wrong
+        finally:
+            self.conduct.end_call(app, api, error)
+
+    def check_open(self) -> None:
+        """Raises: ToolError once the episode is over: calls beside the last one change nothing."""
+        if self._ended:
+            raise ToolError("It is over: nothing changes any more.")
+
+    def record(self) -> str:
+        """The line that the reward reads."""
+        digests = sorted(self.store.changes())
+        changes = digests if len(digests) <= MOST_CHANGES else None
+        return RECORD + json.dumps({"changes": changes, **self.counts()})
+
+    def counts(self) -> dict[str, int]:
+        """The numbers in the record."""
+        return self.conduct.counts()
+
+    async def potential(self) -> float | None:
+        """Changes that were asked for and are there, as a share of all that were asked for or are there.
+
+        It is 1 only if exactly the changes that were asked for are there. 0 if the task asks for none.
+        """
+        if not self._goal:
+            return 0.0
+        changes = self.store.changes().keys()
+        return len(self._goal & changes) / len(self._goal | changes)
+
+    async def state_key(self) -> str | None:
+        """Hash of the task, of the changes, and of the results seen, in any order."""
+        return self._observed.key(json.dumps(self.store.data(), sort_keys=True))
+
+    async def checkpoint(self) -> Checkpoint | None:
+        data = {"store": self.store.data(), "conduct": asdict(self.conduct), "ended": self._ended}
+        return Checkpoint({**data, **self._observed.data()})
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await self.reset(task, seed=seed)
+        data = checkpoint.data
+        self.store.restore(data["store"])
+        self.conduct, self._ended = Conduct(**data["conduct"]), data["ended"]
+        self._observed.restore(data)
+
+
+@lru_cache(maxsize=64)
+def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tuple[str, Tables]:
+    """The time and the tables that an asset gives for a seed. They are read by many episodes, and changed by none.
+
+    Raises: TaskError if it gives no JSON, or rows that are none of the apps'; UnknownNameError for an unknown asset.
+    """
+    try:
+        content: Mapping[str, Any] = json.loads(load("assets", name)(seed))
+        now, rows = str(content["now"]), content["tables"]
+        tables = {table: {int(row["id"]): row for row in rows[table]} for table in schema_of(kinds)}
+    except (ValueError, KeyError, TypeError) as error:
+        raise TaskError(f"The asset {name!r} gives no records for seed {seed}: {error!r}.") from error
+    for table in schema_of(kinds).values():
+        check_rows(name, table, tables[table.name])
+    return now, tables
+
+
+def check_rows(name: str, table: TableSchema, rows: Mapping[int, Mapping[str, Any]]) -> None:
+    """Raises: TaskError for a row with other columns than its table."""
+    expected = {"id", *table.columns}
+    if wrong := next((row for row in rows.values() if row.keys() != expected), None):
+        raise TaskError(f"{name}: a row of {table.name} has {sorted(wrong)}; it needs {sorted(expected)}.")

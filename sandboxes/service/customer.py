@@ -1,0 +1,58 @@
+"""The scripted customer: tells what it is asked for, agrees, does what it is told with its telephone, and leaves.
+
+It reads the agent's words by key words, and so needs no model. It is a function of the conversation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentgym import Call, Message
+from agentgym.users import END
+
+LOST = "I am not sure what you mean. Can you help me with what I asked for?"
+MOST_LOST = 3
+SETTINGS = {"airplane mode": "set_airplane_mode", "mobile data": "set_mobile_data", "roaming": "set_roaming"}
+_AGREE = re.compile(r"\bconfirm|\bshall i\b|\bgo ahead\b|\bproceed\b|\bagree\b|\byes or no\b|\bwould you like me\b")
+_DONE = re.compile(r"\banything else\b")
+
+
+def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message | str]:
+    """The script of a customer.
+
+    Args:
+        wishes: `requests`, sentences that are said one after the other as each is done or refused; the first one is
+            what the conversation begins with. `facts`, by a key word that the agent asks with, what it then says.
+    """
+    requests: list[str] = list(wishes["requests"])
+    facts: dict[str, str] = dict(wishes["facts"])
+
+    def script(messages: Sequence[Message]) -> Message | str:
+        if messages[-1].role == "tool":
+            return f"My telephone says: {messages[-1].text}."
+        text = " ".join(messages[-1].text.casefold().split())
+        own = [message.text for message in messages if message.role == "assistant"]
+        if _DONE.search(text):
+            remaining = [request for request in requests if request not in own]
+            return remaining[0] if remaining else f"No, that is all. Thank you. {END}"
+        if (call := _use_of_phone(text)) is not None and "telephone" in facts:
+            return Message("assistant", "", (call,))
+        answers = [answer for word, answer in facts.items() if word != "telephone" and re.search(rf"\b{word}", text)]
+        if _AGREE.search(text):
+            answers.insert(0, "Yes, please.")
+        if answers:
+            return " ".join(dict.fromkeys(answers))
+        is_lost = own[1 - MOST_LOST :].count(LOST) == MOST_LOST - 1
+        return f"I will try another time. {END}" if is_lost else LOST
+
+    return script
+
+
+def _use_of_phone(text: str) -> Call | None:
+    """What the customer is told to do with its telephone."""
+    for words, name in SETTINGS.items():
+        if match := re.search(rf"\b(?:turn|switch) (?:{words} (on|off)|(on|off) {words})\b", text):
+            return Call(name, {"on": (match[1] or match[2]) == "on"})
+    return Call("look", {}) if re.search(r"\b(?:look at|check|read)\b.*\btelephone\b", text) else None

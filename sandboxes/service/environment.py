@@ -1,0 +1,157 @@
+"""`agentgym/service-v1`: an agent serves a customer with a hidden goal, by a policy and with tools over records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from agentgym import Checkpoint, Environment, Message, Policy, ScriptedPolicy, Task, TaskError, Tool, load, tool
+from agentgym.users import SimulatedUser, UserBehaviour
+
+from ..record_app import StoreApp
+from ..record_environment import StoreEnvironment
+from ..record_store import Store
+from . import retail, telecom, travel
+from .customer import customer
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceDomain:
+    """A kind of customer service.
+
+    Attributes:
+        policy: what the agent must obey.
+        app: its tools. phone: makes what the customer holds in its hand, where the domain has that.
+    """
+
+    policy: str
+    app: type[StoreApp]
+    phone: Callable[[Store, int], Environment] | None = None
+
+
+DOMAINS: Mapping[str, ServiceDomain] = {
+    "retail": ServiceDomain(retail.POLICY, retail.RetailApp),
+    "travel": ServiceDomain(travel.POLICY, travel.TravelApp),
+    "telecom": ServiceDomain(telecom.POLICY, telecom.TelecomApp, telecom.Phone),
+}
+
+
+class Service(StoreEnvironment):
+    """Retail, travel and telecom: a policy, tools over records, a customer with a goal of its own. Nothing is isolated.
+
+    Everything is in memory, and no code of the agent runs. The agent has the tools of its domain from the reset on. The
+    episode ends when the customer leaves, or the agent hands over to a human.
+
+    Task parameters: `domain`; `records`, `seed` and `goal` as of `agentgym/apps-v1`; `customer`, an object that the
+    agent never sees: `persona` and `wants`, texts, `requests` and `facts` of the scripted customer, and `phone_id` in
+    telecom; `behaviour`, fields of `UserBehaviour` (optional).
+
+    Args:
+        user: the policy that plays the customer: a Policy, or the name and options of a registered one, as
+            `{"name": "chat_api", "base_url": ..., "model": ...}`. By default the scripted customer.
+    """
+
+    def __init__(self, user: Policy | Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        self._user: SimulatedUser | None = None
+        self._own_policy: Policy | None = None
+        if isinstance(user, Mapping):
+            options = dict(user)
+            self._own_policy = load("policies", options.pop("name", "chat_api"))(**options)
+        self._policy: Policy | None = self._own_policy if isinstance(user, Mapping) else user
+
+    def choose(self, domain: str) -> ServiceDomain:
+        """Have the app of a domain. Raises: KeyError for an unknown one."""
+        self.kinds = (DOMAINS[domain].app,)
+        return DOMAINS[domain]
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: TaskError for a domain, or a customer, that is none."""
+        name, wishes = task.parameters.get("domain"), task.parameters.get("customer")
+        if name not in DOMAINS:
+            raise TaskError(f"{task.id}: parameters['domain'] is {name!r:.80}; choose from {', '.join(DOMAINS)}.")
+        domain = self.choose(str(name))
+        await super().reset(task, seed=seed)
+        self.tools = {**type(self).tools, **_tools_of(str(name))}
+        self.conduct.read_documentation(domain.app.name, "")  # the tools explain themselves
+        try:
+            self._user = self._make_user(wishes, task.parameters.get("behaviour", {}), domain)
+        except (KeyError, TypeError, ValueError) as error:
+            raise TaskError(f"{task.id}: parameters['customer'] or ['behaviour'] cannot be used: {error!r}.") from error
+        self._user.begin(seed, opening=task.prompt)
+        return [Message("system", domain.policy.format(today=self.now[:10])), *task.opening()]
+
+    async def respond(self, message: Message) -> list[Message]:
+        """Let the customer answer. Raises: PolicyError if its policy fails."""
+        if self._ended:
+            return []
+        text, leaves = await self.user.answer(message.text)
+        if leaves:
+            self.end_episode()
+            text = f"{text}\n{self.record()}"
+        return [Message("user", text)]
+
+    @tool(final=True, inline=True, parallel=False)
+    def hand_over(self, reason: str) -> str:
+        """Hand the customer over to a human, and end your work."""
+        self.check_open()
+        self.end_episode()
+        return f"Handed over.\n{self.record()}"
+
+    @property
+    def user(self) -> SimulatedUser:
+        """The customer. Raises: RuntimeError before the reset."""
+        if self._user is None:
+            raise RuntimeError("There is no customer before the reset.")
+        return self._user
+
+    def counts(self) -> dict[str, int]:
+        """How the agent has used the tools, and how the customer has behaved."""
+        return {**super().counts(), **self.user.report()}
+
+    def private_texts(self) -> Sequence[str]:
+        return [self.user.goal]
+
+    async def state_key(self) -> str | None:
+        """Hash of the task, of the changes, of the results seen, and of the conversation with the customer."""
+        return self._observed.key(str(self.store.data()), str(self.user.data()["messages"]))
+
+    async def checkpoint(self) -> Checkpoint | None:
+        checkpoint = await super().checkpoint()
+        assert checkpoint is not None
+        return Checkpoint({**checkpoint.data, "user": self.user.data()})
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await super().restore(task, checkpoint, seed=seed)
+        self.user.restore(checkpoint.data["user"])
+
+    async def close(self) -> None:
+        policy, self._own_policy = self._own_policy, None
+        if policy is not None:
+            await policy.close()
+        await super().close()
+
+    def _make_user(self, wishes: Any, behaviour: Any, domain: ServiceDomain) -> SimulatedUser:
+        """Raises: KeyError, TypeError, ValueError for parameters that describe no customer."""
+        phone = domain.phone(self.store, int(wishes["phone_id"])) if domain.phone is not None else None
+        policy = self._policy or ScriptedPolicy(customer(wishes), name="customer")
+        persona, wants = str(wishes["persona"]), str(wishes["wants"])
+        return SimulatedUser(policy, persona, wants, behaviour=UserBehaviour(**behaviour), environment=phone)
+
+
+@cache
+def _tools_of(domain: str) -> Mapping[str, Tool]:
+    """The APIs of a domain's app as tools that the agent calls directly."""
+    app = DOMAINS[domain].app
+
+    def tool_of(api: str, each: Tool) -> Tool:
+        def function(environment: Service, /, **arguments: Any) -> Any:
+            value = environment.call_api(app.name, api, arguments)
+            environment._observed.add(str(value))
+            return value
+
+        return replace(each, options=replace(each.options, inline=True), function=function)
+
+    return {api: tool_of(api, each) for api, each in app.apis.items()}

@@ -1,0 +1,90 @@
+"""Scripted players of the tasks over apps."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from typing import Any
+
+from agentgym import Call, Message, Task, seed_of
+
+READING = frozenset(
+    {"search", "read", "agenda", "payments", "standing_orders", "orders", "playlists", "songs_of", "balance"}
+)
+"""APIs that change nothing."""
+
+
+def oracle(task: Task) -> list[Message]:
+    """Read the documentation of each API before its first use, make the calls that solve the task, and finish."""
+    steps = json.loads(task.truth["steps"])
+    return list(_play(steps, task.truth.get("answer", "")))
+
+
+def imperfect_oracle(task: Task) -> list[Message]:
+    """As the oracle, but each change, and the answer, is a wrong one with probability 1/2, each independently."""
+    return list(_play(*_spoilt(task)))
+
+
+def _spoilt(task: Task) -> tuple[list[Any], str]:
+    """The steps and the answer of a task, with the mistakes of the imperfect oracle."""
+    rng = random.Random(seed_of("imperfect", task.id))
+    steps = json.loads(task.truth["steps"])
+    for _, api, arguments in steps:
+        if api not in READING and rng.random() < 0.5:
+            name = rng.choice([name for name in arguments if name not in ("field", "folder")])
+            arguments[name] = _wrong(arguments[name])
+    answer = task.truth.get("answer", "")
+    return steps, _wrong(answer) if answer and rng.random() < 0.5 else answer
+
+
+def code_oracle(task: Task) -> list[Message]:
+    """As the oracle, for the environment that runs code: all calls in one run."""
+    return list(_run(json.loads(task.truth["steps"]), task.truth.get("answer", "")))
+
+
+def imperfect_code_oracle(task: Task) -> list[Message]:
+    """As the imperfect oracle, for the environment that runs code."""
+    return list(_run(*_spoilt(task)))
+
+
+def _run(steps: list[Any], answer: str) -> Iterator[Message]:
+    lines = []
+    for app, api, arguments in steps:
+        named = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        lines.append(f"print(apis.{app}.{api}({named}))")
+    for number, app in enumerate(dict.fromkeys(app for app, _, _ in steps)):
+        yield _message("docs", {"app": app}, number)
+    yield _message("run", {"code": "\n".join(lines)}, len(steps))
+    yield _message("finish", {"answer": answer} if answer else {}, len(steps) + 1)
+
+
+def practised_oracle(task: Task) -> list[Message]:
+    """As the oracle, but it knows the APIs, and reads no documentation."""
+    return list(_play(json.loads(task.truth["steps"]), task.truth.get("answer", ""), reads=False))
+
+
+def imperfect_practised_oracle(task: Task) -> list[Message]:
+    """As the imperfect oracle, without reading documentation."""
+    return list(_play(*_spoilt(task), reads=False))
+
+
+def _play(steps: list[Any], answer: str, *, reads: bool = True) -> Iterator[Message]:
+    documented = set() if reads else {(app, api) for app, api, _ in steps}
+    for number, (app, api, arguments) in enumerate(steps):
+        if (app, api) not in documented:
+            documented.add((app, api))
+            yield _message("docs", {"app": app, "api": api}, 2 * number)
+        yield _message("call", {"app": app, "api": api, "arguments": arguments}, 2 * number + 1)
+    yield _message("finish", {"answer": answer} if answer else {}, 2 * len(steps))
+
+
+def _message(tool: str, arguments: dict[str, Any], number: int) -> Message:
+    return Message("assistant", "", (Call(tool, arguments, f"call_{number}"),))
+
+
+def _wrong(value: Any) -> Any:
+    """Another value of the same kind: a number or a date next to it, or the text with its last part changed."""
+    if isinstance(value, int):
+        return value + 1
+    return value[:-1] + ("1" if value[-1:] != "1" else "2") if value[-1:].isdigit() else f"{value} 2"

@@ -1,0 +1,182 @@
+"""Generates the tasks over one to four apps: what is asked, the calls that solve it, and what they change."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache, partial
+from typing import Any
+
+from agentgym import Task, TaskSet, load
+
+from ..generator import TaskGenerator, TaskSlot
+from .oracle import (
+    code_oracle,
+    imperfect_code_oracle,
+    imperfect_oracle,
+    imperfect_practised_oracle,
+    oracle,
+    practised_oracle,
+)
+from .pieces import ACTIONS, QUESTIONS, SHORT, SINKS, Draft, Piece
+
+NAME, NAME_CODE, NAME_SHORT = "apps/year-v1", "apps/year-code-v1", "apps/short-v1"
+ENVIRONMENT, RECORDS = "agentgym/apps-v1", "apps/year"
+SIZES = {"train": 2_400, "validation": 150, "unseen_records": 150, "unseen_apps": 150, "unseen_compositions": 150}
+SIZES_SHORT = {"train": 900, "validation": 60, "unseen_records": 180}
+SEEDS = {"train": range(40), "validation": range(40, 44), "held_out": range(44, 52)}
+"""Seeds of the records. No split has those of another."""
+HELD_OUT_APPS = frozenset({"files", "music"})
+HELD_OUT_PAIRS = frozenset(
+    {
+        ("bank", "calendar"),
+        ("shop", "mail"),
+        ("calendar", "notes"),
+        ("contacts", "bank"),
+        ("mail", "calendar"),
+        ("notes", "bank"),
+    }
+)
+"""The app that is asked, and the app that the answer is put into."""
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Tasks over one to four apps. The seed chooses the tasks.
+
+    Difficulty is a level from 1 to 3, also as the tag `level_2`. Held-out tasks carry the tag `unseen_records` (records
+    that no training task has, as all held-out tasks do), `unseen_apps` (files or music, which no training task needs)
+    or `unseen_compositions` (an answer of one app put into another, in pairs that no training task has).
+    """
+    generator = TaskGenerator(NAME, SIZES, seed)
+    drawn = {stratum: generator.draw(stratum, _task) for stratum in SIZES}
+    held_out = [task for stratum in SIZES if stratum.startswith("unseen") for task in drawn[stratum]]
+    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": held_out}
+    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+
+
+@cache
+def task_set_code(seed: int = 0) -> TaskSet:
+    """The same tasks for the environment in which code calls the apps."""
+    splits = {
+        split: [replace(task, environment="agentgym/apps-code-v1") for task in tasks]
+        for split, tasks in task_set(seed).items()
+    }
+    return TaskSet(NAME_CODE, splits, oracle=code_oracle, imperfect_oracle=imperfect_code_oracle)
+
+
+@cache
+def task_set_short(seed: int = 0) -> TaskSet:
+    """One to three jobs of `pieces.SHORT`, in different apps, for tiny models. Levels are the number of jobs.
+
+    The oracles of this set know the APIs and read no documentation, which keeps episodes short.
+
+    Held-out tasks carry the tag `unseen_records`.
+    """
+    generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed, key=lambda task: task.content_key(numbered=False))
+    drawn = {stratum: generator.draw(stratum, _short_task) for stratum in SIZES_SHORT}
+    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
+    return TaskSet(NAME_SHORT, splits, oracle=practised_oracle, imperfect_oracle=imperfect_practised_oracle)
+
+
+def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
+    level = 1 + slot.index % 3
+    if slot.stratum == "unseen_compositions" and level == 1:
+        level = 2  # a composition needs a question and a change
+    draft, seed = _begun(rng, slot)
+    if (written := _written(draft, level, slot.stratum)) is None:
+        return None
+    prompt, answer, apps = written
+    if not (level - 1 <= len(apps) <= 4) or (slot.stratum == "unseen_apps") != bool(HELD_OUT_APPS & set(apps)):
+        return None
+    if answer is not None and answer.casefold() in prompt.casefold():
+        return None
+    return _finished(draft, slot, seed, level, prompt, answer)
+
+
+def _short_task(rng: random.Random, slot: TaskSlot) -> Task | None:
+    level = 1 + slot.index % 3
+    draft, seed = _begun(rng, slot)
+    jobs: list[Piece] = []
+    for job in rng.sample(SHORT, len(SHORT)):
+        if not any(set(job.apps) & set(other.apps) for other in jobs):
+            jobs.append(job)
+    if len(jobs) < level:
+        return None
+    prompt = " ".join(job.write(draft) for job in jobs[:level])
+    return _finished(draft, slot, seed, level, prompt, None)
+
+
+def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:
+    """A draft over records of the split. Returns: it, and their seed."""
+    seeds = SEEDS[slot.split]
+    seed = seeds[rng.randrange(len(seeds))]
+    environment = load("environments", ENVIRONMENT)()
+    environment.open_records(RECORDS, seed)
+    return Draft(rng, environment), seed
+
+
+def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, answer: str | None) -> Task:
+    """The task of which the pieces are written."""
+    changes = draft.environment.store.changes()
+    truth: dict[str, Any] = {
+        "changes": sorted(changes),
+        "steps": json.dumps(draft.steps),
+        "difference": json.dumps([changes[digest] for digest in sorted(changes)]),
+    }
+    if answer is not None:
+        truth["answer"] = answer
+    return Task(
+        id=slot.id,
+        environment=ENVIRONMENT,
+        prompt=prompt,
+        parameters={"records": RECORDS, "seed": seed, "goal": sorted(changes)},
+        truth=truth,
+        split=slot.split,
+        tags=(f"level_{level}", *slot.tags),
+        difficulty=float(level),
+    )
+
+
+def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, list[str]] | None:
+    """Draw pieces and do them.
+
+    Returns: the prompt, the answer where it is a question, and the apps it needs; None for a question whose answer the
+        stratum may put nowhere.
+    """
+    usable = partial(_usable, apps_allowed=stratum == "unseen_apps")
+    rng = draft.rng
+    question = rng.choice(usable(QUESTIONS))
+    if level == 1:
+        if rng.random() < 0.5:
+            what, value = question.write(draft)
+            return f"What is {what}?", value, [*question.apps]
+        action = rng.choice(usable(ACTIONS))
+        return action.write(draft), None, [*action.apps]
+    sinks = [piece for piece in usable(SINKS) if _allowed(question, piece, stratum)]
+    if not sinks:
+        return None
+    sink, answer = rng.choice(sinks), None
+    sentences, apps = [sink.write(draft, *question.write(draft))], {*question.apps, *sink.apps}
+    if level == 3:
+        second = rng.choice([piece for piece in usable((*ACTIONS, *QUESTIONS)) if not apps & set(piece.apps)])
+        apps |= set(second.apps)
+        if second in ACTIONS:
+            sentences.append(second.write(draft))
+        else:
+            what, answer = second.write(draft)
+            sentences.append(f"And what is {what}?")
+    return " ".join(sentences), answer, sorted(apps)
+
+
+def _usable(pieces: Sequence[Piece], apps_allowed: bool) -> list[Piece]:
+    """The pieces without held-out apps, unless these are allowed."""
+    return [piece for piece in pieces if apps_allowed or not HELD_OUT_APPS & set(piece.apps)]
+
+
+def _allowed(question: Piece, sink: Piece, stratum: str) -> bool:
+    """Whether a stratum may put the answer of one app into the other."""
+    pair = question.apps[0], sink.apps[0]
+    return pair[0] != pair[1] and (pair in HELD_OUT_PAIRS) == (stratum == "unseen_compositions")

@@ -1,0 +1,139 @@
+"""Generates the customers: what each wants and knows, what serves it, and the state that must be there afterwards."""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from typing import Any
+
+from agentgym import Call, Message, Task, TaskSet, load, seed_of
+
+from ..generator import TaskGenerator, TaskSlot
+from .requests import HELD_OUT, REQUESTS, Desk
+
+NAME, ENVIRONMENT = "service/desk-v1", "agentgym/service-v1"
+SIZES = {"train": 900, "validation": 90, "unseen_records": 180, "unseen_requests": 180}
+SEEDS = {"train": range(30), "validation": range(30, 34), "held_out": range(34, 42)}
+"""Seeds of the records. No split has those of another."""
+ERRING = {"mistakes": 0.3, "noise": 0.1}
+"""The behaviour of customers of level 3."""
+LOOK = {"retail": "orders_of", "travel": "bookings_of"}
+"""What is looked up once the customer is known."""
+PERSONAS = (
+    "You are friendly and brief.",
+    "You are in a hurry.",
+    "You are polite and a little confused.",
+    "You are tired.",
+)
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Customers in retail, travel and telecom, a third each. The seed chooses the customers and what they want.
+
+    Level 1 has one request, level 2 has two, level 3 has two of a customer who errs; also as tags `level_1`, and
+    `retail`. Held-out tasks carry the tag `unseen_records` (records that no training task has, as all held-out tasks
+    do) or `unseen_requests` (one request of a kind that no training task has).
+    """
+    generator = TaskGenerator(NAME, SIZES, seed)
+    drawn = {stratum: generator.draw(stratum, _task) for stratum in SIZES}
+    splits = {
+        "train": drawn["train"],
+        "validation": drawn["validation"],
+        "held_out": drawn["unseen_records"] + drawn["unseen_requests"],
+    }
+    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+
+
+def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
+    domain, level = list(REQUESTS)[slot.index % 3], 1 + slot.index // 3 % 3
+    seeds, records = SEEDS[slot.split], f"service/{domain}"
+    seed = seeds[rng.randrange(len(seeds))]
+    environment = load("environments", ENVIRONMENT)()
+    environment.choose(domain)
+    environment.open_records(records, seed)
+    customer = rng.choice(list(environment.store.rows("customers")))
+    desk = Desk(rng, environment, domain, customer)
+    _identify(desk)
+    kinds = _kinds(rng, domain, min(level, 2), new=slot.stratum == "unseen_requests")
+    try:
+        requests = [REQUESTS[domain][kind](desk) for kind in kinds]
+    except (IndexError, ValueError):  # the customer has nothing that this could be about
+        return None
+    changes = environment.store.changes()
+    if len(set(requests)) < len(requests) or not (changes or desk.must_tell):
+        return None
+    wishes: dict[str, Any] = {
+        "persona": f"{rng.choice(PERSONAS)} Your name is {customer['name']}.",
+        "wants": f"You want this, one after the other: {' '.join(requests)} You know: {' '.join(desk.facts.values())}",
+        "requests": requests,
+        "facts": desk.facts,
+    }
+    if domain == "telecom":
+        wishes["phone_id"] = customer["id"]
+        desk.facts["telephone"] = "I have it in my hand."
+    goal = sorted(changes)
+    parameters = {"domain": domain, "records": records, "seed": seed, "goal": goal, "customer": wishes}
+    return Task(
+        id=slot.id,
+        environment=ENVIRONMENT,
+        prompt=requests[0],
+        parameters={**parameters, **({"behaviour": ERRING} if level == 3 else {})},
+        truth={"changes": goal, "told": desk.must_tell, "moves": json.dumps(desk.moves)},
+        split=slot.split,
+        tags=(domain, f"level_{level}", *slot.tags),
+        difficulty=float(level),
+    )
+
+
+def _kinds(rng: random.Random, domain: str, count: int, *, new: bool) -> list[str]:
+    """Kinds of requests: of those that are trained, and with `new` one that is not."""
+    known = [kind for kind in REQUESTS[domain] if (domain, kind) not in HELD_OUT]
+    unknown = [kind for kind in REQUESTS[domain] if (domain, kind) in HELD_OUT]
+    kinds = rng.sample(known, count - new) + (rng.sample(unknown, 1) if new else [])
+    rng.shuffle(kinds)
+    return kinds
+
+
+def _identify(desk: Desk) -> None:
+    """Ask who the customer is, and look up what is there."""
+    customer = desk.customer
+    if desk.app == "telecom":
+        desk.facts["number"] = f"My number is {customer['number']}."
+        desk.say("What is your telephone number?")
+        desk.call("find_customer", number=customer["number"])
+        return
+    desk.facts |= {"name": f"My name is {customer['name']}.", "mail": f"It is {customer['email']}."}
+    if desk.app == "retail":
+        desk.facts["zip"] = f"The zip code is {customer['zip']}."
+    desk.say("What is your mail address?")
+    desk.call("find_customer", email=customer["email"])
+    desk.call(LOOK[desk.app], customer_id=customer["id"])
+
+
+def oracle(task: Task) -> list[Message]:
+    """Ask who it is, look, say what will be done, do it, and ask for more."""
+    return [_message(number, move) for number, move in enumerate(json.loads(task.truth["moves"]))]
+
+
+def imperfect_oracle(task: Task) -> list[Message]:
+    """As the oracle, but with chance 1/3 each change is of a wrong row, and each sentence leaves its numbers out."""
+    rng = random.Random(seed_of("imperfect", task.id))
+    moves = json.loads(task.truth["moves"])
+    for move in moves:
+        reads = move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search")))
+        if reads or rng.random() > 1 / 3:
+            continue
+        if move[0] == "say":
+            move[1] = " ".join(word for word in move[1].split(" ") if not any(map(str.isdigit, word)))
+        else:
+            name = next(iter(move[2]))
+            move[2][name] += 1
+    return [_message(number, move) for number, move in enumerate(moves)]
+
+
+def _message(number: int, move: list[Any]) -> Message:
+    if move[0] == "say":
+        return Message("assistant", move[1])
+    return Message("assistant", "", (Call(move[1], move[2], f"call_{number}"),))

@@ -1,0 +1,67 @@
+"""Builds the task sets on applications from the package index, with the strata of `web/apps-v1`."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from agentgym import Task, TaskSet
+
+from ..generator import TaskGenerator, TaskSlot
+from .oracle import imperfect_oracle, oracle
+from .plan import WebTemplate
+from .task_set import truth_of
+
+SIZES = {"train": 240, "validation": 40, "unseen_tasks": 50, "unseen_worlds": 50, "unseen_templates": 50}
+TRAINED_SEEDS, HELD_OUT_SEEDS = range(0, 4), range(100, 102)
+"""Few, because every one costs each browser a set-up."""
+
+
+def installed_app_set(
+    name: str,
+    site: Mapping[str, Any],
+    asset: str,
+    data_of: Callable[[int], Mapping[str, Any]],
+    templates: Sequence[WebTemplate],
+    seed: int,
+) -> TaskSet:
+    """The task set of one application.
+
+    Args:
+        site: the parameters that all its tasks share.
+        asset: the name of its data, which `data_of` gives for a seed as templates read them.
+        seed: chooses which tasks are in the set.
+    """
+
+    def task_of(rng: random.Random, slot: TaskSlot, templates: Sequence[WebTemplate], seeds: Sequence[int]) -> Task:
+        template, data_seed = rng.choice(templates), rng.choice(seeds)
+        plan = template.draw(rng, data_of(data_seed), data_seed)
+        return Task(
+            id=slot.id,
+            environment="agentgym/web-v2",
+            prompt=plan.prompt,
+            parameters={**site, "data": asset, "seed": data_seed},
+            truth=truth_of(plan),
+            split=slot.split,
+            tags=(template.name, *slot.tags),
+            difficulty=template.difficulty,
+        )
+
+    trained = [template for template in templates if not template.held_out]
+    unseen = [template for template in templates if template.held_out]
+    draw = TaskGenerator(name, SIZES, seed).draw
+    return TaskSet(
+        name,
+        {
+            "held_out": [
+                *draw("unseen_worlds", task_of, trained, HELD_OUT_SEEDS),
+                *draw("unseen_templates", task_of, unseen, TRAINED_SEEDS),
+                *draw("unseen_tasks", task_of, trained, TRAINED_SEEDS),
+            ],
+            "validation": draw("validation", task_of, trained, TRAINED_SEEDS),
+            "train": draw("train", task_of, trained, TRAINED_SEEDS),
+        },
+        oracle=oracle,
+        imperfect_oracle=imperfect_oracle,
+    )

@@ -1,0 +1,253 @@
+"""The three APIs of the gateway say the same: one conversation over each is one episode, streamed or not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+from gateway_clients import Program, through_gateway
+from scripted_episodes import say
+
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.interop.gateway.anthropic_messages import AnthropicMessages
+from agentgym.interop.gateway.chat import Chat
+from agentgym.interop.gateway.chat_completions import ChatCompletions
+from agentgym.interop.gateway.responses import Responses
+from agentgym.messages import Call, ImagePart, Message, TextPart
+
+pytest.importorskip("starlette")
+
+SCRIPT = [say(("add", {"amount": 2}), text="I add."), say("submit")]
+SYSTEM = "You count."
+
+
+def events(text: str) -> list[dict[str, Any]]:
+    """The data of server-sent events."""
+    lines = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+async def post(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> httpx.Response:
+    answer = await http.post(path, json=body)
+    answer.raise_for_status()
+    return answer
+
+
+def chat_completions(stream: bool):
+    async def play(http, episode):
+        program = Program(http, episode)
+        program.messages.insert(0, {"role": "developer", "content": SYSTEM})
+        for _ in range(2):
+            body = {"model": "m", "messages": program.messages, "tools": episode["tools"], "stream": stream}
+            answer = await post(http, "/v1/chat/completions", body)
+            if not stream:
+                message = answer.json()["choices"][0]["message"]
+            else:
+                parts = events(answer.text)
+                message = parts[0]["choices"][0]["delta"]
+                assert parts[1]["choices"][0]["finish_reason"] == "tool_calls"
+                assert parts[2]["usage"]["total_tokens"] > 0
+            program.messages.append(message)
+            await program.answer_calls(message)
+
+    return play
+
+
+def responses(stream: bool):
+    async def play(http, episode):
+        tools = [{"type": "function", **tool["function"]} for tool in episode["tools"]]
+        items = [{"role": "user", "content": [{"type": "input_text", "text": episode["messages"][0]["content"]}]}]
+        for _ in range(2):
+            body = {"model": "m", "instructions": SYSTEM, "input": items, "tools": tools, "stream": stream}
+            answer = await post(http, "/v1/responses", body)
+            parts = events(answer.text) if stream else []
+            output = (parts[-1]["response"] if stream else answer.json())["output"]
+            if stream:
+                assert [part["item"] for part in parts if part["type"] == "response.output_item.done"] == output
+                assert [part["sequence_number"] for part in parts] == list(range(len(parts)))
+            items += output
+            for item in output:
+                if item["type"] == "function_call":
+                    arguments = json.loads(item["arguments"])
+                    result = (await http.post(f"/episode/tools/{item['name']}", json=arguments)).json()
+                    done = {"type": "function_call_output", "call_id": item["call_id"], "output": result["text"]}
+                    items.append(done)
+
+    return play
+
+
+def anthropic(stream: bool):
+    async def play(http, episode):
+        token = http.headers.pop("authorization").removeprefix("Bearer ")
+        http.headers["x-api-key"] = token
+        functions = [tool["function"] for tool in episode["tools"]]
+        tools = [
+            {"name": f["name"], "description": f["description"], "input_schema": f["parameters"]} for f in functions
+        ]
+        messages: list[dict[str, Any]] = [dict(episode["messages"][0])]
+        for _ in range(2):
+            body = {"model": "m", "max_tokens": 500, "system": SYSTEM, "messages": messages, "tools": tools}
+            answer = await post(http, "/v1/messages", {**body, "stream": stream})
+            content = _blocks(events(answer.text)) if stream else answer.json()["content"]
+            messages.append({"role": "assistant", "content": content})
+            results = []
+            for block in content:
+                if block["type"] == "tool_use":
+                    result = (await http.post(f"/episode/tools/{block['name']}", json=block["input"])).json()
+                    done = {"type": "tool_result", "tool_use_id": block["id"], "content": result["content"]}
+                    results.append(done)
+            messages.append({"role": "user", "content": results})
+
+    return play
+
+
+def _blocks(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The content of a message from its events, as their SDK puts it together."""
+    blocks: list[dict[str, Any]] = []
+    for part in parts:
+        if part["type"] == "content_block_start":
+            blocks.append(dict(part["content_block"]))
+        elif part["type"] == "content_block_delta":
+            delta = part["delta"]
+            if delta["type"] == "text_delta":
+                blocks[-1]["text"] += delta["text"]
+            else:
+                blocks[-1]["input"] = json.loads(delta["partial_json"])
+    assert [part["type"] for part in parts[-2:]] == ["message_delta", "message_stop"]
+    assert parts[-2]["delta"]["stop_reason"] == "tool_use"
+    return blocks
+
+
+async def test_one_conversation_over_every_api_is_one_episode():
+    clients = [make(stream) for make in (chat_completions, responses, anthropic) for stream in (False, True)]
+    trajectories = await through_gateway(SCRIPT, clients)
+    first = trajectories[0]
+    assert [message.text for message in first.opening] == [SYSTEM, "Count to 2."]
+    for trajectory in trajectories:
+        assert trajectory.outcome == {"success": 1.0}
+        assert not trajectory.further_rows
+        assert trajectory.arrays().ids.tolist() == first.arrays().ids.tolist()
+        assert [turn.message for turn in trajectory.turns] == [turn.message for turn in first.turns]
+
+
+async def test_an_mcp_client_calls_the_tools_of_the_episode_that_its_token_names():
+    async def play(http, episode):
+        async def mcp(method: str, **params: Any) -> dict[str, Any]:
+            body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+            result: dict[str, Any] = (await http.post("/mcp", json=body)).json()["result"]
+            return result
+
+        assert (
+            await http.post("/mcp", json={"jsonrpc": "2.0", "method": "notifications/initialized"})
+        ).status_code == 202
+        listed = [tool["name"] for tool in (await mcp("tools/list"))["tools"]]
+        assert listed == ["add", "slow_add", "refuse", "submit"]
+        early = await mcp("tools/call", name="add", arguments={"amount": 1})
+        assert early["isError"]
+        assert "Ask the policy" in early["content"][0]["text"]
+        program = Program(http, episode)
+        message = await program.ask()
+        done = await mcp("tools/call", name="add", arguments={"amount": 2})
+        [call] = message["tool_calls"]
+        program.messages.append({"role": "tool", "tool_call_id": call["id"], "content": done["content"][0]["text"]})
+        await program.ask()
+        await mcp("tools/call", name="submit", arguments={})
+
+    [trajectory] = await through_gateway(SCRIPT, play)
+    assert trajectory.outcome == {"success": 1.0}
+    assert [[result.content for result in turn.results] for turn in trajectory.turns] == [["2"], ["submitted 2"]]
+
+
+IMAGE = "data:image/png;base64,AAAA"
+
+
+@pytest.mark.parametrize(
+    ("api", "body"),
+    [
+        (
+            ChatCompletions(),
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": IMAGE}}],
+                    },
+                    {
+                        "role": "assistant",
+                        "content": None,
+                        "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}],
+                    },
+                    {"role": "tool", "tool_call_id": "c", "content": "r"},
+                ]
+            },
+        ),
+        (
+            Responses(),
+            {
+                "input": [
+                    {
+                        "role": "user",
+                        "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": IMAGE}],
+                    },
+                    {"type": "reasoning", "id": "x", "summary": []},
+                    {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+                    {"type": "function_call_output", "call_id": "c", "output": "r"},
+                ]
+            },
+        ),
+        (
+            AnthropicMessages(),
+            {
+                "messages": [
+                    {
+                        "role": "user",
+                        "content": [
+                            {"type": "text", "text": "a"},
+                            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                        ],
+                    },
+                    {
+                        "role": "assistant",
+                        "content": [
+                            {"type": "thinking", "thinking": "hm", "signature": ""},
+                            {"type": "tool_use", "id": "c", "name": "f", "input": {}},
+                        ],
+                    },
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c", "content": "r"}]},
+                ]
+            },
+        ),
+    ],
+)
+def test_every_api_reads_the_same_conversation(api, body):
+    assert api.read(body) == Chat(
+        (
+            Message("user", (TextPart("a"), ImagePart("AAAA"))),
+            Message("assistant", "", (Call("f", {}, "c"),)),
+            Message("tool", "r", call_id="c"),
+        )
+    )
+
+
+@pytest.mark.parametrize("api", [ChatCompletions(), Responses(), AnthropicMessages()])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"messages": [], "input": []},
+        {"messages": "x", "input": 3},
+        {"messages": [1], "input": [1]},
+        {"messages": [{"role": "user", "content": 5}], "input": [{"role": "user", "content": 5}]},
+        {"tools": 1},
+        {"tools": [{"name": 5}]},
+        {"max_tokens": 0, "max_output_tokens": "x"},
+        {"messages": [{"role": "user", "content": [{"type": "video"}]}], "input": [{"type": "computer_call"}]},
+    ],
+)
+def test_what_cannot_be_read_is_named(api, change):
+    usual: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "input": "x"}
+    with pytest.raises(ServerRefusal) as refused:
+        api.read({**usual, **change})
+    assert refused.value.status == 400
+    assert json.dumps(api.error(refused.value))

@@ -1,0 +1,64 @@
+"""Task sets that go through the library `datasets`, and data sets of others as tasks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from datasets import Dataset, DatasetDict, load_from_disk
+
+from agentgym import load_task_set
+from agentgym.errors import SplitLeakError, TaskError
+from agentgym.task import TaskSet, canary_of
+
+ROWS = [{"question": f"What is {n} + {n}?", "final": 2 * n, "level": "easy", "source": "sums"} for n in range(40)]
+COLUMNS = {"prompt": "question", "truth": {"answer": "final"}, "parameters": {"level": "level"}}
+
+
+@pytest.mark.parametrize("name", ["text/number-guess-v1", "sql/store-v1"])
+def test_a_set_that_is_pushed_to_a_folder_comes_back_equal(name, tmp_path):
+    task_set = load_task_set(name)
+    small = TaskSet(name, {split: list(tasks)[:20] for split, tasks in task_set.items()})
+    small.push(tmp_path / "pushed")
+    read = TaskSet.from_dataset(tmp_path / "pushed", name=name)
+    assert read.fingerprint() == small.fingerprint()
+    description = load_from_disk(str(tmp_path / "pushed"))["held_out"].info.description
+    assert description == canary_of(name)
+
+
+def test_columns_of_others_become_fields():
+    data = DatasetDict({"train": Dataset.from_list(ROWS[:30]), "test": Dataset.from_list(ROWS[30:])})
+    splits = {"train": "train[5:25]", "validation": "train[25:]", "held_out": "test"}
+    sums = TaskSet.from_dataset(data, name="me/sums-v1", environment="agentgym/x-v1", columns=COLUMNS, splits=splits)
+    assert [len(sums[split]) for split in sums] == [20, 5, 10]
+    first = sums["train"][0]
+    assert (first.id, first.prompt, first.split) == ("train/0005", "What is 5 + 5?", "train")
+    assert (first.truth, first.parameters, first.environment) == ({"answer": 10}, {"level": "easy"}, "agentgym/x-v1")
+
+
+def test_a_folder_of_files_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "sums"
+    folder.mkdir()
+    for split, rows in (("train", ROWS[:30]), ("test", ROWS[30:])):
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    splits = {"train": "train", "held_out": "test"}
+    sums = TaskSet.from_dataset(folder, name="me/sums-v1", environment="a/b-v1", columns=COLUMNS, splits=splits)
+    assert [len(sums[split]) for split in sums] == [30, 0, 10]
+
+
+def test_what_is_wrong_with_a_data_set_is_named(tmp_path):
+    data = Dataset.from_list(ROWS)
+    with pytest.raises(TaskError, match=r"train 0: there is no column 'answer'\. The columns are question, final"):
+        TaskSet.from_dataset(data, name="a/b-v1", environment="a/b-v1", columns={"prompt": "answer"})
+    with pytest.raises(TaskError, match=r"there is no split 'test\[:3\]'\. It has train"):
+        TaskSet.from_dataset(data, name="a/b-v1", columns=COLUMNS, splits={"held_out": "test[:3]"})
+    with pytest.raises(TaskError, match="the field 'environment' is missing"):
+        TaskSet.from_dataset(data, name="a/b-v1", columns=COLUMNS)
+    with pytest.raises(TaskError, match="cannot be loaded"):
+        TaskSet.from_dataset(tmp_path / "nothing", name="a/b-v1")
+    with pytest.raises(TaskError, match="is no data set"):
+        TaskSet.from_dataset(3, name="a/b-v1")
+    both = {"train": "train[:20]", "held_out": "train[19:]"}
+    with pytest.raises(SplitLeakError, match="asks the same"):
+        TaskSet.from_dataset(data, name="a/b-v1", environment="a/b-v1", columns=COLUMNS, splits=both)
