@@ -78,8 +78,8 @@ async def judged(rounds: int) -> dict[str, list[float]]:
     assert with_bug is not None and without is not None
     passing = list(filter(without.passed, without.outcomes))
     failing = [test for test in passing if not with_bug.passed(test)]
-    kept = [test for test in passing if with_bug.passed(test)]
-    truth = {"fail_to_pass": failing, "pass_to_pass": kept, "tests": ["tests/*"], "gold": gold}
+    unbroken = [test for test in passing if with_bug.passed(test)]
+    truth = {"fail_to_pass": failing, "pass_to_pass": unbroken, "tests": ["tests/*"], "gold": gold}
     task = replace(task, truth=truth)
     seconds: dict[str, list[float]] = {"pytest alone": [], "a wrong patch": [], "a right patch": []}
     with tempfile.TemporaryDirectory() as folder:
