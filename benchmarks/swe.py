@@ -1,11 +1,14 @@
-"""What a repository task costs: its start beside a bare sandbox; and whether 200 in a row leave anything behind.
+"""What a repository task costs: its start beside a bare sandbox, its judging beside pytest alone; and whether 200 in a
+row leave anything behind.
 
-    python benchmarks/swe.py [--package sqlparse==0.5.1] [--rounds 40] [--episodes 200]
+    python benchmarks/swe.py [--rounds 40] [--judged 5] [--episodes 200]
 
 A task's start forks the prepared repository; the limit is a sandbox of the same kind without one, made in the same
-run, turn about. Then one episode after another is played, each of which leaves a process running and files lying about:
-what is there of ours is counted before the first, and when all are over (`soak_census.py` says what). The package comes
-from the cache, or the package index. Exit status 0 if the targets are met and nothing is left.
+run, turn about. A patch that is wrong, and one that is right, are judged in turn with `pytest` on the same test files
+without a sandbox. Then one episode after another is played, each of which leaves a process running and files lying
+about: what is there of ours is counted before the first, and when all are over (`soak_census.py` says what). The
+package, sqlparse with a bug in one line, comes from the cache, or the package index. Exit status 0 if the targets are
+met and nothing is left.
 """
 
 from __future__ import annotations
@@ -13,10 +16,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -29,7 +34,15 @@ from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandbox.guest import kernel
 from agentgym.sandboxes.swe.environment import SweEdit
+from agentgym.sandboxes.swe.judge import RepositoryTests
+from agentgym.sandboxes.swe.patch import make_patch
+from agentgym.sandboxes.swe.repository import Repository
 from agentgym.sandboxes.swe.sources import fetch
+
+PACKAGE, BUGGY = "sqlparse==0.5.1", "sqlparse/utils.py"
+SAME = (b"val = val[1:-1]", b"val = val[1:-1]")
+BUG = (b"val = val[1:-1]", b"val = val[1:]")
+OTHER_BUG = (b"val = val[1:-1]", b"val = val[2:]")
 
 
 async def starts(task: Task, rounds: int) -> tuple[list[float], list[float]]:
@@ -48,6 +61,46 @@ async def starts(task: Task, rounds: int) -> tuple[list[float], list[float]]:
         bare.append(1000 * (time.perf_counter() - started))
         await sandbox.close()
     return ours[2:], bare[2:]  # the first ones prepare the repository, and warm up
+
+
+async def judged(rounds: int) -> dict[str, list[float]]:
+    """Seconds of `rounds` runs of pytest on the tests of the package, and of judging a wrong and a right patch."""
+    package = Repository.from_archive(fetch(PACKAGE).read_bytes(), PACKAGE)
+    files = sorted(path for path in package.files if path.startswith("tests/test_"))
+    right = package.files[BUGGY]
+    bug, gold, wrong = (
+        make_patch({BUGGY: right.replace(*before)}, {BUGGY: right.replace(*after)})
+        for before, after in ((SAME, BUG), (BUG, SAME), (BUG, OTHER_BUG))
+    )
+    task = Task("judged", "agentgym/swe-v1", "-", parameters={"repository": PACKAGE, "patch": bug}, truth={})
+    reward = RepositoryTests()
+    with_bug, without = await reward.judge(task, "", files), await reward.judge(task, gold, files)
+    assert with_bug is not None and without is not None
+    passing = list(filter(without.passed, without.outcomes))
+    failing = [test for test in passing if not with_bug.passed(test)]
+    unbroken = [test for test in passing if with_bug.passed(test)]
+    truth = {"fail_to_pass": failing, "pass_to_pass": unbroken, "tests": ["tests/*"], "gold": gold}
+    task = replace(task, truth=truth)
+    seconds: dict[str, list[float]] = {"pytest alone": [], "a wrong patch": [], "a right patch": []}
+    with tempfile.TemporaryDirectory() as folder:
+        for path, content in package.files.items():
+            (Path(folder) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / path).write_bytes(content)
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--basetemp", "passing", *files]
+        for _ in range(rounds + 1):
+            for name, patch, success in (
+                ("pytest alone", "", 0),
+                ("a wrong patch", wrong, 0),
+                ("a right patch", gold, 1),
+            ):
+                started = time.perf_counter()
+                if patch:
+                    assert (await reward.score(task, patch))["success"] == success
+                else:
+                    environment = {**os.environ, "PYTHONPATH": folder}
+                    subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=True)
+                seconds[name].append(time.perf_counter() - started)
+    return {name: values[1:] for name, values in seconds.items()}
 
 
 async def in_a_row(task: Task, episodes: int) -> tuple[float, int, set[int]]:
@@ -93,14 +146,16 @@ def _memory_mib() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 2**20
 
 
-async def measure(options: argparse.Namespace) -> tuple[list[float], list[float], float, int, set[int]]:
-    """Starts of the task and of bare sandboxes, and what `in_a_row` tells."""
-    fetch(options.package)
+async def measure(
+    options: argparse.Namespace,
+) -> tuple[list[float], list[float], dict[str, list[float]], float, int, set[int]]:
+    """Starts of the task and of bare sandboxes, and what `judged` and `in_a_row` tell."""
+    fetch(PACKAGE)
     truth = {"fail_to_pass": ["none.py::test"], "tests": ["tests/*"]}
-    task = Task("bench", "agentgym/swe-v1", "-", parameters={"repository": options.package}, truth=truth)
+    task = Task("bench", "agentgym/swe-v1", "-", parameters={"repository": PACKAGE}, truth=truth)
     try:
         ours, bare = await starts(task, options.rounds)
-        return ours, bare, *await in_a_row(task, options.episodes)
+        return ours, bare, await judged(options.judged), *await in_a_row(task, options.episodes)
     finally:
         await registry.close_backends()
 
@@ -108,22 +163,28 @@ async def measure(options: argparse.Namespace) -> tuple[list[float], list[float]
 def main() -> int:
     """Measure, tell, judge."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--package", default="sqlparse==0.5.1")
-    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=40, help="starts of the task")
+    parser.add_argument("--judged", type=int, default=5, help="patches of each kind that are judged")
     parser.add_argument("--episodes", type=int, default=200)
     options = parser.parse_args()
     kernel.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="swe-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         before = census(Path(folder))
-        ours, bare, took, memory, pids = asyncio.run(measure(options))
+        ours, bare, seconds, took, memory, pids = asyncio.run(measure(options))
         left = left_behind(before, Path(folder), pids)
     above = median(ours) - median(bare)
-    table = Table(title=f"{options.package}, {options.rounds} rounds", title_justify="left")
+    table = Table(
+        title=f"{PACKAGE}, {options.rounds} starts, {options.judged} of each kind judged", title_justify="left"
+    )
     for name in ("what", "figure", "limit in the same run", "target"):
         table.add_column(name)
     table.add_row("start of a task", f"{median(ours):.1f} ms", f"{median(bare):.1f} ms, a bare sandbox", "")
     table.add_row("of that, the repository", f"{above:.1f} ms", f"x {median(ours) / median(bare):.2f}", "at most 10 ms")
+    alone = median(seconds.pop("pytest alone"))
+    for name, values in seconds.items():
+        figures = (f"{median(values):.2f} s", f"{alone:.2f} s, pytest alone on the same files")
+        table.add_row(f"judging {name}", *figures, f"x {median(values) / alone:.2f}")
     table.add_row(f"{options.episodes} episodes in a row", f"{1000 * took:.0f} ms each, 4 at once", "", "")
     table.add_row("memory after them", f"{memory:+d} MiB", "", "")
     table.add_row(

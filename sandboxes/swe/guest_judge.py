@@ -59,10 +59,10 @@ def judge_tests(
     ended = 0
     for record in records:
         try:
-            kind, test, outcome, reason, _ = json.loads(record)
+            kind, test, outcome, reason, when = json.loads(record)
         except (ValueError, TypeError):
             continue  # written by the tests themselves
-        if kind == "report":
+        if kind == "report" and (when == "call" or outcome != "passed"):  # a set-up that went well is no outcome yet
             if outcome not in ("passed", "skipped") or outcomes.get(test) in (None, "passed"):
                 outcomes[test] = outcome
             if reason:
