@@ -81,16 +81,20 @@ async def latency(episodes: int) -> None:
 
 
 async def pages() -> None:
-    """An observation of pages of more and more elements, after a wheel was turned; the first look is left out."""
+    """An observation in the middle of pages of more and more elements, after a wheel was turned, but for the first.
+
+    The links lead to rows that exist: for one that leads nowhere Chromium searches the whole page at each look.
+    """
     with tempfile.TemporaryDirectory() as folder:
         for nodes in NODES:
-            rows = "".join(f"<p>Row {row} <a href=#{row}>open {row}</a></p>" for row in range(nodes // 2))
+            rows = "".join(f"<p id={row}>Row {row} <a href=#{row}>open {row}</a></p>" for row in range(nodes // 2))
             Path(folder, f"page{nodes}.html").write_text(rows)
         for nodes in NODES:
             parameters = {"site": "folder", "folder": folder, "page": f"page{nodes}.html"}
             environment = make("agentgym/web-v2")
             try:
                 await environment.reset(Task("t", "agentgym/web-v2", "Look.", parameters=parameters), seed=0)
+                await environment.evaluate("scrollTo(0, document.body.scrollHeight / 2)")
                 results = [
                     await environment.call(Call("scroll", {"direction": "down" if look % 2 else "up"}))
                     for look in range(LOOKS + 1)

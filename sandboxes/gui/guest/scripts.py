@@ -78,7 +78,7 @@ PIECES = """((left, top, right, bottom, most) => {
   const own = 'a[href],button,[role],dialog,fieldset,iframe,[aria-label],[tabindex],[contenteditable]';
   const visit = (parent, view, depth) => {
     const children = childrenOf(parent), many = children.length > MANY;
-    const chosen = new Set(many ? outOfFlow(parent, children) : children);
+    const placed = many ? outOfFlow(parent, children) : [], chosen = new Set(many ? placed : children);
     if (many) {
       for (let n = first(children, view), outside = 0; n < children.length && outside < MANY; n++) {
         const one = children[n];
@@ -87,8 +87,9 @@ PIECES = """((left, top, right, bottom, most) => {
         else chosen.add(one), outside = 0;
       }
     }
-    for (const one of [...chosen].sort((a, b) => a.compareDocumentPosition(b) & 4 ? -1 : 1))
-      if (pieces.length < most) take(one, view, depth);
+    const ordered = [...chosen];  // to compare two siblings takes as long as there are others before them
+    if (placed.length) ordered.sort((a, b) => a.compareDocumentPosition(b) & 4 ? -1 : 1);
+    for (const one of ordered) if (pieces.length < most) take(one, view, depth);
   };
   const take = (one, view, depth) => {
     if (one.nodeType === 3) {
