@@ -21,6 +21,7 @@ from agentgym.cli import (
     model,
     new,
     play,
+    publish,
     report,
     rerun,
     rollout,
@@ -146,6 +147,7 @@ for name, command, panel in (
     ("report", report.report, INSPECT),
     ("export", export.export, INSPECT),
     ("check", check.check, BUILD),
+    ("publish", publish.publish, BUILD),
 ):
     app.command(name, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)

@@ -35,6 +35,18 @@ def test_a_new_package_passes_the_check_and_its_own_tests(tmp_path):
     tested = run("pytest", "-q", "-p", "no:cacheprovider", "--rootdir", package, package / "tests", **path)
     assert tested.returncode == 0, tested.stdout
     assert "3 passed" in tested.stdout
+    ready = run("agentgym", "publish", "--check", package, **path)
+    assert ready.returncode == 0, ready.stdout + ready.stderr
+    assert ready.stdout.endswith("Ready.\n")
+    (package / "CARD.md").write_text("# acme/corner-shop-v1\n**What counts as right.** The sum.\n")
+    text = (package / "pyproject.toml").read_text()
+    (package / "pyproject.toml").write_text(text.replace('license = "Apache-2.0"\n', ""))
+    unready = run("agentgym", "publish", "--check", package, **path)
+    assert unready.returncode == 1
+    assert "card: CARD.md says nothing of floors, what it does not measure" in unready.stderr
+    assert "licence: name one in pyproject.toml" in unready.stderr
+    unknown = run("agentgym", "publish", "--check", package)
+    assert "acme/corner-shop-v1 is not installed here" in unknown.stderr
 
 
 @pytest.mark.parametrize("name", ["shop", "Acme/shop", "acme/shop/v1", "acme/-shop"])

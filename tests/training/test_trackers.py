@@ -39,19 +39,33 @@ seen = [seen, run.data.params["train.steps"], run.info.status]
 """,
     "trackio": """
 import trackio
-run = trackio.Api().runs("agentgym")[0]
-seen = [[row["train/step"], row["train/reward"]] for row in run.history() if row.get("train/reward") is not None]
+from trackio.sqlite_storage import SQLiteStorage
+[run] = trackio.Api().runs("agentgym")
+rows = SQLiteStorage.get_logs("agentgym", run.name)
+seen = [[row["train/step"], row["train/reward"]] for row in rows if "train/reward" in row]
 seen = [seen, str(run.config["train"]["steps"]), "FINISHED"]
 """,
     "wandb": """
+import struct
 from wandb.proto import wandb_internal_pb2
-from wandb.sdk.internal.datastore import DataStore
+
+def records(data):
+    "Of a log as LevelDB writes it: blocks of 32 KiB, records with a header of 7 bytes, of which parts are joined."
+    at, parts = 7, b""
+    while at + 7 <= len(data):
+        if at % 32768 > 32768 - 7:
+            at += 32768 - at % 32768
+        _, length, kind = struct.unpack("<IHB", data[at : at + 7])
+        parts += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):
+            yield parts
+            parts = b""
+
 seen, steps = [], None
 files = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
 for file in files:
-    store = DataStore()
-    store.open_for_scan(str(file))
-    while (data := store.scan_data()) is not None:
+    for data in records(file.read_bytes()):
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data)
         row = {item.key or ".".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from agentgym.environment import Environment
-from agentgym.errors import EnvironmentServerError, TaskError, ToolDefinitionError
+from agentgym.errors import EnvironmentServerError, TaskError, ToolDefinitionError, UnknownNameError
 from agentgym.extras import check_package
 from agentgym.interop.mcp.content import content_of
 from agentgym.interop.seeded_tasks import seeded_tasks
@@ -273,8 +273,13 @@ def register_openenv(
 
 
 def environment_at(address: str) -> Callable[..., Environment]:
-    """The environment at `openenv+http://HOST:PORT`. Raises: TaskError for what is no URL."""
-    return _environment_class("OpenEnv", address.removeprefix("openenv+"), {})
+    """The environment at `openenv+http://HOST:PORT`. Raises: UnknownNameError for what is no such address."""
+    try:
+        return _environment_class("OpenEnv", address.removeprefix("openenv+"), {})
+    except TaskError as error:
+        raise UnknownNameError(
+            f"{address!r:.200} is no address of an OpenEnv server: write openenv+http://HOST:PORT."
+        ) from error
 
 
 def openenv_tasks(

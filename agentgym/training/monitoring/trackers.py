@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 from agentgym.errors import MissingExtraError, RecipeError
 from agentgym.extras import check_package
@@ -60,7 +61,7 @@ class Wandb:
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=name,
-            id=_same_id(folder, "wandb", wandb.util.generate_id),
+            id=_same_id(folder, "wandb", _new_id),
             resume="allow",
             dir=str(folder),
             config=dict(config),
@@ -88,6 +89,7 @@ class Trackio:
         import trackio
 
         project = os.environ.get("TRACKIO_PROJECT", PROJECT)
+        name = f"{name}-{_same_id(folder, 'trackio', _new_id)}"  # a run is its name there, and folders share names
         self._run = trackio.init(project=project, name=name, config=dict(config), resume="allow", embed=False)
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
@@ -179,6 +181,10 @@ def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:
     if not file.is_file():
         file.write_text(make(), encoding="utf-8")
     return file.read_text(encoding="utf-8")
+
+
+def _new_id() -> str:
+    return uuid4().hex[:8]
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
