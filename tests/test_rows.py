@@ -18,6 +18,7 @@ from agentgym.cli.tables import print_episode
 from agentgym.credit import estimator, spread_over_tokens
 from agentgym.credit.group import Group
 from agentgym.evaluation.export import row_of_episode
+from agentgym.evaluation.export.training_rows import preference_rows, sft_rows
 from agentgym.evaluation.report.episode_data import episode_data, image_at, token_data
 from agentgym.messages import ImagePart, Message, StopReason
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
@@ -123,3 +124,14 @@ def test_pages_the_console_and_exports_show_rows():
     console = Console(file=StringIO(), width=80)
     print_episode(trajectory, console)
     assert "turn 2 executor row 2" in console.file.getvalue()
+
+
+def test_each_context_is_an_example_of_its_own_to_imitate():
+    trajectory = team(2, sample=1)
+    trajectory.further_rows[0].opening = (Message("user", "Do this."),)
+    trajectory.tools = ({"type": "other"},)
+    planner, executor = sft_rows([trajectory])
+    assert [message["content"] for message in planner["messages"]] == ["What is to be done?", "plan", "done"]
+    assert [message["content"] for message in executor["messages"]] == ["Do this.", "do", "do"]
+    assert [json.loads(row["tools"]) for row in (planner, executor)] == [[{"type": "other"}], [{"type": "function"}]]
+    assert list(preference_rows([trajectory, replace(trajectory, outcome={"success": 0.0})])) == []

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import random
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +15,7 @@ import pytest
 
 from agentgym import Task
 from agentgym.sandboxes.swe.controls import canary, canary_name, control_of
+from agentgym.sandboxes.swe.guest_judge import collected
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch
 
@@ -250,3 +254,19 @@ async def test_a_large_suite_is_judged_to_its_end_and_pytest_itself_changes_noth
     assert verdict is not None
     assert len(verdict.outcomes) > 150
     assert not verdict.changed
+
+
+def test_tests_that_are_awaited_are_awaited_to_what_their_calls_came_to():
+    """A judge that took a set-up that went well for an outcome called honest patches forged."""
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        for when, outcome in (("setup", "passed"), ("call", "failed")):
+            os.write(write, json.dumps(["report", "t.py::test", outcome, "", when]).encode() + b"\n")
+            time.sleep(0.2)
+        time.sleep(60)
+    os.close(write)
+    with open(read, "rb"):
+        records, status = collected(read, pid, {"t.py::test"})
+    assert [json.loads(record)[2] for record in records] == ["passed", "failed"]
+    assert status is None, "the rest is not waited for"

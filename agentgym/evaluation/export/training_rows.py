@@ -20,7 +20,9 @@ from agentgym.trajectory import Trajectory
 
 
 def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) -> Iterator[dict[str, Any]]:
-    """A row for each valid episode of a training task, with its whole conversation and its tools.
+    """A row for each context of each valid episode of a training task, with its conversation and its tools.
+
+    Nearly every episode has one context; see `Trajectory.rows`.
 
     Args:
         unsuccessful: also episodes that did not solve their task.
@@ -28,12 +30,14 @@ def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) 
     """
     for trajectory in _usable(trajectories):
         if unsuccessful or trajectory.success == 1.0:
-            yield {
-                "messages": _messages(trajectory),
-                "tools": _tools(trajectory),
-                "task": trajectory.task.id,
-                "reward": trajectory.return_from(),
-            }
+            for row in trajectory.rows():
+                if row.turns:
+                    yield {
+                        "messages": _messages(row),
+                        "tools": _tools(row),
+                        "task": trajectory.task.id,
+                        "reward": trajectory.return_from(),
+                    }
 
 
 def preference_rows(
@@ -41,7 +45,7 @@ def preference_rows(
 ) -> Iterator[dict[str, Any]]:
     """Pairs of episodes of a training task: the best against the worst, and so on inwards.
 
-    What both begin with, the same turns included, is the prompt.
+    What both begin with, the same turns included, is the prompt. Episodes of several contexts are left out.
 
     Args:
         margin: by how much the return of the chosen one must be higher, in reward units.
@@ -50,6 +54,8 @@ def preference_rows(
     """
     by_task: dict[str, list[Trajectory]] = {}
     for trajectory in _usable(trajectories):
+        if trajectory.further_rows:
+            continue
         by_task.setdefault(trajectory.task.id, []).append(trajectory)
     for episodes in by_task.values():
         ranked = sorted(episodes, key=lambda episode: -episode.return_from())
@@ -123,5 +129,7 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 def _tools(trajectory: Trajectory) -> str:
     """The schemas of the tools, as JSON text: TRL reads them so."""
-    declared = registry.prototype(trajectory.task.environment).tools.values()
-    return json.dumps(list(trajectory.tools) or [tool.schema() for tool in declared], ensure_ascii=False)
+    schemas = list(trajectory.tools)
+    if not schemas:
+        schemas = [tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()]
+    return json.dumps(schemas, ensure_ascii=False)
