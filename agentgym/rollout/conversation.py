@@ -41,11 +41,10 @@ class Conversation:
 
     def extend(self, turn: Turn, observation: Sequence[Message]) -> list[int]:
         """As `append`, with what the policy reads next given as messages."""
-        self.messages.append(turn.message)
-        self.messages += observation
-        if self._renderer is None or self.prefix_ids is None:
+        observation_ids = [] if self._renderer is None else self._renderer.observation(observation)
+        self.messages += [turn.message, *observation]
+        if self.prefix_ids is None:
             return []
-        observation_ids = self._renderer.observation(observation)
         if turn.token_ids[-1:] != self._end_of_turn:  # cut short, or stopped at a text: the record must end the message
             observation_ids = [*self._end_of_turn, *observation_ids]
         self.prefix_ids += turn.token_ids

@@ -147,6 +147,34 @@ async def test_a_silent_program_is_given_up_and_scored_if_it_has_begun():
     assert "asked for nothing in 0.5 s" in not_begun.error
 
 
+async def test_an_episode_whose_time_runs_out_is_scored_if_its_program_has_begun():
+    async def waits(http, episode):
+        await Program(http, episode).ask()
+
+    async def never_asks(http, episode):
+        pass
+
+    budgets = Budgets(time_s=2, infra_retries=0)
+    begun, not_begun = await through_gateway(counting(2), [waits, never_asks], budgets=budgets)
+    assert (begun.stop_reason, begun.outcome) == (StopReason.TIME, {"success": 0.0})
+    assert begun.turns[0].results[0].status is ResultStatus.BY_PROGRAM
+    assert "not ready after 2 s" in not_begun.error
+
+
+async def test_a_policy_that_fails_fails_the_episode_and_the_client_is_answered():
+    async def client(http, episode):
+        program = Program(http, episode)
+        await program.answer_calls(await program.ask())
+        with pytest.raises(httpx.HTTPStatusError, match="503"):
+            await program.ask()
+
+    script = [say(("add", {"amount": 1}))]  # and nothing for the second turn
+    [trajectory] = await through_gateway(script, client, budgets=Budgets(infra_retries=0))
+    assert trajectory.stop_reason is StopReason.INFRA_ERROR
+    assert "turn 1 asks for one more" in trajectory.error
+    assert not trajectory.outcome
+
+
 async def test_bad_clients_harm_nobody_and_leave_nothing_behind():
     """Beside two that play well: garbage, a foreign token, a token that is over, a stalled body, a flood."""
     tokens: list[str] = []

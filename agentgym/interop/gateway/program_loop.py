@@ -99,7 +99,6 @@ class ProgramLoop(PlayLoop):
     async def _reset(self) -> None:
         """Reset the environment. The first request of the program begins the conversation."""
         self._task_messages = await self._open()
-        self._ready = True
         self._trajectory.provenance.reset_usage = await self._environment.usage_since_last()
         self._trajectory.provenance.image_digests = self._environment.current.image_digests
 
@@ -117,15 +116,19 @@ class ProgramLoop(PlayLoop):
                 self._over.exception()  # seen
             for task in self._work:
                 task.cancel()
-            self._wait_for_this(False)
             await asyncio.gather(*self._work, return_exceptions=True)
-            for row in self._rows:
-                await self._close_turn(row, ())
-            if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
-                self._trajectory.further_rows.pop()  # the policy had no room for a message in it
+            self._wait_for_this(False)
+        await self._keep_open_turn()
         if not self.has_turns and reason not in (StopReason.CONTEXT_FULL, StopReason.MAX_TOKENS):
             raise PolicyError("The program ended before it asked for a message.")
         raise EpisodeOver(reason)
+
+    async def _keep_open_turn(self, reply: str = "") -> None:
+        """Record the turns of which it is not known what came back, when the episode is over."""
+        for row in self._rows:
+            await self._close_turn(row, ())
+        if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
+            self._trajectory.further_rows.pop()  # the policy had no room for a message in it
 
     async def _until_over(self) -> StopReason:
         now = asyncio.get_running_loop().time
@@ -230,6 +233,7 @@ class ProgramLoop(PlayLoop):
             raise invalid(f"The policy cannot be shown these messages: {error}") from error
         row = OpenRow(len(self._rows), conversation, chat.tools, keys)
         self._rows.append(row)
+        self._ready = True  # before, running out of time is a failure
         if row.number == 0:
             trajectory.opening, trajectory.prompt_ids = chat.messages, list(conversation.prompt_ids)
             trajectory.tools = chat.tools
