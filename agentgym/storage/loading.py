@@ -9,7 +9,7 @@ from pathlib import Path
 from agentgym.errors import LedgerError
 from agentgym.storage import pictures
 from agentgym.storage.codec import TurnRow, unpack_head, unpack_turn
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory import Row, Trajectory
 
 TABLES = {"meta", "episode", "turn"}
 """What every ledger has."""
@@ -54,7 +54,10 @@ def unpack_episode(
         trajectory.turns = [unpack_turn(row, fetch) for row in rows]
     except (ValueError, KeyError, TypeError) as error:
         raise LedgerError(f"{path}: the episode {episode_id!r} is damaged: {error!r}.") from error
-    if turns is not None and [turn.index for turn in trajectory.turns] != list(range(turns)):
+    if turns is None:  # rows that began since the head was written are not in it
+        rows_begun = max((turn.row for turn in trajectory.turns), default=0)
+        trajectory.further_rows += [Row() for _ in range(rows_begun - len(trajectory.further_rows))]
+    elif [turn.index for turn in trajectory.turns] != list(range(turns)):
         raise LedgerError(
             f"{path}: the episode {episode_id!r} should have {turns} turns, but {len(rows)} are there. The file "
             "is damaged: restore a copy, or delete the file and run again."

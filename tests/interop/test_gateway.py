@@ -14,7 +14,7 @@ from scripted_episodes import counting, make_manager, play, say, task
 
 from agentgym.errors import AgentGymError
 from agentgym.interop.gateway import PolicyGateway
-from agentgym.messages import ResultStatus, StopReason
+from agentgym.messages import Call, Message, ResultStatus, StopReason
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Attempts, Budgets
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
@@ -87,6 +87,53 @@ async def test_a_request_that_a_client_sends_once_more_is_not_a_second_turn():
 
     [trajectory] = await through_gateway(counting(2), client)
     assert len(trajectory.turns) == 3
+    assert trajectory.outcome == {"success": 1.0}
+
+
+async def test_a_message_waits_for_the_calls_that_still_run():
+    """A program that goes on while a tool runs: what came of it is recorded, with the turn that called it."""
+
+    async def client(http, episode):
+        program = Program(http, episode)
+        [call] = (await program.ask())["tool_calls"]
+        running = asyncio.create_task(http.post("/episode/tools/add", json={"amount": 1}))
+        await Held.called.wait()
+        program.messages.append({"role": "tool", "tool_call_id": call["id"], "content": "It runs."})
+        asking = asyncio.create_task(program.ask())
+        await asyncio.sleep(0.1)
+        Held.released.set()
+        await running
+        await program.answer_calls(await asking)
+        await program.play()
+
+    class Held(Counter):
+        called, released = asyncio.Event(), asyncio.Event()
+
+        async def call(self, call):
+            Held.called.set()
+            await Held.released.wait()
+            return await super().call(call)
+
+    [trajectory] = await through_gateway(counting(2), client, environment=Held)
+    [result] = trajectory.turns[0].results
+    assert (result.status, result.content) == (ResultStatus.OK, "1")
+    assert [reply.text for reply in trajectory.turns[0].replies] == ["It runs."]
+    assert trajectory.outcome == {"success": 1.0}
+
+
+async def test_a_program_goes_on_from_a_call_that_could_not_be_read():
+    """It sends the call back as it was told of it: no new row, and the policy reads its own tokens."""
+
+    async def client(http, episode):
+        program = Program(http, episode)
+        await program.answer_calls(await program.ask())
+        await program.play()
+
+    garbled = Message("assistant", "", (Call("", {}, error="The call is not valid JSON."),))
+    [trajectory] = await through_gateway([garbled, *counting(2)], client)
+    assert not trajectory.further_rows
+    assert trajectory.turns[0].results[0].status is ResultStatus.MALFORMED
+    assert trajectory.turns[0].observation_ids
     assert trajectory.outcome == {"success": 1.0}
 
 
@@ -221,6 +268,34 @@ async def test_bad_clients_harm_nobody_and_leave_nothing_behind():
     assert flood.valid
     assert threading.active_count() <= threads + 8  # of asyncio's own pool
     assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_client_that_has_gone_takes_no_episode():
+    """It asked before there was one, and gave up before it came."""
+    gateway = PolicyGateway(tokens=[TOKEN], silence_s=5)
+    policy = ScriptedPolicy(counting(2), ByteRenderer())
+    opened = asyncio.Event()
+
+    class Late(Counter):
+        async def reset(self, task, *, seed):
+            await opened.wait()
+            return await super().reset(task, seed=seed)
+
+    options = {"environment": Late, "reward": TargetReached(), "budgets": Budgets(infra_retries=0)}
+    head = {"authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(base_url=gateway.listen(), timeout=30) as http:
+        playing = asyncio.create_task(make_manager(policy, engine=gateway, **options).collect([task()]))
+        with pytest.raises(httpx.ReadTimeout):
+            await http.post("/episodes", headers=head, timeout=0.3)
+        waiting = asyncio.create_task(http.post("/episodes", headers=head))
+        await asyncio.sleep(0.1)
+        opened.set()
+        episode = (await waiting).json()
+        http.headers["authorization"] = f"Bearer {episode['token']}"
+        await usual(http, episode)
+        [trajectory] = await playing
+    gateway.close()
+    assert trajectory.outcome == {"success": 1.0}
 
 
 async def test_64_programs_play_at_once():

@@ -18,6 +18,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.summary import COLUMNS, TABLE, summary_row
 from agentgym.testing import ByteRenderer, Counter, TargetReached
+from agentgym.trajectory import Row, Trajectory, Turn
 
 TAGS = {"good": ("easy", '",', "easy"), "bad": ("hard",), "cut": ()}
 
@@ -187,6 +188,18 @@ async def test_an_episode_in_progress_is_listed_with_the_turns_it_has_so_far(tmp
     finally:
         ledger.close()
     assert seen == [[], [(1, None)], [(2, None)]]
+
+
+async def test_rows_that_began_after_the_first_turn_of_an_episode_in_progress_are_read(tmp_path):
+    """The head was written with the first turn, and does not know of them."""
+    with contextlib.closing(Ledger(tmp_path / "ledger.sqlite")) as ledger:
+        trajectory = Trajectory("r/t#0", task())
+        for row in range(3):
+            trajectory.turns.append(Turn(row, say("submit"), row=row))
+            await ledger.write_turn(trajectory, trajectory.turns[-1])
+            trajectory.further_rows.append(Row())
+        loaded = ledger.load("r/t#0")
+    assert [[turn.index for turn in row.turns] for row in loaded.rows()] == [[0], [1], [2]]
 
 
 def test_a_damaged_episode_is_left_out_of_lists_and_told_when_it_is_opened(path, tmp_path):

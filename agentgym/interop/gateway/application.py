@@ -131,11 +131,15 @@ class _Gateway:
         if not self._sessions.is_servers(_token(request)):
             raise _unknown_token()
         self._accepted(request.scope.get("client"))
+        await _json(request)  # what follows the body tells whether the client has gone
         try:
             async with asyncio.timeout(CLAIM_S):
                 loop, token = await self._sessions.claimed()
         except TimeoutError:
             return Response(status_code=204)
+        if await request.is_disconnected():
+            self._sessions.offer(loop, token)
+            raise ClientDisconnect
         return JSONResponse({"token": token, **described(loop)})
 
     def _loop(self, request: Request) -> ProgramLoop:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agentgym.cluster.served_episodes import ServerRefusal
-from agentgym.messages import Message
+from agentgym.messages import Call, Message
 from agentgym.policy.contract import FinishReason
 
 Key = tuple[Any, ...]
@@ -45,17 +45,20 @@ class Answer:
     completion_tokens: int
 
     def calls(self) -> list[tuple[str, str, dict[str, Any]]]:
-        """Id, name and arguments of each call. One that could not be read has the reason as its argument."""
-        return [
-            (call.id, call.name or "unreadable", call.arguments if call.error is None else {"error": call.error})
-            for call in self.message.calls
-        ]
+        """Id, name and arguments of each call, see `as_sent`."""
+        return [(call.id, *as_sent(call)) for call in self.message.calls]
+
+
+def as_sent(call: Call) -> tuple[str, dict[str, Any]]:
+    """Name and arguments of a call as programs see it: one that could not be read has the reason as its argument."""
+    return call.name or "unreadable", call.arguments if call.error is None else {"error": call.error}
 
 
 def key_of(message: Message) -> Key:
     """The key of a message: role, words, calls, and the call that it answers."""
     content = message.text if not message.images else message.content
-    calls = tuple((call.name, json.dumps(call.arguments, sort_keys=True)) for call in message.calls)
+    sent = map(as_sent, message.calls)  # a program sends back what it was sent
+    calls = tuple((name, json.dumps(arguments, sort_keys=True)) for name, arguments in sent)
     if message.role == "assistant" and isinstance(content, str):
         content = content.strip()
     return message.role, content, calls, message.call_id

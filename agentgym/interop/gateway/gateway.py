@@ -43,7 +43,7 @@ class Sessions:
         self._open[_digest(token)] = loop
         try:
             if self._program is None:
-                self._unclaimed.put_nowait((loop, token))
+                self.offer(loop, token)
                 yield
             else:
                 async with self._program.running(loop, self._url, token):
@@ -58,6 +58,10 @@ class Sessions:
     def is_servers(self, token: str) -> bool:
         """Whether a token lets its owner take episodes."""
         return number_of(token, self._tokens) is not None
+
+    def offer(self, loop: ProgramLoop, token: str) -> None:
+        """Let a client take an episode."""
+        self._unclaimed.put_nowait((loop, token))
 
     async def claimed(self) -> tuple[ProgramLoop, str]:
         """The next episode that nobody has taken, once there is one, and its token."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ class OpenRow:
     Attributes:
         keys: of its messages so far, the last one of the policy's included.
         answer: to the request of its last turn. turn: this turn, while it is not known what came back.
+        executed: calls of this turn that the environment ran. running: requests whose calls it runs now.
     """
 
     number: int
@@ -31,6 +33,7 @@ class OpenRow:
     turn: Turn | None = None
     answer: Answer | None = None
     executed: list[tuple[Call, Result]] = field(default_factory=list)
+    running: set[asyncio.Future[Any]] = field(default_factory=set)
 
     def has_answered(self, keys: Sequence[Key], tools: Sequence[dict[str, Any]]) -> bool:
         """Whether its last turn was the answer to this request, and the program has not gone on from it."""

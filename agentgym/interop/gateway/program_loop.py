@@ -216,6 +216,9 @@ class ProgramLoop(PlayLoop):
                 return earlier.answer
         row = next((row for row in reversed(self._rows) if row.continues_with(keys, chat.tools)), None)
         if row is not None:
+            while row.running:  # what comes of them belongs to the turn
+                await asyncio.wait(row.running)
+            self._check_open()
             await self._close_turn(row, chat.messages[len(row.keys) :])
         if (used_up := self._usage.used_up() or await self._read_state()) is not None:
             self.end(used_up)
@@ -316,8 +319,13 @@ class ProgramLoop(PlayLoop):
         executed, position = row.executed, len(row.executed)
         executed.append((call, over_budget(call, f"its {self._budgets.time_s:g} s")))
         self._retries.activity = f"running the tool {name!r} in turn {row.turn.index}"
-        began = asyncio.get_running_loop().time()
-        result = await self._environment.current.call(call)
+        began, request = asyncio.get_running_loop().time(), asyncio.current_task()
+        assert request is not None
+        row.running.add(request)
+        try:
+            result = await self._environment.current.call(call)
+        finally:
+            row.running.discard(request)
         row.turn.tools_s += asyncio.get_running_loop().time() - began
         executed[position] = (call, result)
         if result.final or self._environment.current.ended:
