@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession, WSMsgType, web
@@ -30,6 +31,7 @@ from agentgym.interop.openenv.session import OfferedTasks
 from agentgym.messages import ResultStatus, StopReason
 from agentgym.registry import make
 from agentgym.rollout import Budgets
+from agentgym.rollout.attempts import Attempts
 from agentgym.storage.ledger import Ledger
 from agentgym.task import seed_of
 
@@ -115,6 +117,19 @@ async def test_200_episodes_that_go_out_and_come_back_are_the_episodes_of_the_or
             kinds |= {other.stop_reason, *(result.status for turn in other.turns for result in turn.results)}
     wrong = {ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS, ResultStatus.MALFORMED}
     assert kinds >= {StopReason.ANSWERED, StopReason.ENVIRONMENT, StopReason.MAX_TURNS, ResultStatus.OK, *wrong}
+
+
+async def test_each_attempt_is_judged_by_the_server_that_played_it():
+    task = load_task_set(GUESS)["train"][0]
+    guesses = [*[100] * 5, task.truth["secret"]]  # five wrong ones end the first attempt
+    policy = [Message("assistant", "", (Call("guess", {"number": number}),)) for number in guesses]
+    config = RolloutConfig(attempts=Attempts(n=2), budgets=Budgets(infra_retries=0))
+    [original] = await EpisodeManager(ScriptedPolicy(policy), config).collect([task])
+    async with serving() as url:
+        config = replace(config, environment=f"openenv+{url}")
+        [returned] = await EpisodeManager(ScriptedPolicy(policy), config).collect([task])
+    assert returned.outcome == original.outcome
+    assert (original.outcome["first"], original.outcome["last"]) == (0.0, 1.0)
 
 
 async def test_what_is_played_over_there_is_recorded_and_judged_there(tmp_path):
