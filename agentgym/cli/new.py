@@ -14,7 +14,7 @@ from agentgym.cli.console import out
 from agentgym.errors import AgentGymError
 
 app = typer.Typer(no_args_is_help=True, help="Write the beginning of a package of your own.")
-_NAME = re.compile(r"(?P<namespace>[a-z][a-z0-9_]*)/(?P<name>[a-z][a-z0-9_-]*?)(?:-v(?P<version>\d+))?")
+_NAME = re.compile(r"(?P<namespace>[a-z][a-z0-9_]*)/(?P<name>[a-z](?:[a-z0-9_-]*?[a-z0-9])?)(?:-v(?P<version>\d+))?")
 
 
 class NewPackageError(AgentGymError, ValueError):
@@ -53,8 +53,8 @@ def environment(
         "version": __version__,
     }
     target = folder or Path(match["name"])
-    if target.exists() and any(target.iterdir()):
-        raise NewPackageError(f"{target} is not empty. Name another folder by --out.")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise NewPackageError(f"{target} is not empty, or no folder. Name another folder by --out.")
     for path, template in _FILES.items():
         text = files("agentgym.cli.templates").joinpath(f"{template}.template").read_text(encoding="utf-8")
         file = target / Template(path).substitute(names)

@@ -247,6 +247,7 @@ class PlayLoop:
             return False
         close_error = await self._environment.renew(lambda: self._config.environments.make(trajectory.task))
         trajectory.provenance.close_error = close_error or trajectory.provenance.close_error
+        self._judge.reward = self._config.reward_for(self._environment.current) or self._judge.reward
         opening, trajectory.provenance.hopeless = await self._open(), None
         changed = () if opening == list(trajectory.opening) else opening
         turn.replies = (*turn.replies, Message("user", feedback), *changed)
@@ -381,8 +382,7 @@ class PlayLoop:
         turn.observation_ids = observation_ids
 
     async def _keep_open_turn(self, reply: str = "") -> None:
-        """Record the turn in which the episode broke off, for want of time or as `reply` says: its message counts, its
-        unfinished calls do not."""
+        """Record the turn in which the episode broke off, for want of time or as `reply` says; open calls are cut."""
         turn, self._open_turn = self._open_turn, None
         if turn is None:
             return

@@ -97,7 +97,10 @@ def _task(
 ) -> Task:
     if columns is None:
         fields = {name: value for name, value in row.items() if value not in (None, [], "")}
-        fields |= {name: json.loads(row[name]) for name in JSON_FIELDS if row.get(name)}
+        try:
+            fields |= {name: json.loads(row[name]) for name in JSON_FIELDS if row.get(name)}
+        except (TypeError, ValueError, RecursionError) as error:
+            raise TaskError(f"{where} is no row that `push` wrote, so say what its columns are: {error}") from error
     else:
         fields = {}
         for name, column in columns.items():

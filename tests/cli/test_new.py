@@ -49,7 +49,7 @@ def test_a_new_package_passes_the_check_and_its_own_tests(tmp_path):
     assert "acme/corner-shop-v1 is not installed here" in unknown.stderr
 
 
-@pytest.mark.parametrize("name", ["shop", "Acme/shop", "acme/shop/v1", "acme/-shop"])
+@pytest.mark.parametrize("name", ["shop", "Acme/shop", "acme/shop/v1", "acme/-shop", "acme/shop-"])
 def test_what_is_no_name_is_refused(name, tmp_path):
     done = CliRunner().invoke(app, ["new", "environment", name, "--out", str(tmp_path / "new")])
     assert done.exit_code == 2
@@ -61,3 +61,5 @@ def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "mine.py").touch()
     done = CliRunner().invoke(app, ["new", "environment", "acme/shop", "--out", str(tmp_path)])
     assert "is not empty" in done.output
+    done = CliRunner().invoke(app, ["new", "environment", "acme/shop", "--out", str(tmp_path / "mine.py")])
+    assert (done.exit_code, "or no folder" in done.output) == (2, True)

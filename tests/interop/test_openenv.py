@@ -6,11 +6,24 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from aiohttp import ClientSession, WSMsgType, web
 
-from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, load_task_set, registry
+from agentgym import (
+    Call,
+    Environment,
+    EpisodeManager,
+    Message,
+    Reward,
+    RolloutConfig,
+    ScriptedPolicy,
+    Task,
+    load_task_set,
+    registry,
+    tool,
+)
 from agentgym.errors import EnvironmentServerError, ServerUnreachable, TaskError
 from agentgym.interop import openenv_tasks, register_openenv
 from agentgym.interop.openenv.server import OpenEnvServer, ServerBounds
@@ -18,6 +31,7 @@ from agentgym.interop.openenv.session import OfferedTasks
 from agentgym.messages import ResultStatus, StopReason
 from agentgym.registry import make
 from agentgym.rollout import Budgets
+from agentgym.rollout.attempts import Attempts
 from agentgym.storage.ledger import Ledger
 from agentgym.task import seed_of
 
@@ -103,6 +117,19 @@ async def test_200_episodes_that_go_out_and_come_back_are_the_episodes_of_the_or
             kinds |= {other.stop_reason, *(result.status for turn in other.turns for result in turn.results)}
     wrong = {ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS, ResultStatus.MALFORMED}
     assert kinds >= {StopReason.ANSWERED, StopReason.ENVIRONMENT, StopReason.MAX_TURNS, ResultStatus.OK, *wrong}
+
+
+async def test_each_attempt_is_judged_by_the_server_that_played_it():
+    task = load_task_set(GUESS)["train"][0]
+    guesses = [*[100] * 5, task.truth["secret"]]  # five wrong ones end the first attempt
+    policy = [Message("assistant", "", (Call("guess", {"number": number}),)) for number in guesses]
+    config = RolloutConfig(attempts=Attempts(n=2), budgets=Budgets(infra_retries=0))
+    [original] = await EpisodeManager(ScriptedPolicy(policy), config).collect([task])
+    async with serving() as url:
+        config = replace(config, environment=f"openenv+{url}")
+        [returned] = await EpisodeManager(ScriptedPolicy(policy), config).collect([task])
+    assert returned.outcome == original.outcome
+    assert (original.outcome["first"], original.outcome["last"]) == (0.0, 1.0)
 
 
 async def test_what_is_played_over_there_is_recorded_and_judged_there(tmp_path):
@@ -213,10 +240,10 @@ def refused(code, message="no"):
     return {"type": "error", "data": {"code": code, "message": message}}
 
 
-async def begun(url, name="test/answering-v1"):
+async def begun(url, name="test/answering-v1", task="t"):
     environment = make(register_openenv(name, url, request_s=2.0))
     try:
-        await environment.reset(Task("t", name, "Say hello."), seed=2**40)
+        await environment.reset(Task(task, name, "Say hello."), seed=2**40)
     except Exception:
         await environment.close()
         raise
@@ -266,6 +293,7 @@ async def test_what_a_server_refuses_is_a_result(frame, status):
         ({"type": "observation", "data": []}, EnvironmentServerError, "holds no observation"),
         ({"type": "state", "data": {}}, EnvironmentServerError, "it answers 'state'"),
         (observed("much"), EnvironmentServerError, "no finite number"),
+        (observed(10**400), EnvironmentServerError, "too large"),
         ('{"type": "observation", "data": {"observation": {}, "reward": NaN}}', EnvironmentServerError, "no finite"),
         (observed(done="yes"), EnvironmentServerError, "neither true nor false"),
         (None, ServerUnreachable, "has ended the session"),
@@ -292,3 +320,58 @@ async def test_a_server_that_cannot_be_used_says_why():
     async with answering(observed(), observed(tools=[{"name": "a b", "input_schema": 3}]), schema=broken) as url:
         with pytest.raises(TaskError, match="offers a tool that cannot be used"):
             await begun(url, "test/w-v1")
+
+
+async def test_a_client_that_thinks_for_long_answers_pings_meanwhile(monkeypatch):
+    monkeypatch.setattr("agentgym.interop.openenv.server._HEARTBEAT_S", 0.2)
+    async with serving() as url:
+        environment = await begun(url, "test/patient-v1", "train/0001")
+        await asyncio.sleep(1.0)
+        assert (await environment.call(Call("guess", {"number": 1}))).status is ResultStatus.OK
+        await environment.close()
+
+
+class Sluggish(Environment):
+    """Its one tool takes longer than an episode may."""
+
+    @tool
+    async def wait(self) -> str:
+        """Wait."""
+        await asyncio.sleep(1.5)
+        return "done"
+
+
+class Present(Reward):
+    def outcome(self, episode):
+        return {"success": 0.0, "present": 0.5}
+
+
+async def test_an_agent_whose_time_runs_out_in_a_call_is_judged():
+    registry.register("test/sluggish-v1", Sluggish)
+    task = Task("train/0000", "test/sluggish-v1", "Wait.")
+    offered = OfferedTasks("served", "train", [task], RolloutConfig(reward=Present()), "openenv-test")
+    async with listening(OpenEnvServer(offered).application()) as url:
+        config = RolloutConfig(environment=f"openenv+{url}", budgets=Budgets(time_s=1.0, infra_retries=0))
+        policy = ScriptedPolicy([Message("assistant", "", (Call("wait"),))])
+        [episode] = await EpisodeManager(policy, config).collect([task])
+    assert (episode.error, episode.stop_reason) == (None, StopReason.TIME)
+    assert episode.outcome == {"success": 0.0, "present": 0.5}
+
+
+async def test_a_long_description_of_actions_is_read_to_its_end():
+    long = {**TYPED, "description": "x" * 2**20}
+    async with answering(observed(text="Hi."), schema=long) as url:
+        environment = await begun(url, "test/long-v1")
+        assert [*environment.tools] == ["act"]
+        await environment.close()
+
+
+async def test_a_session_that_was_closed_begins_no_episode():
+    async with serving(bounds=ServerBounds(sessions=1)) as url, ClientSession() as client:
+        created = {"jsonrpc": "2.0", "id": 1, "method": "openenv/session/create"}
+        session = (await (await client.post(f"{url}/mcp", json=created)).json())["result"]["session_id"]
+        async with client.ws_connect(f"{url}/ws?session_id={session}") as socket:
+            assert (await ask(socket, "reset", seed=1))["observation"]["task_id"] == "train/0001"
+            closing = {"jsonrpc": "2.0", "id": 2, "method": "openenv/session/close", "params": {"session_id": session}}
+            assert (await (await client.post(f"{url}/mcp", json=closing)).json())["result"]["closed"]
+            assert (await ask(socket, "reset", seed=1))["code"] == "SESSION_ERROR"

@@ -12,7 +12,7 @@ import pytest
 
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder, StageFolder
-from agentgym.training.monitoring.trackers import TRACKERS, check_trackers, tracked
+from agentgym.training.monitoring.trackers import TRACKERS, _same_id, check_trackers, tracked
 
 ROOT = Path(__file__).parents[2]
 ROWS = [(1, "warm_start", {"loss": 2.0}), (1, "train", {"reward": 0.25}), (2, "train", {"reward": 0.5, "kl": 0.1})]
@@ -137,6 +137,18 @@ def test_a_tracker_that_fails_is_named_once_and_the_run_goes_on(tmp_path, monkey
         "b no longer gets this run's metrics: OSError: no network",
         "a no longer gets this run's metrics: ConnectionError: no service",
     ]
+
+
+def test_an_id_that_was_half_written_is_none(tmp_path, monkeypatch):
+    def killed(path, *_, **__):
+        path.touch()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", killed)
+        with pytest.raises(KeyboardInterrupt):
+            _same_id(tmp_path, "wandb", lambda: "one")
+    assert _same_id(tmp_path, "wandb", lambda: "two") == "two"
 
 
 def test_a_tracker_that_is_missing_or_unknown_is_named_before_a_run(monkeypatch):

@@ -25,6 +25,7 @@ class OpenEnvConnection:
         self.url = url
         self._client, self._request_s = client, request_s
         self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._next_frame: asyncio.Future[aiohttp.WSMessage] | None = None
         self._one_request = asyncio.Lock()
         self.action_schema: Mapping[str, Any] = {}
 
@@ -42,7 +43,11 @@ class OpenEnvConnection:
         connection = cls(url.rstrip("/"), client, request_s)
         try:
             async with client.get(f"{connection.url}/schema", allow_redirects=False) as answer:
-                text = await answer.content.read(MAX_FRAME_BYTES)
+                text = bytearray()
+                async for chunk in answer.content.iter_any():
+                    text += chunk
+                    if len(text) > MAX_FRAME_BYTES:
+                        raise ValueError(f"{connection.url}/schema is longer than {MAX_FRAME_BYTES} bytes")
                 if answer.status != 200:
                     raise EnvironmentServerError(
                         f"{connection.url}/schema answers {answer.status}: {text.decode(errors='replace'):.200}"
@@ -52,7 +57,8 @@ class OpenEnvConnection:
                 raise ValueError("it describes no actions")
             connection.action_schema = schema["action"]
             connection._socket = await client.ws_connect(f"{connection.url}/ws", max_msg_size=MAX_FRAME_BYTES)
-        except ValueError as error:
+            connection._listen(connection._socket)
+        except (ValueError, RecursionError) as error:
             await connection.close()
             raise EnvironmentServerError(f"{connection.url} is no OpenEnv server: {error}.") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -64,13 +70,14 @@ class OpenEnvConnection:
         return connection
 
     async def ask(self, kind: str, data: Mapping[str, Any]) -> Observed:
-        """The answer to a `reset` or a `step`.
+        """The answer to a `reset` or a `step`. After a cancelled one, the next waits until it has been answered.
 
         Raises: FrameRefused where the server refuses what was asked; ServerUnreachable when it is gone or silent;
             EnvironmentServerError for an answer that makes no sense, and where it has no room or has failed.
         """
-        async with self._one_request:
-            frame = await self._exchange({"type": kind, "data": dict(data)})
+        exchange = asyncio.create_task(self._exchange({"type": kind, "data": dict(data)}))
+        exchange.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody else will look
+        frame = await asyncio.shield(exchange)
         answer = frame.get("data")
         try:
             if frame.get("type") == "error" and isinstance(answer, Mapping):
@@ -78,22 +85,16 @@ class OpenEnvConnection:
             if frame.get("type") != "observation":
                 raise ValueError(f"it answers {frame.get('type')!r:.80}")
             return Observed.parse(answer)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             raise EnvironmentServerError(f"What {self.url} answers to {kind!r} makes no sense: {error}.") from error
 
+    def _listen(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        """Await the next frame, also while nothing is asked: a server ends a session whose client answers no ping."""
+        self._next_frame = asyncio.create_task(socket.receive())
+
     async def _exchange(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        if self._socket is None:
-            raise ServerUnreachable(f"The session with {self.url} has ended.")
-        try:
-            async with asyncio.timeout(self._request_s):
-                await self._socket.send_json(message)
-                reply = await self._socket.receive()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            await self.close()  # a late answer must not be taken for that of the next request
-            raise ServerUnreachable(f"{self.url} gave no answer within {self._request_s:g} s: {error!r}.") from error
-        except BaseException:
-            await self.close()
-            raise
+        async with self._one_request:
+            reply = await self._reply(message)
         if reply.type is not aiohttp.WSMsgType.TEXT:
             await self.close()
             raise ServerUnreachable(f"{self.url} has ended the session: {reply.data!r:.80} {reply.extra!r:.200}.")
@@ -105,11 +106,30 @@ class OpenEnvConnection:
             raise EnvironmentServerError(f"{self.url} sends {frame!r:.80}, which is no frame.")
         return frame
 
+    async def _reply(self, message: Mapping[str, Any]) -> aiohttp.WSMessage:
+        if (socket := self._socket) is None or (frame := self._next_frame) is None:
+            raise ServerUnreachable(f"The session with {self.url} has ended.")
+        try:
+            async with asyncio.timeout(self._request_s):
+                await socket.send_json(message)
+                reply = await frame
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            await self.close()  # a late answer must not be taken for that of the next request
+            raise ServerUnreachable(f"{self.url} gave no answer within {self._request_s:g} s: {error!r}.") from error
+        except BaseException:
+            await self.close()
+            raise
+        self._listen(socket)
+        return reply
+
     async def close(self) -> None:
         """End the session. May be called twice."""
         connection, self._socket = self._socket, None
+        frame, self._next_frame = self._next_frame, None
         if connection is not None:
             await connection.close()
+        if frame is not None:
+            frame.cancel()
         await self._client.close()
 
 

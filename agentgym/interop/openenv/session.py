@@ -78,6 +78,7 @@ class ClientSession:
         self._episode_id = ""
         self._paid = 0.0  # rewards that the client was told of
         self._in_order = asyncio.Lock()
+        self._is_closed = False
         self.is_attached = False
         self.last_used_s = asyncio.get_running_loop().time()
 
@@ -87,6 +88,8 @@ class ClientSession:
         if seed is not None and not (isinstance(seed, int) and seed >= 0):
             raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`seed` is {seed!r:.80}; give a whole number from 0.")
         async with self._in_order:
+            if self._is_closed:  # the server no longer counts it
+                raise FrameRefused(ErrorCode.SESSION_ERROR, "The session has ended.")
             number = next(self._numbers)
             task = self._offered.choose(data.get("task_id"), data.get("index"), number if seed is None else seed)
             await self._leave()
@@ -166,7 +169,8 @@ class ClientSession:
             await episode.close()
 
     async def close(self) -> None:
-        """End the episode that is played, if there is one. May be called twice."""
+        """End the episode that is played, if there is one; no other begins. May be called twice."""
+        self._is_closed = True
         async with self._in_order:
             await self._leave()
 

@@ -179,7 +179,9 @@ def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:
     """The id that this run has with a tracker: a run that is resumed goes on there."""
     file = folder / f"{tracker}.id"
     if not file.is_file():
-        file.write_text(make(), encoding="utf-8")
+        partial = file.with_suffix(".partial")
+        partial.write_text(make(), encoding="utf-8")
+        partial.replace(file)
     return file.read_text(encoding="utf-8")
 
 
