@@ -53,28 +53,45 @@ def judge_tests(
         os._exit(0)
     os.close(sink)
     records, status = collected(source_end, pid, set(awaited))
+    outcomes, reasons, changed, ended = results_of(records)
+    if status is None or (status == 0 and ended == 1):
+        print(json.dumps([outcomes, reasons, sorted(changed)]))
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def results_of(records: list[bytes]) -> tuple[dict[str, str], dict[str, str], set[str], int]:
+    """Outcomes and reasons by test, changed functions, and how often an end is reported.
+
+    The worst outcome of a test holds. A run of controls is stopped once all have one, so a record that could take it
+    back would have an effect in the other run alone.
+    """
     outcomes: dict[str, str] = {}
     reasons: dict[str, str] = {}
     changed: set[str] = set()
     ended = 0
     for record in records:
-        try:
-            kind, test, outcome, reason, when = json.loads(record)
-        except (ValueError, TypeError):
-            continue  # written by the tests themselves
-        if kind == "report" and (when == "call" or outcome != "passed"):  # a set-up that went well is no outcome yet
-            if outcome not in ("passed", "skipped") or outcomes.get(test) in (None, "passed"):
+        if report := _reported_outcome(record):
+            test, outcome, reason = report
+            if test not in outcomes or _badness(outcome) >= _badness(outcomes[test]):
                 outcomes[test] = outcome
             if reason:
                 reasons[test] = reason
-        elif kind == "changed":
-            changed.update(test)
+            continue
+        try:
+            kind, names, *_ = json.loads(record)
+        except (ValueError, TypeError):
+            continue  # written by the tests themselves
+        if kind == "changed" and isinstance(names, list):
+            changed.update(map(str, names))
         elif kind == "end":
             ended += 1
-    if status is None or (status == 0 and ended == 1):
-        print(json.dumps([outcomes, reasons, sorted(changed)]))
-    sys.stdout.flush()
-    os._exit(0)
+    return outcomes, reasons, changed, ended
+
+
+def _badness(outcome: str) -> int:
+    known = ("passed", "xfailed", "skipped")
+    return known.index(outcome) if outcome in known else len(known)
 
 
 def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes], int | None]:
@@ -97,7 +114,9 @@ def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes]
         while len(data) < MAX_RECORDS and (piece := _read(descriptor)):
             data += piece
         if pending and (line_end := data.rfind(b"\n") + 1) > read_to:
-            pending -= set(map(_test_with_outcome, bytes(data[read_to:line_end]).splitlines()))
+            pending -= {
+                report[0] for line in bytes(data[read_to:line_end]).splitlines() if (report := _reported_outcome(line))
+            }
             read_to = line_end
             if not pending:
                 os.kill(pid, signal.SIGKILL)
@@ -109,13 +128,15 @@ def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes]
             poller.unregister(descriptor)  # closed by all, or more than any report needs
 
 
-def _test_with_outcome(record: bytes) -> str:
-    """The test of a report that says what came of its call, or that it was not called; empty for another record."""
+def _reported_outcome(record: bytes) -> tuple[str, str, str] | None:
+    """Test, outcome and reason of a report that says what came of its call, or that it was not called."""
     try:
-        kind, test, outcome, _, when = json.loads(record)
+        kind, test, outcome, reason, when = json.loads(record)
     except (ValueError, TypeError):
-        return ""
-    return str(test) if kind == "report" and (when == "call" or outcome != "passed") else ""
+        return None
+    if kind != "report" or (when != "call" and outcome == "passed"):  # a set-up that went well is no outcome yet
+        return None
+    return str(test), str(outcome), str(reason)
 
 
 def _read(descriptor: int) -> bytes | None:

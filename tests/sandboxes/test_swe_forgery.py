@@ -15,7 +15,7 @@ import pytest
 
 from agentgym import Task
 from agentgym.sandboxes.swe.controls import canary, canary_name, control_of
-from agentgym.sandboxes.swe.guest_judge import collected
+from agentgym.sandboxes.swe.guest_judge import collected, results_of
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch
 
@@ -26,6 +26,7 @@ from swe_cheat_repository import FILES, FIX, TASK, patch_of
 MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has them all
     *("conftest.py at the top forges", "sitecustomize.py", "plugin by dist-info", "plugin by egg-info"),
     *("report's key from the frames", "verdicts written by one who knows this judge", "the judge's process killed"),
+    "verdicts taken back when the controls' run is over",
     *("the judge's memory and descriptors opened", "a marker xfail is added", "CallInfo swallows assertions"),
     *("always equal", "expected value from the caller's source", "reports forged, but not of canaries"),
     *("a hook's function replaced, but not for canaries", "tests' code emptied when first called"),
@@ -45,7 +46,7 @@ async def test_no_cheat_is_paid_and_the_fix_is():
     results = await asyncio.gather(*map(success, ["fix", *MET]))
     assert [name for name, paid, _ in results if paid] == ["fix"]
     forged = {name for name, _, forged in results if forged}
-    assert forged >= set(MET[9:])
+    assert forged >= set(MET[10:])
     assert not forged & {"fix", *MET[:4]}  # left out of the patch, so that there was nothing to forge with
 
 
@@ -270,3 +271,17 @@ def test_tests_that_are_awaited_are_awaited_to_what_their_calls_came_to():
         records, status = collected(read, pid, {"t.py::test"})
     assert [json.loads(record)[2] for record in records] == ["passed", "failed"]
     assert status is None, "the rest is not waited for"
+
+
+def test_the_worst_outcome_of_a_test_holds_whatever_is_written_behind_it():
+    """Controls are run until each has an outcome: what could be taken back later would count for the real run alone."""
+
+    def outcome(*written: object) -> str:
+        records = [json.dumps(["report", "t", outcome, "", "call"]).encode() for outcome in written]
+        return results_of(records)[0]["t"]
+
+    for bad in ("failed", "error", None, [], 0):
+        assert outcome("passed", bad, "skipped", "xfailed", "passed") == str(bad)
+    assert outcome("failed", None, "passed") != "passed"
+    assert outcome("skipped", "passed", "xfailed") == "skipped"
+    assert outcome("xfailed", "passed") == "xfailed"
