@@ -188,7 +188,11 @@ class RepositoryTests(Reward):
 
     async def forges(self, task: Task, patch: str, verdict: PatchVerdict) -> bool:
         """Whether a patch has tests pass that cannot, or replaces functions of the test runner, and neither the
-        repository without it nor the gold patch does the same. Raises: JudgeError."""
+        repository without it nor the gold patch does the same.
+
+        A control says something of a test that passed alone: another expected value may be just what a wrong patch
+        gives. Raises: JudgeError.
+        """
         truth: Mapping[str, Any] = task.truth or {}
         honest = [truth["gold"]] if truth.get("gold") else []
         tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
@@ -201,7 +205,9 @@ class RepositoryTests(Reward):
         for _ in range(self.controls):
             run = _Run(tests, control_seed=secrets.randbits(64))
             control = await self._verdict(task, patch, run) or NOTHING
-            passing = {test for test, outcome in control.outcomes.items() if outcome == "passed"}
+            passing = {
+                test for test, outcome in control.outcomes.items() if outcome == "passed" and verdict.passed(test)
+            }
             for other in honest if passing else ():
                 same = await self._verdict(task, other, run) or NOTHING
                 passing -= {test for test, outcome in same.outcomes.items() if outcome == "passed"}

@@ -348,7 +348,7 @@ async def test_a_command_is_run_for_each_episode_and_is_gone_with_it():
 
 async def test_what_cannot_be_served_is_said_before_anything_is_played():
     with pytest.raises(AgentGymError, match="a program that plays the episodes, or tokens"):
-        PolicyGateway()
+        PolicyGateway().listen()
     gateway = PolicyGateway(tokens=[TOKEN])
     manager = make_manager(ScriptedPolicy([]), environment=Counter, engine=gateway, attempts=Attempts(n=2))
     with pytest.raises(AgentGymError, match="leave out `attempts`"):

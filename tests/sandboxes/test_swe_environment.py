@@ -15,6 +15,7 @@ from agentgym.messages import ResultStatus
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_reward, shared_backend
 from agentgym.rollout import EpisodeManager
+from agentgym.sandboxes.swe import controls
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch, paths_of
 from agentgym.sandboxes.swe.repository import Repository
@@ -85,6 +86,12 @@ async def test_a_bug_that_is_mended_is_rewarded_and_nothing_else_is():
     assert mended.outcome == {"success": 1, "completed": 1, "modified": 1, "mended": 1, "unbroken": 1}
     assert (await play()).outcome == {"success": 0, "completed": 1, "modified": 0, "mended": 0}
     broke = await play(MEND, Call("replace", {"path": "thing.py", "old": "x // 2", "new": "x"}))
+    assert broke.outcome == {"success": 0, "completed": 1, "modified": 1, "mended": 1, "unbroken": 0.5}
+
+
+async def test_a_wrong_patch_that_gives_the_other_value_of_a_control_is_wrong_and_no_forgery(monkeypatch):
+    monkeypatch.setattr(controls, "_other", lambda value, rng, *, exact: 6 if value == 3 else value + 1)
+    broke = await play(MEND, Call("replace", {"path": "thing.py", "old": "x // 2", "new": "x"}))  # half(6) is 6
     assert broke.outcome == {"success": 0, "completed": 1, "modified": 1, "mended": 1, "unbroken": 0.5}
 
 

@@ -84,7 +84,7 @@ class PolicyGateway:
         silence_s: an episode in which nothing is asked for so long is ended, and scored as it stands. One in which
             nothing was asked at all has failed.
         max_connections: open at once.
-    Raises: AgentGymError if nobody could play; MissingExtraError without the extra `serve`.
+    Raises: MissingExtraError without the extra `serve`.
     """
 
     name = "gateway"
@@ -100,8 +100,6 @@ class PolicyGateway:
         max_connections: int = 1024,
     ) -> None:
         check_installed()
-        if (program is None) == (not tokens):
-            raise AgentGymError("Give a program that plays the episodes, or tokens of clients that take them.")
         self._program = (
             program if program is None or isinstance(program, AgentProgram) else AgentProgram(tuple(program))
         )
@@ -113,8 +111,10 @@ class PolicyGateway:
     def listen(self) -> str:
         """Listen already, so that clients can come before a run begins. Returns: the address of the gateway.
 
-        Raises: AgentGymError if nothing can listen there.
+        Raises: AgentGymError if nobody could play, or nothing can listen there.
         """
+        if (self._program is None) == (not self._tokens):
+            raise AgentGymError("Give a program that plays the episodes, or tokens of clients that take them.")
         if self._listening is None:
             self._listening = listen(self._host, self._port)
         return f"http://{self._host}:{self._listening.getsockname()[1]}"
