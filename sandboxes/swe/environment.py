@@ -48,7 +48,7 @@ PYTEST_MODULES = (
 WARM = ("pytest", *(f"_pytest.{name}" for name in PYTEST_MODULES.split()))
 """pytest, and what it would import at every start: a run of tests begins in half the time."""
 REPOSITORY = GuestModule(__package__, "guest_repository")
-TOOK = re.compile(r"\nduration_ms: [\d.]+|\(\d+\.\d+s\)")
+TOOK = re.compile(r"\n?duration_ms:? [\d.]+|\(\d+\.\d+s\)|[\d.]+ sec(?:onds|\*proc)?\b")
 DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
 """How long pytest says it took: no two runs are the same, and the agent learns nothing from it."""
 
@@ -316,7 +316,7 @@ class SweEdit(Environment):
         names = [name for name in report.outcomes if not words or any(word in name for word in words)]
         if not names:
             text = (result.stdout + result.stderr).decode("utf-8", "replace").strip()
-            return f"[not all passed]\nNo such test was reported.\n{text[-MAX_SHOWN:]}"
+            return f"[not all passed]\nNo such test was reported.\n{TOOK.sub('', text)[-MAX_SHOWN:]}"
         lines = [f"{report.outcomes[name]}: {name}\n{report.reasons.get(name, '')}".rstrip() for name in names]
         failed = any(report.outcomes[name] == "failed" for name in names)
         return f"[{'not all' if failed else 'all'} passed]\n{_cut(TOOK.sub('', chr(10).join(lines)))}"

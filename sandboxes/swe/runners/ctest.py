@@ -10,6 +10,8 @@ from .runner import FAILED, PASSED, SKIPPED, Canary, Report, SuiteRunner, name_o
 
 RESULT = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (\S+) \.+\s*(.*?)\s+[\d.]+ sec")
 BUILD = "cmake -S . -B ../build > ../build.log 2>&1 && cmake --build ../build >> ../build.log 2>&1"
+LOGS = "../build/Testing ../build/CMakeFiles/CMake*.log ../build/CMakeFiles/CMakeConfigureLog.yaml"
+"""They say when and how long, so that no two snapshots would be the same."""
 
 
 def parse_ctest(text: str) -> Report:
@@ -30,7 +32,8 @@ def _canary(files: Mapping[str, str], rng: random.Random) -> Canary | None:
 CTEST = SuiteRunner(
     "CTest",
     ("cmake", "ctest"),
-    f"{BUILD} || {{ tail -c 4000 ../build.log >&2; exit 1; }}; ctest --test-dir ../build",
+    f"if {BUILD}; then ctest --test-dir ../build; else tail -c 4000 ../build.log >&2; false; fi; "
+    f"status=$?; rm -rf {LOGS}; exit $status",
     parse_ctest,
     ("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "CTestTestfile.cmake"),
     _canary,
