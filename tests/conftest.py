@@ -176,11 +176,12 @@ def spawners() -> list[int]:
 def children_of(pid: int) -> list[int]:
     """Processes a process started that have not ended (Linux only; elsewhere none)."""
     pids = []
-    for status in Path("/proc").glob("[0-9]*/stat"):
+    for process in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         with suppress(OSError):  # it ended while we looked
-            state, parent = status.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            status = Path(f"/proc/{process}/stat").read_text(errors="replace")
+            state, parent = status.rpartition(")")[2].split()[:2]
             if int(parent) == pid and state != "Z":
-                pids.append(int(status.parent.name))
+                pids.append(int(process))
     return pids
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 import threading
+from contextlib import suppress
 
 import httpx
 import pytest
@@ -162,21 +163,32 @@ async def test_calls_that_no_message_holds_are_recorded_with_the_turn():
 
 
 async def test_budgets_end_an_episode_whatever_its_program_does():
+    over = asyncio.Event()
+
     async def asks(http, episode):
         program = Program(http, episode)
         with pytest.raises(httpx.HTTPStatusError, match="410"):
             await program.play()
+        over.set()
 
     async def calls(http, episode):
         await Program(http, episode).ask()
         while (await http.post("/episode/tools/add", json={"amount": 1})).status_code == 200:
             pass
+        over.set()
+
+    async def stays(http, episode):
+        """Another episode: the gateway goes with its last one, and answers nobody then."""
+        await over.wait()
+        with suppress(httpx.HTTPError):
+            await Program(http, episode).play()
 
     budgets = Budgets(max_turns=3, max_calls=5)
     endless = [say(("add", {"amount": 1}))] * 20
-    [trajectory] = await through_gateway(endless, asks, budgets=budgets)
+    trajectory, _ = await through_gateway(endless, [asks, stays], budgets=budgets)
     assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.MAX_TURNS, 3)
-    [trajectory] = await through_gateway(endless, calls, budgets=budgets)
+    over.clear()
+    trajectory, _ = await through_gateway(endless, [calls, stays], budgets=budgets)
     assert trajectory.stop_reason is StopReason.MAX_CALLS
 
 
