@@ -15,6 +15,7 @@ from pathlib import Path
 
 import hypothesis  # before a plug-in of its own is looked for, which warns where nothing has imported it
 import pytest
+from processes import process_files
 
 # Before anything imports torch, tokenizers or a hub client: all of them read these once.
 for name, value in {
@@ -176,12 +177,11 @@ def spawners() -> list[int]:
 def children_of(pid: int) -> list[int]:
     """Processes a process started that have not ended (Linux only; elsewhere none)."""
     pids = []
-    for process in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+    for status in process_files("stat"):
         with suppress(OSError):  # it ended while we looked
-            status = Path(f"/proc/{process}/stat").read_text(errors="replace")
-            state, parent = status.rpartition(")")[2].split()[:2]
+            state, parent = status.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if int(parent) == pid and state != "Z":
-                pids.append(int(process))
+                pids.append(int(status.parent.name))
     return pids
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -29,7 +28,7 @@ from .parameters import RepositoryParameters, repository_named, repository_of
 from .patch import make_patch
 from .projects import COPY_BUILT, lock_project, source_folders
 from .repository import QUIET, ROOT, apply_patch, import_path, in_environment, prepared
-from .runners import SuiteRunner
+from .runners import RUNNERS, SuiteRunner
 from .sources import PINNED, fetch
 from .wheels import HERE
 
@@ -48,9 +47,6 @@ PYTEST_MODULES = (
 WARM = ("pytest", *(f"_pytest.{name}" for name in PYTEST_MODULES.split()))
 """pytest, and what it would import at every start: a run of tests begins in half the time."""
 REPOSITORY = GuestModule(__package__, "guest_repository")
-TOOK = re.compile(r"\n?duration_ms:? [\d.]+|\(\d+\.\d+s\)|[\d.]+ sec(?:onds|\*proc)?\b")
-DURATION = re.compile(r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?")
-"""How long pytest says it took: no two runs are the same, and the agent learns nothing from it."""
 
 
 class SweEdit(Environment):
@@ -305,7 +301,7 @@ class SweEdit(Environment):
             return f"[stopped: the tests took more than {'memory allows' if result.oom_killed else f'{TEST_S:g} s'}]"
         text = result.text.strip() or result.stderr.decode("utf-8", "replace").strip()
         mark = "[all passed]" if result.exit_code == 0 else "[not all passed]"
-        return f"{mark}\n{DURATION.sub('', text)[-MAX_SHOWN:]}"
+        return f"{mark}\n{RUNNERS['pytest'].without_durations(text)[-MAX_SHOWN:]}"
 
     async def _run_command(self, runner: SuiteRunner, words: list[str]) -> str:
         """Run the tests' command: what came of the tests whose ids have one of the words, or of all."""
@@ -316,10 +312,10 @@ class SweEdit(Environment):
         names = [name for name in report.outcomes if not words or any(word in name for word in words)]
         if not names:
             text = (result.stdout + result.stderr).decode("utf-8", "replace").strip()
-            return f"[not all passed]\nNo such test was reported.\n{TOOK.sub('', text)[-MAX_SHOWN:]}"
+            return f"[not all passed]\nNo such test was reported.\n{runner.without_durations(text)[-MAX_SHOWN:]}"
         lines = [f"{report.outcomes[name]}: {name}\n{report.reasons.get(name, '')}".rstrip() for name in names]
         failed = any(report.outcomes[name] == "failed" for name in names)
-        return f"[{'not all' if failed else 'all'} passed]\n{_cut(TOOK.sub('', chr(10).join(lines)))}"
+        return f"[{'not all' if failed else 'all'} passed]\n{_cut(runner.without_durations(chr(10).join(lines)))}"
 
     async def _ask(self, function: str, *arguments: str) -> str:
         """What a function of the guest says about the repository. Raises: ToolError."""

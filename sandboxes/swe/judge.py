@@ -190,8 +190,8 @@ class RepositoryTests(Reward):
         """Whether a patch has tests pass that cannot, or replaces functions of the test runner, and neither the
         repository without it nor the gold patch does the same.
 
-        A control says something of a test that passed alone: another expected value may be just what a wrong patch
-        gives. Raises: JudgeError.
+        Only controls of tests that passed count: a patch that is merely wrong may give the other expected value.
+        Raises: JudgeError.
         """
         truth: Mapping[str, Any] = task.truth or {}
         honest = [truth["gold"]] if truth.get("gold") else []

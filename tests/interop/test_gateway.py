@@ -178,7 +178,7 @@ async def test_budgets_end_an_episode_whatever_its_program_does():
         over.set()
 
     async def stays(http, episode):
-        """Another episode: the gateway goes with its last one, and answers nobody then."""
+        """Keeps the gateway open until the other client has its last answer: it closes with its last episode."""
         await over.wait()
         with suppress(httpx.HTTPError):
             await Program(http, episode).play()
@@ -359,8 +359,10 @@ async def test_a_command_is_run_for_each_episode_and_is_gone_with_it():
 
 
 async def test_what_cannot_be_served_is_said_before_anything_is_played():
-    with pytest.raises(AgentGymError, match="a program that plays the episodes, or tokens"):
-        PolicyGateway().listen()
+    for gateway in (PolicyGateway(), PolicyGateway(["true"], tokens=[TOKEN])):
+        for begin in (gateway.connect, gateway.listen):
+            with pytest.raises(AgentGymError, match="a program that plays the episodes, or tokens"):
+                begin()
     gateway = PolicyGateway(tokens=[TOKEN])
     manager = make_manager(ScriptedPolicy([]), environment=Counter, engine=gateway, attempts=Attempts(n=2))
     with pytest.raises(AgentGymError, match="leave out `attempts`"):

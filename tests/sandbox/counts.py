@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from processes import process_files
+
 
 def processes_below(pid: int) -> set[int]:
     """Every living process that descends from one, itself left out."""
     parents: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/stat"):
+    for status in process_files("stat"):
         try:
             fields = status.read_text(errors="replace").rpartition(")")[2].split()
         except OSError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from counts import waits_for_its_sandbox
+from processes import process_files
 
 from agentgym.errors import SandboxDied, SandboxExhausted, ToolError
 
@@ -26,7 +27,7 @@ while True:
 def processes_of_sandboxes() -> dict[int, bool]:
     """Pids of the processes in this process's sandboxes; whether each is process 1 there."""
     numbers, parents = {}, {}
-    for path in Path("/proc").glob("[0-9]*/status"):
+    for path in process_files("status"):
         try:
             lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
         except OSError:

@@ -17,7 +17,9 @@ HERE = Path(__file__).parent
 def as_ordinary_user(script: str) -> dict[str, object]:
     """What a script prints when an ordinary user runs it."""
     switch = [str(HERE / "as_ordinary_user.py")] if os.geteuid() == 0 else []
-    done = subprocess.run([sys.executable, *switch, str(HERE / script)], capture_output=True, text=True, timeout=250)
+    command = [sys.executable, *switch, str(HERE / script)]
+    environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "support")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -71,6 +71,25 @@ def test_a_real_report_is_read_and_a_forged_line_in_it_changes_nothing(file):
     assert expected.get(file, "") in reasons
 
 
+PRINTED = {
+    "pytest": ("2 failed, 1 passed in 0.14s ===", "2 failed, 1 passed ==="),
+    "unittest": ("Ran 5 tests in 0.005s", "Ran 5 tests"),
+    "go": ('{"Time":"2026-11-26T11:04:34.4Z","Action":"pass","Elapsed":0.01}', '{"Action":"pass"}'),
+    "node": ("not ok 2 - pops\nduration_ms: 1.15", "not ok 2 - pops"),
+    "cargo": ("0 filtered out; finished in 0.30s", "0 filtered out"),
+    "junit": ('<testcase name="pops" time="0.001">', '<testcase name="pops">'),
+    "ctest": ("Passed    0.02 sec\nTotal Test time (real) =   1.03 sec", "Passed\nTotal Test time (real) ="),
+}
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_the_times_that_a_runner_prints_are_left_out_and_words_of_its_tests_are_not(runner):
+    text, rest = PRINTED[runner]
+    assert RUNNERS[runner].without_durations(text) == rest
+    words = "waited 30 secs, wanted 31 seconds"
+    assert RUNNERS[runner].without_durations(words) == words
+
+
 def test_xml_that_defines_entities_is_not_read():
     case = '<testsuite><testcase classname="a" name="b"/></testsuite>'
     assert RUNNERS["junit"].parse(f"building ...\n{case}\n").outcomes == {"a::b": "passed"}

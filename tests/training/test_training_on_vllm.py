@@ -7,9 +7,11 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from processes import process_files
 from safetensors.torch import load_file
 
 from agentgym.evaluation.record import Evaluation
@@ -60,7 +62,11 @@ def assert_the_server_followed_the_weights_and_is_gone(run: Path, updates: str) 
 
 
 def _command_lines() -> str:
-    return "".join(path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline"))
+    lines = []
+    for path in process_files("cmdline"):
+        with suppress(OSError):  # it ended meanwhile
+            lines.append(path.read_bytes().decode(errors="replace"))
+    return "".join(lines)
 
 
 def test_the_server_follows_weights_that_are_trained_in_full(tmp_path):

@@ -108,13 +108,19 @@ class PolicyGateway:
         self._listening: socket.socket | None = None
         self._is_open = False
 
+    def connect(self) -> None:
+        """As ConnectingEngine. Raises: AgentGymError if nobody could play."""
+        if (self._program is None) == (not self._tokens):
+            raise AgentGymError(
+                "Give a program that plays the episodes, or tokens of clients that take them, and not both."
+            )
+
     def listen(self) -> str:
         """Listen already, so that clients can come before a run begins. Returns: the address of the gateway.
 
         Raises: AgentGymError if nobody could play, or nothing can listen there.
         """
-        if (self._program is None) == (not self._tokens):
-            raise AgentGymError("Give a program that plays the episodes, or tokens of clients that take them.")
+        self.connect()
         if self._listening is None:
             self._listening = listen(self._host, self._port)
         return f"http://{self._host}:{self._listening.getsockname()[1]}"

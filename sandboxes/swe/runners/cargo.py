@@ -49,4 +49,5 @@ CARGO = SuiteRunner(
     parse_cargo,
     ("Cargo.toml", "Cargo.lock", "*/Cargo.toml", "build.rs", "*/build.rs", ".cargo/*"),
     _canary,
+    r"(; finished)? in [\d.]+s\b",
 )

@@ -11,7 +11,7 @@ from .runner import FAILED, PASSED, SKIPPED, Canary, Report, SuiteRunner, name_o
 RESULT = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (\S+) \.+\s*(.*?)\s+[\d.]+ sec")
 BUILD = "cmake -S . -B ../build > ../build.log 2>&1 && cmake --build ../build >> ../build.log 2>&1"
 LOGS = "../build/Testing ../build/CMakeFiles/CMake*.log ../build/CMakeFiles/CMakeConfigureLog.yaml"
-"""They say when and how long, so that no two snapshots would be the same."""
+"""They hold times and names that chance gives: with them no two snapshots would be equal."""
 
 
 def parse_ctest(text: str) -> Report:
@@ -37,4 +37,5 @@ CTEST = SuiteRunner(
     parse_ctest,
     ("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "CTestTestfile.cmake"),
     _canary,
+    r" +[\d.]+ sec\b",
 )

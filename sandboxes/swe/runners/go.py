@@ -42,5 +42,11 @@ def _canary(files: Mapping[str, str], rng: random.Random) -> Canary | None:
 
 
 GO = SuiteRunner(
-    "go test", ("go",), f"{SETTINGS} go test -json ./...", parse_go, ("go.mod", "go.sum", "go.work"), _canary
+    "go test",
+    ("go",),
+    f"{SETTINGS} go test -json ./...",
+    parse_go,
+    ("go.mod", "go.sum", "go.work"),
+    _canary,
+    r" ?\(\d+\.\d+s\)|\"Time\":\"[^\"]*\",?|,?\"Elapsed\":[\d.]+",
 )

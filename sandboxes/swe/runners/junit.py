@@ -32,5 +32,10 @@ def parse_junit(text: str) -> Report:
 
 
 JUNIT = SuiteRunner(
-    "JUnit XML", (), "", parse_junit, ("pom.xml", "*.gradle", "*.gradle.kts", "package.json", "Makefile")
+    "JUnit XML",
+    (),
+    "",
+    parse_junit,
+    ("pom.xml", "*.gradle", "*.gradle.kts", "package.json", "Makefile"),
+    durations=r' (time|timestamp)="[^"]*"',
 )

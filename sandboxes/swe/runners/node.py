@@ -61,4 +61,5 @@ NODE = SuiteRunner(
     parse_tap,
     ("package.json", "package-lock.json", ".npmrc", "node_modules/*"),
     _canary,
+    r"\n?duration_ms:? [\d.]+",
 )

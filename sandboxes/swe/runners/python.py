@@ -58,7 +58,8 @@ def _canary(files: Mapping[str, str], rng: random.Random) -> Canary | None:
 
 
 PROTECTED = ("*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "setup.cfg", "pyproject.toml")
-PYTEST = SuiteRunner("pytest", ("python3",), "python3 -m pytest -rA", parse_pytest, PROTECTED, _canary)
+TIME = r" in \d+\.\d+s(?: \(\d+:\d\d:\d\d\))?"
+PYTEST = SuiteRunner("pytest", ("python3",), "python3 -m pytest -rA", parse_pytest, PROTECTED, _canary, TIME)
 UNITTEST = SuiteRunner(
-    "unittest", ("python3",), "python3 -m unittest discover -v 2>&1", parse_unittest, PROTECTED, _canary
+    "unittest", ("python3",), "python3 -m unittest discover -v 2>&1", parse_unittest, PROTECTED, _canary, TIME
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -50,6 +51,7 @@ class SuiteRunner:
         parse: reads the report.
         protected: patterns of files that say how tests are found and run, beside the tests: a patch has no say in them.
         canary: makes a test that fails, beside one of the test files (path and text); None where none can be made.
+        durations: a regular expression for the times that it prints, which differ from run to run.
     """
 
     title: str
@@ -58,6 +60,11 @@ class SuiteRunner:
     parse: Callable[[str], Report]
     protected: tuple[str, ...] = ()
     canary: Callable[[Mapping[str, str], random.Random], Canary | None] = lambda files, rng: None
+    durations: str = "(?!)"
+
+    def without_durations(self, text: str) -> str:
+        """What it prints, without the times. Words of the tests themselves stay as they are."""
+        return re.sub(self.durations, "", text)
 
 
 def name_of_a_test(rng: random.Random) -> str:
