@@ -14,7 +14,7 @@ from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.policy.contract import Reply, Request, Sampling
 from agentgym.rollout.answers import check_reply
 from agentgym.rollout.conversation import Conversation, open_turn, over_budget
-from agentgym.rollout.episode import EpisodeOver, PlayLoop
+from agentgym.rollout.play_loop import EpisodeOver, PlayLoop
 from agentgym.task import seed_of
 from agentgym.trajectory import Row
 
