@@ -30,6 +30,7 @@ AgentGymError
 |   `-- NodeFailed          an episode failed on a node, and may not on another
 |-- PolicyError             the model or its server failed (RuntimeError)
 |   |-- ContextFull         the conversation no longer fits the model's context
+|   |-- ScriptEnded         a scripted policy has said all that it had to say
 |   |-- PolicyLeft          the program that plays has gone away
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
 |-- EpisodesFailed          every episode of a batch failed, so there is nothing to learn from (RuntimeError)
@@ -176,6 +177,10 @@ class PolicyError(AgentGymError, RuntimeError):
 
 class ContextFull(PolicyError):
     """The conversation no longer fits the model's context window."""
+
+
+class ScriptEnded(PolicyError):
+    """A scripted policy has said all its messages, and was asked for one more."""
 
 
 class PolicyLeft(PolicyError):

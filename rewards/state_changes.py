@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from agentgym import JudgeError, Reward, StopReason, Trajectory
 from agentgym.reward import SUCCESS, Components
 
-from .answer_match import normalised, same_answer
+from .answer_match import same_answer
 from .final_answer import final_call
+from .told_values import untold
 
 RECORD = "Record: "
-MOST_NUMBERS = 12
-"""A message with more numbers tells none of them: else an agent could say all that there are."""
-_NUMBER = re.compile(r"\d+")
 
 
 class StateChanges(Reward):
@@ -24,8 +21,8 @@ class StateChanges(Reward):
 
     The result or the reply that ends the episode holds the digests of all changes, which only the environment can
     write. `truth["changes"]` lists the digests of those that were asked for; `truth["answer"]`, where given, is the
-    answer to the question; `truth["told"]`, where given, lists what a message of the agent must have said. Outcome
-    components, of which `success` alone counts by default:
+    answer to the question; `truth["told"]`, where given, lists what the agent must have said among few values of its
+    kind (`told_values`). Outcome components, of which `success` alone counts by default:
 
     - `success`: 1.0 if exactly these changes are there, and the answer and all that had to be told is right.
     - `progress`: changes asked for that are there, as a share of all that were asked for or are there; 1.0 where
@@ -74,11 +71,8 @@ class StateChanges(Reward):
         return isinstance(answer, str) and same_answer(answer, truth["answer"])
 
     def _has_told(self, episode: Trajectory, truth: Mapping[str, Any]) -> bool:
-        """Numbers count only where they stand alone: 12 is not told by 120. Nor does a message that lists many."""
-        messages = [turn.message.text for turn in episode.turns if not turn.calls]
-        spoken = " ".join(text for text in messages if len(_NUMBER.findall(text)) <= MOST_NUMBERS)
-        words = f" {normalised(spoken.replace(',', ''))} "
-        return all(_stands_in(normalised(str(value).replace(",", "")), words) for value in truth.get("told", ()))
+        spoken = [turn.message.text for turn in episode.turns if not turn.calls]
+        return not untold(truth.get("told", ()), spoken)
 
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:
@@ -103,13 +97,3 @@ def record_of(episode: Trajectory) -> dict[str, Any] | None:
     except (ValueError, TypeError, KeyError) as error:
         raise JudgeError(f"{episode.task.id}: the record {line[:80]!r} cannot be read: {error}") from error
     return record
-
-
-def _stands_in(part: str, text: str) -> bool:
-    start = text.find(part)
-    while start >= 0:
-        before, after = text[start - 1], text[start + len(part)]
-        if not before.isalnum() and not after.isalnum():
-            return True
-        start = text.find(part, start + 1)
-    return False

@@ -20,6 +20,8 @@ RECORD = "Record: "
 an object with the digests of all changes and the counters. After it nothing follows, and no agent can write it."""
 MOST_CHANGES = 500
 """An episode with more changes has no record of them, and is no success."""
+MOST_ARGUMENT_CHARS, MOST_ARGUMENT_LEVELS = 20_000, 8
+"""Of one call, written as JSON. What an agent hands over stays in the memory of the host."""
 
 
 @dataclass(slots=True)
@@ -134,6 +136,7 @@ class StoreEnvironment(Environment, ABC):
         self.conduct.begin_call(app, api)
         error: ToolError | None = None
         try:
+            _check_size(f"{app}.{api}", arguments)
             return chosen.function(owner, **chosen.validate(arguments))
         except ToolError as refusal:
             error = refusal
@@ -183,6 +186,22 @@ class StoreEnvironment(Environment, ABC):
         self.store.restore(data["store"])
         self.conduct, self._ended = Conduct(**data["conduct"]), data["ended"]
         self._observed.restore(data)
+
+
+def _check_size(name: str, arguments: Any) -> None:
+    """Raises: ToolError for arguments that are too long, or nested too deeply."""
+    level, levels = [arguments], 0
+    while level := [
+        value
+        for holder in level
+        if isinstance(holder, dict | list)
+        for value in (holder.values() if isinstance(holder, dict) else holder)
+    ]:
+        levels += 1
+        if levels > MOST_ARGUMENT_LEVELS:
+            raise ToolError(f"The arguments of {name} are nested more than {MOST_ARGUMENT_LEVELS} levels deep.")
+    if (length := len(json.dumps(arguments, default=str))) > MOST_ARGUMENT_CHARS:
+        raise ToolError(f"The arguments of {name} have {length} characters; at most {MOST_ARGUMENT_CHARS} are taken.")
 
 
 @lru_cache(maxsize=64)

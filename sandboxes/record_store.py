@@ -43,6 +43,7 @@ class Store:
         self._snapshot, self._schema = snapshot, schema
         self._changed: dict[str, dict[int, Row | None]] = {}
         self._created: dict[str, int] = {}
+        self._effects: list[dict[str, Any]] = []
 
     def get(self, table: str, row_id: int) -> Row | None:
         """The row with this id; None without one."""
@@ -89,32 +90,43 @@ class Store:
             raise KeyError(f"{table} has no row {row_id}.")
         self._changed.setdefault(table, {})[row_id] = None
 
+    def record_effect(self, effect: str, **content: Any) -> None:
+        """Note something that no later change undoes: a mail has been sent, money has been charged.
+
+        It counts as a change, whatever becomes of the rows.
+        """
+        self._effects.append({"effect": effect, **content})
+
     def changes(self) -> dict[str, dict[str, Any]]:
-        """How the records differ from the snapshot, each difference by its digest.
+        """How the records differ from the snapshot, and the effects on others: each difference by its digest.
 
         Equal differences have equal digests, whatever ids new rows got and in whichever order they were made. A row
         that is as it was, and a row that came and went, make no difference.
         """
+        rows = [
+            difference
+            for table, changed in self._changed.items()
+            for row_id, row in changed.items()
+            if (difference := self._difference(table, row_id, row)) is not None
+        ]
         differences: dict[str, dict[str, Any]] = {}
-        for table, changed in self._changed.items():
-            for row_id, row in changed.items():
-                if (difference := self._difference(table, row_id, row)) is not None:
-                    text = json.dumps(difference, sort_keys=True)
-                    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-                    while digest in differences:  # the same row twice is two differences
-                        digest = hashlib.blake2b(digest.encode(), digest_size=8).hexdigest()
-                    differences[digest] = difference
+        for difference in [*rows, *self._effects]:
+            text = json.dumps(difference, sort_keys=True)
+            digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+            while digest in differences:  # the same row twice is two differences
+                digest = hashlib.blake2b(digest.encode(), digest_size=8).hexdigest()
+            differences[digest] = difference
         return differences
 
     def data(self) -> dict[str, Any]:
         """The changes as plain data, for a checkpoint."""
         changed = {table: [[row_id, row] for row_id, row in rows.items()] for table, rows in self._changed.items()}
-        return {"changed": changed, "created": dict(self._created)}
+        return {"changed": changed, "created": dict(self._created), "effects": list(self._effects)}
 
     def restore(self, data: Mapping[str, Any]) -> None:
         """Take over what `data` gave, of a store with the same snapshot."""
         self._changed = {table: dict(rows) for table, rows in data["changed"].items()}
-        self._created = dict(data["created"])
+        self._created, self._effects = dict(data["created"]), list(data["effects"])
 
     def _difference(self, table: str, row_id: int, row: Row | None) -> dict[str, Any] | None:
         before = self._snapshot[table].get(row_id)

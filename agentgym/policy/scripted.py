@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agentgym.errors import PolicyError
+from agentgym.errors import PolicyError, ScriptEnded
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Renderer, Reply, Request
 
@@ -30,7 +30,7 @@ class ScriptedPolicy(Policy):
     async def generate(self, request: Request) -> Reply:
         """The script's next message.
 
-        Raises: PolicyError when a list of messages has come to its end, and for an answer that is no message.
+        Raises: ScriptEnded when a list of messages has come to its end; PolicyError for an answer that is no message.
         """
         answer = self.script(request.messages) if callable(self.script) else self._line(self.script, request.turn)
         if not isinstance(answer, Message | str):
@@ -56,7 +56,7 @@ class ScriptedPolicy(Policy):
     @staticmethod
     def _line(script: Sequence[Message | str], turn: int) -> Message | str:
         if turn >= len(script):
-            raise PolicyError(
+            raise ScriptEnded(
                 f"The script has {len(script)} message(s), and turn {turn} asks for one more. "
                 "End the script with a final tool, or lower Budgets.max_turns."
             )

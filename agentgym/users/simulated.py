@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentgym.environment import Environment
-from agentgym.errors import ContextFull, PolicyError
+from agentgym.errors import ContextFull, PolicyError, ScriptEnded
 from agentgym.messages import Message
 from agentgym.policy import Policy, Request, Sampling
 from agentgym.storage.codec import message_from_json, message_to_json
@@ -80,9 +80,12 @@ class SimulatedUser:
     async def answer(self, text: str) -> tuple[str, bool]:
         """Answer what the agent says.
 
+        What an agent can bring a user to, by talking for ever or by keeping it at its tools, ends the conversation:
+        else it could void its episode.
+
         Returns: the user's message, empty if it leaves without a word, and whether it leaves.
-        Raises: PolicyError if the policy fails, says nothing, goes on calling its tools, or takes too long. It is the
-            infrastructure's failure: the agent is not to blame for its user.
+        Raises: PolicyError if the policy fails, or does not answer in time. So it does if the user has hardly begun,
+            and says nothing, or its goal does not fit its policy: it is the infrastructure's failure then.
         """
         index = self._counts["messages"]
         rng = random.Random(seed_of("user", self._seed, index))
@@ -90,15 +93,15 @@ class SimulatedUser:
             self._counts["left_early"] = 1
             return "", True
         self._messages.append(Message("user", text[:MAX_CHARS]))
+        calls_before = self._counts["calls"]
         try:
             async with asyncio.timeout(self._timeout_s):
                 spoken = await self._speak()
-        except TimeoutError as error:
-            raise PolicyError(f"The user {self.policy.name!r} said nothing in {self._timeout_s:g} s.") from error
-        except ContextFull as error:  # of the user, not of the agent
-            if index <= 1:
-                raise PolicyError(f"The goal does not fit the user {self.policy.name!r}: {error}") from error
-            self._counts["left_early"] = 1  # else an agent that talks for ever could void its episode
+        except (TimeoutError, ContextFull, ScriptEnded, _Speechless) as error:
+            timed_out = isinstance(error, TimeoutError)
+            if self._counts["calls"] == calls_before if timed_out else index <= 1:
+                raise self._failure(error) from error
+            self._counts["left_early"] = 1
             return "", True
         leaves = spoken.endswith(END)
         meant = spoken.removesuffix(END).rstrip()
@@ -116,7 +119,7 @@ class SimulatedUser:
 
         `messages` it wrote, numbers it got wrong (`mistakes`), `calls` of its own tools, `deflections` in place
         of its goal word for word, and `left_early`, 1 if it left out of impatience, at its last message, or
-        because the conversation had become too long for its policy.
+        because its policy had nothing more to say: the conversation was too long for it, or it was kept at its tools.
         """
         return {f"user_{name}": count for name, count in self._counts.items()}
 
@@ -131,11 +134,12 @@ class SimulatedUser:
         self._counts, self._correction, self._seed = dict(data["counts"]), data["correction"], data["seed"]
 
     async def _speak(self) -> str:
-        """The policy's next words, after the calls that it makes. Raises: PolicyError, ContextFull."""
-        schemas = self.environment.tools.values() if self.environment is not None else ()
-        tools = [tool.schema() for tool in schemas]
+        """The policy's next words, after the calls that it makes. Raises: PolicyError, ContextFull, _Speechless."""
+        own = self.environment.tools.values() if self.environment is not None else ()
+        schemas = [tool.schema() for tool in own]
         renderer = self.policy.renderer
         for number in range(MAX_ROUNDS):
+            tools = schemas if number + 1 < MAX_ROUNDS else []  # whoever goes on calling has to speak at last
             prefix = renderer.prompt(self._messages, tools) if renderer is not None else None
             seed = seed_of("user", self._seed, len(self._messages), number)
             sampling = Sampling(self._temperature, 1.0, self._max_tokens, seed)
@@ -143,7 +147,7 @@ class SimulatedUser:
             request = Request(tuple(self._messages), tools, prefix, sampling, f"user/{self._seed}", turn)
             message = (await self.policy.generate(request)).message
             text = message.text[:MAX_CHARS].strip()
-            if message.calls and self.environment is not None:
+            if message.calls and tools and self.environment is not None:
                 self._messages.append(message)
                 for call in message.calls:
                     result = await self.environment.call(call)
@@ -151,9 +155,24 @@ class SimulatedUser:
                 self._counts["calls"] += len(message.calls)
             elif text:
                 return text
+            elif message.calls and schemas:
+                break
             elif number + 1 >= ATTEMPTS:
-                raise PolicyError(f"The user {self.policy.name!r} said nothing in {ATTEMPTS} attempts.")
-        raise PolicyError(f"The user {self.policy.name!r} went on calling its tools and said nothing.")
+                raise _Speechless(f"said nothing in {ATTEMPTS} attempts")
+        raise _Speechless("went on calling its tools and said nothing")
+
+    def _failure(self, error: Exception) -> PolicyError:
+        """What the infrastructure has failed at."""
+        name = f"The user {self.policy.name!r}"
+        if isinstance(error, TimeoutError):
+            return PolicyError(f"{name} said nothing in {self._timeout_s:g} s.")
+        if isinstance(error, ContextFull):
+            return PolicyError(f"The goal does not fit the user {self.policy.name!r}: {error}")
+        return PolicyError(f"{name} {error}." if isinstance(error, _Speechless) else str(error))
+
+
+class _Speechless(Exception):
+    """The policy of a user has said no word."""
 
 
 def _folded(text: str) -> str:

@@ -127,8 +127,11 @@ class AppsCode(AppsEnvironment):
 
 
 def _report(reply: Any) -> str:
-    """What the agent reads of a run. Raises: KeyError, TypeError for what is no reply."""
-    text, status = str(reply["output"]).rstrip("\n"), int(reply["status"])
+    """What the agent reads of a run. Raises: KeyError, TypeError for what is no reply: the code may have written it."""
+    output, status = reply["output"], reply["status"]
+    if not isinstance(output, str) or type(status) is not int:
+        raise TypeError("the output is text and the status a whole number")
+    text = output.rstrip("\n")
     notes = ["[output cut]"] if reply["cut"] else []
     if status < 0:
         notes.append(f"[ended by signal {-status}]")

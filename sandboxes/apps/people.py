@@ -86,6 +86,7 @@ class MailApp(StoreApp):
         """
         if "@" not in to:
             raise ToolError(f"{to[:60]!r} is no mail address: it needs an @. Look it up in contacts.")
+        self.store.record_effect("mail sent", recipient=to, subject=subject, body=body)
         row = self.store.insert(
             "mails", folder="sent", date=self.now, sender="me", recipient=to, subject=subject, body=body, unread=False
         )

@@ -24,10 +24,15 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
 
     Args:
         wishes: `requests`, sentences that are said one after the other as each is done or refused; the first one is
-            what the conversation begins with. `facts`, by a key word that the agent asks with, what it then says.
+            what the conversation begins with. `facts`, by a key word that the agent asks with, what it then says;
+            `request_facts`, the same for each request (optional), which hold from that request on until the next.
+    Raises: ValueError unless there are as many `request_facts` as `requests`, where they are given.
     """
     requests: list[str] = list(wishes["requests"])
-    facts: dict[str, str] = dict(wishes["facts"])
+    known: dict[str, str] = dict(wishes["facts"])
+    of_request: list[dict[str, str]] = [dict(facts) for facts in wishes.get("request_facts", [{}] * len(requests))]
+    if len(of_request) != len(requests):
+        raise ValueError(f"{len(of_request)} request_facts for {len(requests)} requests")
 
     def script(messages: Sequence[Message]) -> Message | str:
         if messages[-1].role == "tool":
@@ -37,6 +42,8 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
         if _DONE.search(text):
             remaining = [request for request in requests if request not in own]
             return remaining[0] if remaining else f"No, that is all. Thank you. {END}"
+        current = max((number for number, request in enumerate(requests) if request in own), default=0)
+        facts = {**known, **of_request[current]}
         if (call := _use_of_phone(text)) is not None and "telephone" in facts:
             return Message("assistant", "", (call,))
         answers = [answer for word, answer in facts.items() if word != "telephone" and re.search(rf"\b{word}", text)]

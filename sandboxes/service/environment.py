@@ -45,8 +45,8 @@ class Service(StoreEnvironment):
     episode ends when the customer leaves, or the agent hands over to a human.
 
     Task parameters: `domain`; `records`, `seed` and `goal` as of `agentgym/apps-v1`; `customer`, an object that the
-    agent never sees: `persona` and `wants`, texts, `requests` and `facts` of the scripted customer, and `phone_id` in
-    telecom; `behaviour`, fields of `UserBehaviour` (optional).
+    agent never sees: `persona` and `wants`, texts, `requests`, `facts` and `request_facts` of the scripted customer,
+    and `phone_id` in telecom; `behaviour`, fields of `UserBehaviour` (optional).
 
     Args:
         user: the policy that plays the customer: a Policy, or the name and options of a registered one, as

@@ -70,7 +70,9 @@ class TravelApp(StoreApp):
         self.store.update("flights", before["id"], seats=before["seats"] + 1)
         self.store.update("flights", flight_id, seats=flight["seats"] - 1)
         self.store.update("bookings", booking_id, flight_id=flight_id, paid=flight["price"])
-        return {"difference": flight["price"] - booking["paid"]}
+        difference = flight["price"] - booking["paid"]
+        self.store.record_effect("charged", booking_id=booking_id, difference=difference)
+        return {"difference": difference}
 
     @tool
     def cancel_booking(self, booking_id: int) -> str:

@@ -23,7 +23,8 @@ class Desk:
         environment: an opened environment of the domain.
         customer: the row of who calls.
         moves: what the agent does: `["say", text]` or `["call", tool, arguments]`.
-        facts: what the customer says when it is asked with a key word. must_tell: what the agent must have said.
+        facts: what the customer says when it is asked with a key word about the request that is being written.
+        must_tell: what the agent must have said.
         used: rows that a request is about already, so that no two are about the same.
     """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -58,7 +59,12 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
     _identify(desk)
     kinds = _kinds(rng, domain, min(level, 2), new=slot.stratum == "unseen_requests")
     try:
-        requests = [REQUESTS[domain][kind](desk) for kind in kinds]
+        requests, request_facts = [], []
+        known, desk.facts = desk.facts, {}
+        for kind in kinds:
+            requests.append(REQUESTS[domain][kind](desk))
+            request_facts.append(desk.facts)
+            desk.facts = {}
     except (IndexError, ValueError):  # the customer has nothing that this could be about
         return None
     changes = environment.store.changes()
@@ -66,13 +72,14 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
         return None
     wishes: dict[str, Any] = {
         "persona": f"{rng.choice(PERSONAS)} Your name is {customer['name']}.",
-        "wants": f"You want this, one after the other: {' '.join(requests)} You know: {' '.join(desk.facts.values())}",
+        "wants": _wants(known, requests, request_facts),
         "requests": requests,
-        "facts": desk.facts,
+        "facts": known,
+        "request_facts": request_facts,
     }
     if domain == "telecom":
         wishes["phone_id"] = customer["id"]
-        desk.facts["telephone"] = "I have it in my hand."
+        known["telephone"] = "I have it in my hand."
     goal = sorted(changes)
     parameters = {"domain": domain, "records": records, "seed": seed, "goal": goal, "customer": wishes}
     return Task(
@@ -85,6 +92,15 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
         tags=(domain, f"level_{level}", *slot.tags),
         difficulty=float(level),
     )
+
+
+def _wants(known: Mapping[str, str], requests: Sequence[str], request_facts: Sequence[Mapping[str, str]]) -> str:
+    """What a policy that plays the customer is told: each request with what the customer knows of it."""
+    sentences = []
+    for request, facts in zip(requests, request_facts, strict=True):
+        answers = " ".join(dict.fromkeys(facts.values()))
+        sentences.append(f"{request} (If you are asked: {answers})" if answers else request)
+    return f"You want this, one after the other: {' '.join(sentences)} You know: {' '.join(known.values())}"
 
 
 def _kinds(rng: random.Random, domain: str, count: int, *, new: bool) -> list[str]:

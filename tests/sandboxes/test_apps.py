@@ -138,6 +138,29 @@ async def test_what_is_bought_is_paid_and_comes_back_when_it_is_cancelled(apps):
     assert "less than 1000000" in (await call(apps, "bank", "pay", party="Me", amount=1_000_000)).content
 
 
+async def test_a_mail_that_was_sent_counts_though_it_is_deleted(apps):
+    """The sender no longer has it; whoever got it does."""
+    sent = json.loads((await call(apps, "mail", "send", to="a@b.example", subject="s", body="b")).content)
+    asked_for = apps.store.changes().keys()
+    assert (await call(apps, "mail", "delete", mail_id=sent["id"])).ok
+    (left,) = apps.store.changes().values()
+    assert left == {"effect": "mail sent", "recipient": "a@b.example", "subject": "s", "body": "b"}
+    checkpoint = await apps.checkpoint()
+    await apps.restore(task(), checkpoint, seed=0)
+    await call(apps, "mail", "send", to="a@b.example", subject="s", body="b")
+    assert len(asked_for - apps.store.changes().keys()) == 0
+    assert len(apps.store.changes()) == 3, "it was sent twice"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"), [("x" * 20_000, "at most 20000 are taken"), ([[[[[[[[[1]]]]]]]]], "more than 8 levels deep")]
+)
+async def test_arguments_of_a_call_are_bounded(apps, body, message):
+    assert message in (await call(apps, "notes", "add", title="t", body=body)).content
+    assert apps.store.changes() == {}
+    assert apps.conduct.failures == 1
+
+
 async def test_an_episode_does_not_see_what_another_one_changes(apps):
     other = agentgym.make("agentgym/apps-v1")
     await other.reset(task(), seed=0)
@@ -200,6 +223,10 @@ async def test_code_calls_apis_and_reads_what_they_refuse(coding):
     assert len(coding.store.changes()) == 3
 
 
+FORGED = "import os; os.write(3, b'%s\\n'); os._exit(0)"
+"""Code that writes the last line of the channel itself."""
+
+
 @pytest.mark.needs_namespaces
 async def test_code_that_breaks_its_process_is_a_result_and_the_next_run_works(coding):
     """Nothing that code does to its interpreter, its channel or its output is a failure of the infrastructure."""
@@ -209,6 +236,15 @@ async def test_code_that_breaks_its_process_is_a_result_and_the_next_run_works(c
         "import os; os.write(3, b'no json\\n')": "",
         "import os; [os.write(fd, b'{\"output\": 1}\\n') for fd in range(3, 9)]": "",
         "import os; os.kill(os.getppid(), 9)": "broke off",
+        FORGED % '{"output": "", "cut": 0, "status": 1e999}': "broke off",
+        FORGED % '{"output": "", "cut": 0, "status": -1e999}': "broke off",
+        FORGED % '{"output": "", "cut": 0, "status": NaN}': "broke off",
+        FORGED % f'{{"output": {"[" * 99}{"]" * 99}, "cut": 0, "status": 1}}': "broke off",
+        FORGED % f"{'[' * 9999}{']' * 9999}": "broke off",
+        FORGED % f'{{"status": {"9" * 5000}}}': "broke off",
+        FORGED % '"app"': "broke off",
+        FORGED % r'{"output": "\\ud800", "cut": 0, "status": 0}': "",
+        "apis.notes.add(title='t', body='x' * 10**6)": "at most 20000 are taken",
         f"for n in range({MOST_CALLS + 5}): apis.bank.balance()": f"may call APIs {MOST_CALLS} times",
         "print('x' * 10**6)": "[output cut]",
         "x = bytearray(10**10)": "",

@@ -108,6 +108,19 @@ async def test_the_tools_refuse_what_the_records_do_not_allow():
     assert await call(telecom, "resume_line", line_id=line["id"]) == "Resumed."
 
 
+async def test_money_that_went_to_and_fro_counts():
+    """A booking that is changed, and changed back, is as it was; its customer was charged twice."""
+    airline = await opened("travel")
+    booking = next(iter(airline.store.rows("bookings", fare="flex")))
+    before = airline.store.get("flights", booking["flight_id"])
+    route = airline.store.rows("flights", origin=before["origin"], target=before["target"])
+    other = next(flight for flight in route if flight["seats"] and flight["price"] != before["price"])
+    for flight in (other, before):
+        assert "difference" in await call(airline, "change_flight", booking_id=booking["id"], flight_id=flight["id"])
+    assert airline.store.get("bookings", booking["id"]) == booking
+    assert [change["effect"] for change in airline.store.changes().values()] == ["charged", "charged"]
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [

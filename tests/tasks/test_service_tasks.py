@@ -10,6 +10,7 @@ import pytest
 
 from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, load_task_set
 from agentgym.rollout import Budgets, RolloutConfig
+from agentgym.sandboxes.service.customer import customer
 from agentgym.tasks.service.task_set import SEEDS
 
 
@@ -70,11 +71,37 @@ async def test_who_says_nothing_hands_over_or_lists_all_numbers_serves_nobody(sa
         "chatty": Message("assistant", "I am glad that you call."),
         "handing over": Message("assistant", "", (Call("hand_over", {"reason": "I do not know."}),)),
         "listing": Message("assistant", f"{' '.join(map(str, range(500)))} Is there anything else?"),
+        "listing bit by bit": lambda messages: few_numbers(sum(m.role == "assistant" for m in messages)),
     }
     for who, message in players.items():
-        trajectories = await play(sample[:150], lambda task, message=message: lambda messages: message)
+        script = message if callable(message) else lambda messages, message=message: message
+        trajectories = await play(sample[:150], lambda task, script=script: script)
         assert sum(trajectory.success for trajectory in trajectories) == 0, who
         assert not any(trajectory.error for trajectory in trajectories), who
+
+
+def few_numbers(turn):
+    """All prices that there are, three in a message, and then the last words."""
+    first = 14 + 3 * turn
+    return f"{first}, {first + 1}, {first + 2}? Please confirm." if first < 95 else "Is there anything else?"
+
+
+def test_a_customer_speaks_of_the_request_in_question_alone(task_set):
+    """Facts that both requests shared made it name the second one's article when it was asked about the first."""
+    question = Message("user", "Which product, article, booking or flight is it?")
+    of_two = [task for task in task_set["train"] if len(task.parameters["customer"]["requests"]) == 2]
+    count = 0
+    for task in of_two:
+        wishes = task.parameters["customer"]
+        conversation = [Message("system", "s")]
+        for request, facts in zip(wishes["requests"], wishes["request_facts"], strict=True):
+            conversation += [Message("user", "Go on."), Message("assistant", request), question]
+            answer = customer(wishes)(conversation)
+            if thing := facts.get("product", facts.get("booking")):
+                assert answer.startswith(thing)
+                assert thing.removesuffix(".").rpartition("the ")[2].removeprefix("flight to ") in request
+                count += 1
+    assert count > 500
 
 
 async def test_the_imperfect_oracle_serves_some(task_set, sample):

@@ -16,6 +16,7 @@ from agentgym.policy import (
     ChatApiPolicy,
     Hermes,
     Policy,
+    Reply,
     TemplateRenderer,
     TransformersPolicy,
     make_model,
@@ -230,6 +231,41 @@ async def test_an_agent_that_talks_too_much_for_the_user_ends_the_conversation_a
     too_narrow = SimulatedUser(Narrow(answering), goal="g" * 6_000)
     with pytest.raises(PolicyError, match="The goal does not fit"):
         await too_narrow.answer("Hello?")
+
+
+class Busy(Policy):
+    """Calls as long as it has tools; sleeps in every call but the first where it is asked to."""
+
+    def __init__(self, sleeps=False):
+        self.sleeps, self.requests = sleeps, 0
+
+    async def generate(self, request):
+        self.requests += 1
+        if self.sleeps and self.requests > 1:
+            await asyncio.Event().wait()
+        if request.tools:
+            return Reply(Message("assistant", "", (Call("look", {}),)))
+        return Reply(Message("assistant", "I have looked often enough."))
+
+
+async def test_an_agent_that_keeps_a_user_at_its_tools_is_answered_or_left_and_voids_nothing():
+    busy = SimulatedUser(Busy(), environment=Phone())
+    assert await busy.answer("Look at it, again and again.") == ("I have looked often enough.", False)
+    slow = SimulatedUser(Busy(sleeps=True), environment=Phone(), timeout_s=0.05)
+    assert await slow.answer("Look at it, again and again.") == ("", True)
+    assert slow.report()["user_left_early"] == 1
+
+
+@pytest.mark.parametrize("lines", [["I need help.", "Up to 3.", "Go on."], ["I need help.", "Up to 3.", "Go on.", " "]])
+async def test_an_agent_that_talks_until_its_user_has_nothing_more_to_say_is_judged(lines):
+    """A user's script that is over, or a model that falls silent, after it has answered well."""
+    script = ScriptedPolicy([*lines, *[" "] * 3] if lines[-1] == " " else lines)
+    make = with_user(CounterWithState, lambda task: SimulatedUser(script, goal=task.prompt))
+    trajectory = await play(make, lambda messages: "Really?", max_turns=10)
+    assert trajectory.error is None
+    assert trajectory.stop_reason is StopReason.ANSWERED
+    assert trajectory.success == 0.0
+    assert len(trajectory.turns) == 3
 
 
 async def test_a_user_that_fails_once_is_asked_again_and_the_conversation_is_the_same():

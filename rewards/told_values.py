@@ -1,0 +1,75 @@
+"""Which values an agent has told: dates, times and amounts among few others of their kind, and words as they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from decimal import Decimal
+
+from .answer_match import normalised
+
+MOST_CHARS = 2_000
+"""What a simulated user reads of a message."""
+MOST_IN_MESSAGE = 3
+"""A message with more values of a kind tells none of them."""
+MOST_PER_VALUE, MOST_BESIDE = 2, 3
+"""All messages that tell may hold so many values of a kind for each one that is to be told, and so many beside."""
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = rf"({'|'.join(_MONTHS)})[a-z]*\.?"
+_DATE = re.compile(
+    r"\b([0-9]{4})-([0-9][0-9])-([0-9][0-9])\b"
+    rf"|\b([0-9]{{1,2}})(?:st|nd|rd|th|\.)? (?:of )?{_MONTH},? ([0-9]{{4}})\b"
+    rf"|\b{_MONTH} ([0-9]{{1,2}})(?:st|nd|rd|th)?,? ([0-9]{{4}})\b"
+)
+_TIME = re.compile(r"\b([0-9]{1,2}):([0-9][0-9])(?::[0-9][0-9])?(?: ?([ap])\.?m\b)?")
+_NAMED = "order|booking|article|line|flight|variant|customer|bill|id|zip|code|number|no\\."
+_NAME = re.compile(rf"(?:\b(?:{_NAMED})s? (?:(?:id|number|code|no\.) )?#?|#)[0-9]+\b|\b[0-9]{{7,}}\b")
+_UNITS = "percent|minute|hour|day|week|month|year|gigabyte|gb|bag|seat|piece|article|order|time"
+_QUANTITY = re.compile(rf"\b[0-9]+ ?(?:more |free )?(?:%|(?:{_UNITS})s?\b)")
+_AMOUNT = re.compile(r"(?<![\w.])(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?(?!\w)")
+
+
+def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
+    """The values that no message of an agent has told.
+
+    A date (2025-12-14), a time (07:05) and an amount (45) have to stand in a message among at most `MOST_IN_MESSAGE`
+    of their kind, and the messages that tell may hold only a few more than there are values to tell: an agent that says
+    all that it might be has told nothing. Ids (order 1003) and quantities (30 days) are no amounts. Any other value is
+    told where its words stand. Of a message only the first `MOST_CHARS` characters count.
+    """
+    texts = [text[:MOST_CHARS].casefold() for text in messages]
+    named = [_values_in(text) for text in texts]
+    required = [(str(value), _values_in(str(value).casefold())) for value in values]
+    missing = []
+    for text, own in required:
+        kind, value = next(((kind, min(members)) for kind, members in own.items() if members), ("", ""))
+        if not kind or _AMOUNT.sub("", _TIME.sub("", _DATE.sub("", text.casefold()))).strip():
+            words = re.compile(rf"(?<!\w){re.escape(normalised(text))}(?!\w)")
+            is_told = any(words.search(normalised(message)) for message in texts)
+        else:
+            few = [message[kind] for message in named if len(message[kind]) <= MOST_IN_MESSAGE]
+            candidates = set().union(*few)
+            of_kind = len(set().union(*(other[kind] for _, other in required)))
+            is_told = value in candidates and len(candidates) <= MOST_PER_VALUE * of_kind + MOST_BESIDE
+        if not is_told:
+            missing.append(text)
+    return missing
+
+
+def _values_in(text: str) -> dict[str, set[str]]:
+    """The dates, times and amounts in a text of small letters, each in one spelling."""
+    values: dict[str, set[str]] = {"date": set(), "time": set(), "amount": set()}
+    for match in _DATE.finditer(text):
+        year, month, day, day_before, month_after, year_after, month_before, day_after, last_year = match.groups()
+        name = month_after or month_before
+        number = int(month) if month else _MONTHS.index(name) + 1
+        values["date"].add(f"{year or year_after or last_year}-{number:02d}-{int(day or day_before or day_after):02d}")
+    text = _DATE.sub(" ", text)
+    for match in _TIME.finditer(text):
+        hour = int(match[1]) % 12 + 12 * (match[3] == "p") if match[3] else int(match[1])
+        values["time"].add(f"{hour:02d}:{match[2]}")
+    text = _QUANTITY.sub(" ", _NAME.sub(" ", _TIME.sub(" ", text)))
+    for match in _AMOUNT.finditer(text):
+        values["amount"].add(str(Decimal(match[0].replace(",", "")).normalize()))
+    return values
