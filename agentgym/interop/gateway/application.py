@@ -32,7 +32,7 @@ from agentgym.messages import Result, StopReason
 from .anthropic_messages import AnthropicMessages
 from .api import Api
 from .chat import invalid, object_of
-from .chat_completions import ChatCompletions
+from .chat_completions import ChatCompletions, chat_content
 from .program_loop import ProgramLoop
 from .responses import Responses
 
@@ -98,7 +98,8 @@ class _Gateway:
             answer = await loop.complete(chat)
             model = chat.model or loop.policy_name
             if chat.stream:
-                return StreamingResponse(_encoded(api.events(answer, model)), media_type="text/event-stream")
+                events = api.events(answer, model, with_usage=chat.stream_usage)
+                return StreamingResponse(_encoded(events), media_type="text/event-stream")
             return JSONResponse(api.write(answer, model))
 
         return self.answering(complete, api)
@@ -174,7 +175,7 @@ def described(loop: ProgramLoop) -> dict[str, Any]:
     """What a program is told of its episode."""
     return {
         "task": loop.task_id,
-        "messages": [{"role": message.role, "content": message.text} for message in loop.opening],
+        "messages": [{"role": message.role, "content": chat_content(message)} for message in loop.opening],
         "tools": list(loop.tool_schemas),
     }
 
