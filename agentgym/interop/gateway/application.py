@@ -14,7 +14,6 @@ The bearer token, or the header x-api-key, names the episode.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from agentgym import strict_json
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.interop.mcp.content import blocks_of
 from agentgym.interop.mcp.tool_server import ToolServer
@@ -192,8 +192,8 @@ async def _json(request: Request) -> Any:
     except TimeoutError:
         raise ServerRefusal(408, "timeout_error", f"The request did not arrive within {BODY_S:g} s.") from None
     try:
-        return json.loads(body or b"{}")
-    except (ValueError, RecursionError) as error:
+        return strict_json.loads(body or b"{}")
+    except ValueError as error:
         raise invalid(f"The request is no JSON: {error!s:.200}") from error
 
 
