@@ -17,6 +17,7 @@ HEAVY_MODULES = {
     "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.gateway.application": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.interop.mcp.http": "serve",
     "agentgym.interop.openenv.connection": "openenv",
     "agentgym.interop.openenv.server": "openenv",
     "agentgym.interop.text_env": "gymnasium",
