@@ -70,7 +70,7 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
                 left_out[name] = reason
                 continue
             if "relevance" not in category and accepted is None:
-                accepted = _accepted(folder / file.name)
+                accepted = accepted_of(folder / file.name)
             task = _task(item, where, name, category, accepted or {}, split)
             if _can_be_solved(task, where):
                 tasks.append(task)
@@ -120,7 +120,7 @@ def _why_not(category: str) -> str:
     return ""
 
 
-def _accepted(file: Path) -> dict[str, Any]:
+def accepted_of(file: Path) -> dict[str, Any]:
     """The accepted calls by the ids of the items."""
     if not file.is_file():
         raise TaskError(f"There are no accepted calls {file}. Give their folder as the option answers.")
@@ -143,7 +143,7 @@ def _task(
             raise TaskError(f"{where}: {ANSWERS} has no row with the id {name!r}.")
         else:
             truth = {"kind": "calls", "calls": [_call(row, functions) for row in accepted[name]]}
-        tools = [{"type": "function", "function": _function(function)} for function in functions]
+        tools = [{"type": "function", "function": function_of(function)} for function in functions]
         turns = item["question"]
         messages = tuple(Message(each["role"], each["content"]) for each in turns[0])
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -187,7 +187,7 @@ def _items(schema: Mapping[str, Any]) -> str | None:
     return kind
 
 
-def _function(given: Mapping[str, Any]) -> dict[str, Any]:
+def function_of(given: Mapping[str, Any]) -> dict[str, Any]:
     """A function as an agent reads of it, in JSON Schema."""
     description = given["description"] + HINT
     return {"name": _name(given["name"]), "description": description, "parameters": _schema(given["parameters"])}

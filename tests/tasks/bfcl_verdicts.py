@@ -18,12 +18,21 @@ sys.modules[models.__name__] = models
 Language = import_module("bfcl_eval.constants.enums").Language
 ast_checker = import_module("bfcl_eval.eval_checker.ast_eval.ast_checker").ast_checker
 
+multi_turn_checker = import_module("bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker").multi_turn_checker
+
+
+def verdict(row):
+    """Whether calls are right: of one message, or of several turns."""
+    if "entry" in row:
+        steps = [[[call] for call in turn] for turn in row["calls"]]
+        return multi_turn_checker(steps, row["accepted"], row["entry"], "", "any")["valid"]
+    return ast_checker(row["functions"], row["calls"], row["accepted"], Language.PYTHON, row["category"], "any")[
+        "valid"
+    ]
+
+
 for line in sys.stdin:
-    row = json.loads(line)
     try:
-        verdict = ast_checker(row["functions"], row["calls"], row["accepted"], Language.PYTHON, row["category"], "any")[
-            "valid"
-        ]
+        print(json.dumps(verdict(json.loads(line))))
     except (AttributeError, TypeError, KeyError):  # the harness ends there; no call that makes it do so is right
-        verdict = False
-    print(json.dumps(verdict))
+        print("false")
