@@ -16,12 +16,20 @@ MOST_PER_VALUE, MOST_BESIDE = 2, 3
 """All messages that tell may hold so many values of a kind for each one that is to be told, and so many beside."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = rf"({'|'.join(_MONTHS)})[a-z]*\.?"
+_MONTH = (
+    r"(jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
 _DATE = re.compile(
     r"\b([0-9]{4})-([0-9][0-9])-([0-9][0-9])\b"
     rf"|\b([0-9]{{1,2}})(?:st|nd|rd|th|\.)? (?:of )?{_MONTH},? ([0-9]{{4}})\b"
     rf"|\b{_MONTH} ([0-9]{{1,2}})(?:st|nd|rd|th)?,? ([0-9]{{4}})\b"
 )
+_OTHER_DATE = re.compile(
+    rf"\b[0-9]{{1,2}}[/.][0-9]{{1,2}}[/.][0-9]{{2,4}}\b|\b[0-9]{{1,2}}(?:st|nd|rd|th|\.)? (?:of )?{_MONTH}\b"
+    rf"|\b{_MONTH} [0-9]{{1,4}}(?:st|nd|rd|th)?\b"
+)
+"""A date whose order of day and month, or whose year, is not told: none of the values, and no amounts."""
 _TIME = re.compile(r"\b([0-9]{1,2}):([0-9][0-9])(?::[0-9][0-9])?(?: ?([ap])\.?m\b)?")
 _NAMED = "order|booking|article|line|flight|variant|customer|bill|id|zip|code|number|no\\."
 _NAME = re.compile(rf"(?:\b(?:{_NAMED})s? (?:(?:id|number|code|no\.) )?#?|#)[0-9]+\b|\b[0-9]{{7,}}\b")
@@ -63,9 +71,9 @@ def _values_in(text: str) -> dict[str, set[str]]:
     for match in _DATE.finditer(text):
         year, month, day, day_before, month_after, year_after, month_before, day_after, last_year = match.groups()
         name = month_after or month_before
-        number = int(month) if month else _MONTHS.index(name) + 1
+        number = int(month) if month else _MONTHS.index(name[:3]) + 1
         values["date"].add(f"{year or year_after or last_year}-{number:02d}-{int(day or day_before or day_after):02d}")
-    text = _DATE.sub(" ", text)
+    text = _OTHER_DATE.sub(" ", _DATE.sub(" ", text))
     for match in _TIME.finditer(text):
         hour = int(match[1]) % 12 + 12 * (match[3] == "p") if match[3] else int(match[1])
         values["time"].add(f"{hour:02d}:{match[2]}")

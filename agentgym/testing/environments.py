@@ -110,7 +110,7 @@ async def _check_episodes(
     await episode_checks.check_cancelled(episode_checks.EpisodeChecker(subject, None))
     await episode_checks.check_private_texts(episode_checks.EpisodeChecker(subject, None))
     if not has_tasks:  # one plain task: nothing that a reward could judge
-        await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
+        await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, episode_checks.Unjudged()))
         checked.append("without tasks, no reward was checked: name a task set")
         return
     stage, tasks = episode_checks.EpisodeChecker(subject, judge), subject.tasks

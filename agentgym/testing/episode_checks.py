@@ -13,7 +13,7 @@ from agentgym.environment import Environment
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.reward import Reward
+from agentgym.reward import Components, Reward
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task
 from agentgym.testing.arguments import hostile, plausible
@@ -67,6 +67,14 @@ class EpisodeChecker:
     @property
     def tools(self) -> list[Tool]:
         return self.subject.tools
+
+
+class Unjudged(Reward):
+    """For a task that no reward could judge."""
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """No component."""
+        return {}
 
 
 def solved(trajectories: Iterable[Trajectory]) -> list[Trajectory]:

@@ -92,7 +92,8 @@ class SimulatedUser:
         if self.behaviour.leaves(rng, index):
             self._counts["left_early"] = 1
             return "", True
-        self._messages.append(Message("user", text[:MAX_CHARS]))
+        readable = text[:MAX_CHARS].encode("utf-8", "replace").decode()  # half a character would break the policy
+        self._messages.append(Message("user", readable))
         calls_before = self._counts["calls"]
         try:
             async with asyncio.timeout(self._timeout_s):

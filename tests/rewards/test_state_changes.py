@@ -90,5 +90,7 @@ def test_who_says_all_that_it_might_be_has_told_nothing():
     dates = [f"It was on 2025-12-{day:02d}." for day in range(1, 29)]
     assert untold(["2025-12-14"], dates) == ["2025-12-14"]
     assert untold(["45"], ["x" * 2_000 + " 45"]) == ["45"], "no customer reads so far"
+    assert untold(["14"], ["It was on 12/14/2025, on 14 December, on Dec 14th."]) == ["14"], "days are no amounts"
+    assert untold(["45"], ["It was marked 45, I decided."]) == []
     assert untold(["the blue lamp"], ["It is the blue lamp."]) == []
     assert untold(["the blue lamp"], ["It is the blue lamps."]) == ["the blue lamp"]

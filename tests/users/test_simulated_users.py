@@ -248,6 +248,15 @@ class Busy(Policy):
         return Reply(Message("assistant", "I have looked often enough."))
 
 
+async def test_half_a_character_does_not_reach_a_user():
+    reply = {"choices": [{"message": {"role": "assistant", "content": "What?"}, "finish_reason": "stop"}]}
+    with serving(reply) as server:
+        policy = ChatApiPolicy(server.url + "/v1", "m")
+        assert await SimulatedUser(policy).answer("Hello \ud800!") == ("What?", False)
+        await policy.close()
+    assert server.bodies[0]["messages"][-1]["content"] == "Hello ?!"
+
+
 async def test_an_agent_that_keeps_a_user_at_its_tools_is_answered_or_left_and_voids_nothing():
     busy = SimulatedUser(Busy(), environment=Phone())
     assert await busy.answer("Look at it, again and again.") == ("I have looked often enough.", False)

@@ -1,0 +1,175 @@
+"""`bfcl`: whether the first message of an agent makes the calls that the Berkeley Function-Calling Leaderboard accepts.
+
+Source: the comparison of syntax trees of BFCL, Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard
+(BFCL)"), as its package `bfcl-eval` 2026.3.23 computes it for Python; tests compare the verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agentgym import Call, JudgeError, Reward, Task, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+TYPES: Mapping[str, type] = {
+    "string": str,
+    "integer": int,
+    "float": float,
+    "boolean": bool,
+    "array": list,
+    "tuple": list,
+    "dict": dict,
+    "any": str,
+}
+LEFT_OUT = ""
+"""Among the accepted values of an argument: it may be left out."""
+_IGNORED = str.maketrans("", "", " ,./-_*^")
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedCall:
+    """A call that is asked for.
+
+    Attributes:
+        required: arguments that the function requires.
+        types: of each argument that is declared, with the type of its items, or None.
+        accepted: the accepted values of each argument; of a dict, accepted values by key.
+    """
+
+    name: str
+    required: Sequence[str]
+    types: Mapping[str, tuple[str, str | None]]
+    accepted: Mapping[str, Sequence[Any]]
+
+    def fits(self, call: Call) -> bool:
+        """Whether a call is this one."""
+        given = call.arguments
+        if call.name != self.name or not set(self.required) <= given.keys():
+            return False
+        if not given.keys() <= self.types.keys() & self.accepted.keys():
+            return False
+        left_out = self.accepted.keys() - given.keys()
+        return all(LEFT_OUT in self.accepted[name] for name in left_out) and all(
+            _fits(value, self.accepted[name], *self.types[name]) for name, value in given.items()
+        )
+
+
+class Bfcl(Reward):
+    """For single-turn tasks of BFCL: `truth["kind"]` is `calls`, `no_call` (irrelevance) or `some_call` (relevance).
+
+    With `calls`, `truth["calls"]` lists them as `AcceptedCall` has it, in any order: as many calls are made, and each
+    is accepted. Values have to be of the declared type (a whole number is a float too); text is compared without case,
+    spaces and the signs `,./-_*^`. A message whose calls cannot be read makes none, as published. Outcome component
+    `success`, 1.0 or 0.0.
+    """
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError for a task without such a truth."""
+        truth = episode.task.truth
+        kind = truth.get("kind") if isinstance(truth, dict) else None
+        if kind not in ("calls", "no_call", "some_call"):
+            raise JudgeError(f"{episode.task.id}: truth['kind'] is {kind!r:.40}, not calls, no_call or some_call.")
+        accepted = accepted_calls(episode.task) if kind == "calls" else []
+        if not episode.turns:
+            return {SUCCESS: 0.0}
+        calls = episode.turns[0].calls
+        readable = calls if all(call.error is None for call in calls) else ()
+        if kind != "calls":
+            return {SUCCESS: float(bool(readable) == (kind == "some_call"))}
+        return {SUCCESS: float(all_fit(readable, accepted))}
+
+    @staticmethod
+    def accepts(task: Task, calls: Sequence[Call]) -> bool:
+        """Whether calls are those that a task of the kind `calls` asks for. Raises: JudgeError if it lists none."""
+        return all_fit(calls, accepted_calls(task))
+
+
+def all_fit(calls: Sequence[Call], accepted: Sequence[AcceptedCall]) -> bool:
+    """Whether there is one call for each accepted one; as published, each takes the first that fits."""
+    remaining = list(calls)
+    if len(calls) != len(accepted):
+        return False
+    for each in accepted:
+        if (index := next((index for index, call in enumerate(remaining) if each.fits(call)), None)) is None:
+            return False
+        del remaining[index]
+    return True
+
+
+def accepted_calls(task: Task) -> list[AcceptedCall]:
+    """The calls that a task asks for. Raises: JudgeError for a truth that lists none."""
+    try:
+        calls = [
+            AcceptedCall(
+                row["name"],
+                list(row["required"]),
+                {name: (kind, items) for name, (kind, items) in row["types"].items()},
+                dict(row["accepted"]),
+            )
+            for row in task.truth["calls"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise JudgeError(f"{task.id}: a row of truth['calls'] is no accepted call: {error!r}.") from error
+    unknown = {kind for call in calls for pair in call.types.values() for kind in pair} - {*TYPES, None}
+    if unknown:
+        raise JudgeError(
+            f"{task.id}: truth['calls'] has the types {sorted(map(str, unknown))}, not {', '.join(TYPES)}."
+        )
+    return calls
+
+
+def _fits(value: Any, accepted: Sequence[Any], kind: str, items: str | None) -> bool:
+    """Whether a value is of the right type, and accepted."""
+    expected: Any = TYPES[kind]
+    of_items: Any = TYPES[items] if items is not None else None
+    if kind == "float" and type(value) is int:
+        value = float(value)
+    if not _is_typed(value, accepted, expected, of_items):
+        return False
+    named = _type_of(accepted)
+    if type(value) is not expected or (named is not None and named is not expected):
+        return value in accepted  # a variable stands for the value
+    if expected is dict:
+        return any(_dict_fits(value, each) for each in accepted if each != LEFT_OUT)
+    if expected is list and of_items is dict:
+        return any(_dicts_fit(value, each) for each in accepted if isinstance(each, list | str))
+    if expected is list:
+        lists = [[_folded(item) for item in each] for each in accepted if isinstance(each, list | str)]
+        return [_folded(item) for item in value] in lists
+    return _folded(value) in [_folded(each) for each in accepted]
+
+
+def _is_typed(value: Any, accepted: Sequence[Any], expected: Any, of_items: Any) -> bool:
+    """Whether a value has the declared type, or that of the accepted values; so its items, one level deep."""
+    if type(value) is not expected:
+        return type(value) is _type_of(accepted)
+    if of_items is None:
+        return True
+    return any(
+        not isinstance(each, list) or all(_is_typed(item, each, of_items, None) for item in value) for each in accepted
+    )
+
+
+def _type_of(accepted: Sequence[Any]) -> type | None:
+    """The type of the first accepted value that is one."""
+    return next((type(value) for value in accepted if value != LEFT_OUT), None)
+
+
+def _dicts_fit(values: Sequence[Any], accepted: Any) -> bool:
+    return len(values) == len(accepted) and all(map(_dict_fits, values, accepted))
+
+
+def _dict_fits(value: Any, accepted: Any) -> bool:
+    """Whether each key has an accepted value, and no other key is missing than those that may be left out."""
+    if not isinstance(value, dict) or not isinstance(accepted, dict) or not value.keys() <= accepted.keys():
+        return False
+    if not all(_folded(item) in [_folded(each) for each in accepted[key]] for key, item in value.items()):
+        return False
+    return all(LEFT_OUT in accepted[key] for key in accepted.keys() - value.keys())
+
+
+def _folded(value: Any) -> Any:
+    """Text as it is compared; anything else as it is."""
+    return value.translate(_IGNORED).lower().replace("'", '"') if isinstance(value, str) else value

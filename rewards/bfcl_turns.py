@@ -1,0 +1,71 @@
+"""`bfcl_turns`: whether the functions' state and results are, turn by turn, those of the published calls of BFCL."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym import JudgeError, Reward, StopReason, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+RECORD = "Record: "
+MOST_STEPS = 20
+"""Messages with calls in one turn; with more, the leaderboard gives up."""
+
+
+class BfclTurns(Reward):
+    """For `agentgym/function-turns-v1`: `truth["turns"]` has `state` and `results`, digests, for each turn.
+
+    A turn without results in the truth is not compared: the agent lacks what it needs there. Of each other turn the
+    agent has made a call, the state at its end is the expected one, and all expected results are among those of the
+    episode so far. Outcome components: `success`, 1.0 if all turns are right; `progress`, the share of the turns before
+    the first wrong one, with weight 0.
+
+    Source: BFCL, Patil et al. 2025 (ICML), multi-turn: state-based and response-based evaluation, as the package
+        `bfcl-eval` 2026.3.23 computes it; tests compare the verdicts.
+    """
+
+    weights: Mapping[str, float] = {"progress": 0.0}
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError for a task without such a truth, or a record that cannot be read."""
+        truth = episode.task.truth
+        try:
+            expected = [(turn["state"], list(turn["results"])) for turn in truth["turns"]]
+            actual = [(turn["state"], list(turn["results"])) for turn in _record_of(episode)]
+        except (KeyError, TypeError, ValueError) as error:
+            raise JudgeError(
+                f"{episode.task.id}: truth['turns'] or the record is no list of turns: {error!r}."
+            ) from error
+        if not expected:
+            raise JudgeError(f"{episode.task.id}: truth['turns'] is empty.")
+        right = turns_right(actual, expected) if _most_steps(episode) <= MOST_STEPS else 0
+        return {SUCCESS: float(right == len(expected) == len(actual)), "progress": right / len(expected)}
+
+
+def turns_right(actual: Sequence[tuple[str, list[str]]], expected: Sequence[tuple[str, list[str]]]) -> int:
+    """How many turns there are before the first wrong one. Each is a state, and results."""
+    results: Counter[str] = Counter()
+    for number, ((state, given), (right_state, required)) in enumerate(zip(actual, expected, strict=False)):
+        results.update(given)
+        if required and (not given or state != right_state or Counter(required) - results):
+            return number
+    return min(len(actual), len(expected))
+
+
+def _most_steps(episode: Trajectory) -> int:
+    most = steps = 0
+    for turn in episode.turns:
+        steps = steps + 1 if turn.calls else 0
+        most = max(most, steps)
+    return most
+
+
+def _record_of(episode: Trajectory) -> list[dict[str, Any]]:
+    """The turns in the last reply, which only the environment writes; none if something else ended the episode."""
+    if episode.stop_reason is not StopReason.ENVIRONMENT or not episode.turns or not episode.turns[-1].replies:
+        return []
+    _, mark, line = episode.turns[-1].replies[-1].text.rpartition(RECORD)
+    return list(json.loads(line)["turns"]) if mark else []

@@ -1,0 +1,215 @@
+"""`agentgym/function-turns-v1`: a user asks for one thing after the other, and functions keep a state between them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from agentgym import Environment, Message, SandboxDied, SandboxSpec, Task, TaskError, Tool, ToolError
+from agentgym.sandbox import Channel
+
+RECORD = "Record: "
+"""Stands before the record in the last reply of an episode, which no agent reads. The reward `bfcl_turns` reads it."""
+MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
+CALL_S, START_S, MOST_CHARS = 10.0, 60.0, 100_000
+FOLDER = "source"
+EXAMPLE: Mapping[str, Any] = {
+    "source": str(files(__package__) / "example_functions.py"),
+    "classes": {"Lamps": "example_functions"},
+    "tools": [
+        {"name": "list_lamps", "description": "List the lamps.", "parameters": {"type": "object", "properties": {}}},
+        {
+            "name": "switch",
+            "description": "Switch a lamp on or off.",
+            "parameters": {
+                "type": "object",
+                "properties": {"lamp": {"type": "string"}, "on": {"type": "boolean"}},
+                "required": ["lamp", "on"],
+            },
+        },
+    ],
+}
+
+
+class FunctionTurns(Environment):
+    """Functions over a state, and a user who asks for the next thing when the agent has answered. Isolated: they are.
+
+    Their source runs in a sandbox of the episode; the agent's arguments are handed to it as they are. A turn ends with
+    a message without calls. The episode ends with that of the last turn, or when a call takes too long.
+
+    Task parameters: `source`, a Python file or a folder of them, and `package`, the dotted name that they are imported
+    from ("" by default); `classes`, modules by the name of the class in them, whose public methods are called;
+    `config`, what `_load_scenario` of each class is given, and `long_context`, likewise; `tools`, the functions that
+    the agent may call, each with name, description and parameters; `turns`, the messages of the user after the first;
+    `added`, tools by the number of the turn from which on they are there. Without `source` there are a few lamps.
+    """
+
+    reward = "bfcl_turns"
+    sandbox = SandboxSpec(memory_mib=512, processes=16, disk_mib=64)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+        self._later: list[str] = []
+        self._added: Mapping[str, Any] = {}
+        self._records: list[dict[str, Any]] = []
+        self._results: list[str] = []
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: TaskError for parameters that describe no functions."""
+        self._ended, self._records, self._results = False, [], []
+        parameters = {**EXAMPLE, **task.parameters} if "source" not in task.parameters else task.parameters
+        try:
+            opening = _opening(parameters, FOLDER)
+            contents = _contents(Path(parameters["source"]), str(parameters.get("package", "")))
+            self._later, self._added = [str(text) for text in parameters.get("turns", ())], parameters.get("added", {})
+            tools = parameters["tools"]
+            self.remove_tools(*self.tools)
+            self._offer(tools)
+        except (KeyError, TypeError, ValueError, OSError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise TaskError(f"{task.id}: the parameters describe no functions: {reason:.300}") from error
+        sandbox = await self.empty_sandbox()
+        for path, data in contents:
+            await sandbox.write(f"{FOLDER}/{path}", data)
+        self._channel = await sandbox.open_channel(["python3", "-I", "-S", "-c", _guest()])
+        reply = await self._channel.request(opening, timeout_s=START_S)
+        if "error" in reply:
+            raise TaskError(f"{task.id}: its functions cannot be loaded: {reply['error']!s:.300}")
+        return task.opening()
+
+    async def respond(self, message: Message) -> list[Message]:
+        """End the turn: the user asks for the next thing, or the episode ends."""
+        if self._ended:
+            return []
+        state = (await self._ask({"state": True}))["state"]
+        self._records.append({"state": state, "results": self._results})
+        self._results = []
+        turn = len(self._records)
+        if turn > len(self._later):
+            self.end_episode()
+            return [Message("user", RECORD + json.dumps({"turns": self._records}))]
+        if added := self._added.get(str(turn)):
+            self._offer(added)
+        return [Message("user", self._later[turn - 1] or MORE_FUNCTIONS)]
+
+    async def close(self) -> None:
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            await channel.close()
+        await super().close()
+
+    @staticmethod
+    @contextmanager
+    def local_functions() -> Iterator[LocalFunctions]:
+        """Functions in a process of this host, for importers, which work out what published calls do."""
+        command = [sys.executable, "-I", "-S", "-B", "-c", _guest()]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            yield LocalFunctions(process)
+
+    def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        for each in tools:
+            declared = Tool.from_schema(
+                each["name"],
+                each["description"],
+                each["parameters"],
+                self._function(each["name"]),
+                parallel=False,
+                timeout_s=4 * CALL_S,
+                max_output_chars=MOST_CHARS,
+            )
+            self.add_tools(declared)
+
+    def _function(self, name: str) -> Any:
+        async def call(arguments: dict[str, Any]) -> str:
+            if self._ended:
+                raise ToolError("It is over: nothing changes any more.")
+            result = str((await self._ask({"call": name, "arguments": arguments}))["result"])
+            self._results.append(_digest_of(result))
+            return result
+
+        return call
+
+    async def _ask(self, request: dict[str, Any]) -> Any:
+        """Raises: ToolError if an agent's arguments have ended the functions: the episode is over then; SandboxDied."""
+        assert self._channel is not None
+        try:
+            return await self._channel.request(request, timeout_s=CALL_S)
+        except (SandboxDied, TimeoutError):
+            await (await self.default_sandbox()).exec(["true"])  # raises SandboxDied if the whole sandbox has died
+            self.end_episode()
+            raise ToolError(f"The function did not answer within {CALL_S:g} s. It is over.") from None
+
+
+class LocalFunctions:
+    """Plays the functions of one task after the other."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def play(self, parameters: Mapping[str, Any], turns: Sequence[Sequence[Sequence[Any]]]) -> list[dict[str, Any]]:
+        """What calls do. Raises: ValueError if the functions cannot be loaded.
+
+        Args:
+            turns: the calls of each turn, as name, positional arguments, arguments by name.
+        Returns: for each turn `state` and `results`, as in an episode's record, and `texts`, the results themselves.
+        """
+        source, package = Path(parameters["source"]), str(parameters.get("package", ""))
+        folders = [source, *source.parents] if source.is_dir() else source.parents
+        opening = _opening(parameters, str(folders[package.count(".") + 1 if package else 0]))
+        if "error" in (reply := self._ask(opening)):
+            raise ValueError(f"the functions cannot be loaded: {reply['error']}")
+        outcomes = []
+        for calls in turns:
+            texts = [
+                str(self._ask({"call": name, "positional": positional, "arguments": arguments})["result"])
+                for name, positional, arguments in calls
+            ]
+            digests = [_digest_of(text) for text in texts]
+            outcomes.append({"state": self._ask({"state": True})["state"], "results": digests, "texts": texts})
+        return outcomes
+
+    def _ask(self, request: Mapping[str, Any]) -> Any:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline())
+
+
+def _digest_of(result: str) -> str:
+    """A result in the record."""
+    return hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def _opening(parameters: Mapping[str, Any], folder: str) -> dict[str, Any]:
+    return {
+        "open": {
+            "folder": folder,
+            "classes": dict(parameters["classes"]),
+            "config": dict(parameters.get("config", {})),
+            "long_context": bool(parameters.get("long_context", False)),
+        }
+    }
+
+
+@lru_cache(maxsize=8)
+def _contents(source: Path, package: str) -> tuple[tuple[str, bytes], ...]:
+    """The Python files of a folder, or one file. Raises: ValueError if there are none; OSError."""
+    paths = sorted(source.glob("*.py")) if source.is_dir() else [source]
+    if not paths:
+        raise ValueError(f"{source} holds no Python file")
+    return tuple(("/".join([*package.split("."), path.name]).lstrip("/"), path.read_bytes()) for path in paths)
+
+
+@cache
+def _guest() -> str:
+    return (files(__package__) / "guest_functions.py").read_text(encoding="utf-8")

@@ -1,0 +1,225 @@
+"""Read the single-turn files of the Berkeley Function-Calling Leaderboard, which the user has.
+
+Source: Patil et al. 2025 (ICML, "The Berkeley Function Calling Leaderboard (BFCL)"), Apache-2.0.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from agentgym import Call, JudgeError, Message, Split, Task, TaskError, TaskSet, load
+
+from .items import LeftOutWarning, field, read_items, text_of
+
+NAME, ENVIRONMENT, ANSWERS = "calls/bfcl-v1", "agentgym/function-calls-v1", "possible_answer"
+LEFT_OUT = ""
+"""Among the accepted values of an argument: it may be left out."""
+REFUSAL = "None of these functions does that."
+HINT = " Note that the provided function is in Python 3 syntax."
+"""The published harness adds it to what a function is for."""
+SCHEMA_TYPES = {
+    "integer": "integer",
+    "float": "number",
+    "number": "number",
+    "boolean": "boolean",
+    "array": "array",
+    "tuple": "array",
+    "dict": "object",
+    "object": "object",
+}
+"""JSON Schema's name of a type of BFCL; of any other it is `string`, as published."""
+_COPIED = ("description", "enum", "default", "minimum", "maximum", "minItems", "maxItems")
+
+
+def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Path | None = None) -> TaskSet:
+    """The items of a file, or of all files of a folder, as tasks of `agentgym/function-calls-v1`.
+
+    Read are `simple`, `multiple`, `parallel`, `parallel_multiple`, `irrelevance`, `relevance` and their `live_` kin. An
+    item's id says which it is of. Others (turns that go on, Java, JavaScript) are left out, and a LeftOutWarning names
+    them. Dots in names of functions become `_`, as most call formats need it.
+
+    Args:
+        path: a file of JSON lines such as `BFCL_v4_multiple.json`, or the folder that holds them.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        answers: the folder of the accepted calls, in files of equal names; by default `possible_answer` beside the
+            file. Tasks without a right call need none.
+    Raises: TaskError naming the file, the item and what is wrong with it, or that nothing in it is read.
+    """
+    path = Path(path)
+    files = sorted(path.glob("BFCL_*.json")) if path.is_dir() else [path]
+    if not files:
+        raise TaskError(
+            f"The folder {path} holds no BFCL_*.json. Give the folder of the questions, or one of its files."
+        )
+    tasks: list[Task] = []
+    left_out: dict[str, str] = {}
+    for file in files:
+        if path.is_dir() and (reason := _why_not(file.stem)):
+            left_out[file.name] = reason
+            continue
+        folder = Path(answers) if answers is not None else file.parent / ANSWERS
+        accepted: Mapping[str, Any] | None = None
+        for number, item in enumerate(read_items(file)):
+            where = f"{file}, item {number}"
+            name = text_of(item, where, "id")
+            category = name.rpartition("_")[0]
+            if reason := _why_not(category):
+                left_out[name] = reason
+                continue
+            if "relevance" not in category and accepted is None:
+                accepted = accepted_of(folder / file.name)
+            task = _task(item, where, name, category, accepted or {}, split)
+            if _can_be_solved(task, where):
+                tasks.append(task)
+            else:
+                left_out[name] = "no call fits what is accepted"
+    if not tasks:
+        raise TaskError(f"{path}: nothing in it is read: {next(iter(left_out.values()))}.")
+    if left_out:
+        reasons = ", ".join(sorted(set(left_out.values())))
+        warnings.warn(LeftOutWarning(f"{path}: {len(left_out)} left out: {reasons}.", left_out), stacklevel=2)
+    return TaskSet(NAME, {split: tasks}, oracle=oracle)
+
+
+def oracle(task: Task) -> list[Message]:
+    """The first accepted value of every argument that may not be left out; without a right call, words."""
+    truth = task.truth
+    if truth["kind"] == "no_call":
+        return [Message("assistant", REFUSAL)]
+    if truth["kind"] == "some_call":
+        calls = [Call(task.parameters["tools"][0]["function"]["name"], {}, "call_0")]
+    else:
+        rows = enumerate(truth["calls"])
+        calls = [Call(row["name"], _gold(row), f"call_{number}") for number, row in rows]
+    return [Message("assistant", "", tuple(calls))]
+
+
+def _can_be_solved(task: Task, where: str) -> bool:
+    """A few published answers name arguments that no function has, or accept no value of an argument at all.
+
+    Raises: TaskError for accepted calls that the reward cannot read.
+    """
+    if task.truth["kind"] != "calls":
+        return True
+    try:
+        return bool(load("rewards", "bfcl").accepts(task, oracle(task)[0].calls))
+    except JudgeError as error:
+        raise TaskError(f"{where}: {error}") from error
+
+
+def _why_not(category: str) -> str:
+    """Why a category is not read; nothing if it is."""
+    if "java" in category:
+        return "arguments in Java or JavaScript"
+    kinds = ("simple", "multiple", "parallel", "irrelevance", "relevance")
+    if "multi_turn" in category or not any(kind in category for kind in kinds):
+        return f"the category {category!r} is not of one turn"
+    return ""
+
+
+def accepted_of(file: Path) -> dict[str, Any]:
+    """The accepted calls by the ids of the items."""
+    if not file.is_file():
+        raise TaskError(f"There are no accepted calls {file}. Give their folder as the option answers.")
+    rows = {}
+    for number, row in enumerate(read_items(file)):
+        rows[text_of(row, f"{file}, item {number}", "id")] = field(row, f"{file}, item {number}", "ground_truth")
+    return rows
+
+
+def _task(
+    item: Mapping[str, Any], where: str, name: str, category: str, accepted: Mapping[str, Any], split: Split
+) -> Task:
+    functions = item.get("function")
+    if not isinstance(functions, list):
+        raise TaskError(f"{where}: the field function is no list.")
+    try:
+        if "relevance" in category:
+            truth: dict[str, Any] = {"kind": "no_call" if "irrelevance" in category else "some_call"}
+        elif name not in accepted:
+            raise TaskError(f"{where}: {ANSWERS} has no row with the id {name!r}.")
+        else:
+            truth = {"kind": "calls", "calls": [_call(row, functions) for row in accepted[name]]}
+        tools = [{"type": "function", "function": function_of(function)} for function in functions]
+        turns = item["question"]
+        messages = tuple(Message(each["role"], each["content"]) for each in turns[0])
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        if isinstance(error, TaskError):
+            raise
+        raise TaskError(f"{where}: it is no item of BFCL: {error!r:.200}.") from error
+    if len(turns) != 1:
+        raise TaskError(f"{where}: the question has {len(turns)} turns, and those of {category} have one.")
+    alone = len(messages) == 1 and messages[0].role == "user"
+    return Task(
+        id=name,
+        environment=ENVIRONMENT,
+        prompt=messages[0].text if alone else "",
+        messages=() if alone else messages,
+        parameters={"tools": tools},
+        truth=truth,
+        split=split,
+        tags=(category,),
+    )
+
+
+def _name(published: str) -> str:
+    return published.replace(".", "_")
+
+
+def _call(row: Mapping[str, Any], functions: list[Any]) -> dict[str, Any]:
+    """An accepted call with the types that its function declares, as the reward `bfcl` reads it."""
+    ((name, accepted),) = row.items()
+    parameters = next((each["parameters"] for each in functions if each["name"] == name), None)
+    if parameters is None:
+        raise ValueError(f"no function {name!r} is declared")
+    types = {key: [value["type"], _items(value)] for key, value in parameters["properties"].items()}
+    for argument, values in accepted.items():
+        if not isinstance(values, list):
+            raise ValueError(f"the accepted values of {argument} are no list")
+    return {"name": _name(name), "required": parameters["required"], "types": types, "accepted": accepted}
+
+
+def _items(schema: Mapping[str, Any]) -> str | None:
+    kind: str | None = schema["items"]["type"] if schema["type"] in ("array", "tuple") else None
+    return kind
+
+
+def function_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A function as an agent reads of it, in JSON Schema."""
+    description = given["description"] + HINT
+    return {"name": _name(given["name"]), "description": description, "parameters": _schema(given["parameters"])}
+
+
+def _schema(given: Mapping[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": SCHEMA_TYPES.get(given.get("type", ""), "string")}
+    schema |= {key: given[key] for key in _COPIED if key in given}
+    if schema["type"] == "object" and isinstance(given.get("properties"), dict):
+        schema["properties"] = {name: _schema(value) for name, value in given["properties"].items()}
+        if isinstance(given.get("required"), list):
+            schema["required"] = given["required"]
+    if schema["type"] == "array" and isinstance(given.get("items"), dict):
+        schema["items"] = _schema(given["items"])
+    return schema
+
+
+def _gold(row: Mapping[str, Any]) -> dict[str, Any]:
+    arguments = {}
+    for name, accepted in row["accepted"].items():
+        if LEFT_OUT not in accepted or name in row["required"]:
+            kind, items = row["types"].get(name, ("any", None))
+            value = next((each for each in accepted if each != LEFT_OUT), LEFT_OUT)
+            if kind == "dict":
+                value = _gold_dict(value)
+            elif items == "dict" and isinstance(value, list):
+                value = [_gold_dict(each) for each in value]
+            arguments[name] = value
+    return arguments
+
+
+def _gold_dict(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: accepted[0] for key, accepted in value.items() if LEFT_OUT not in accepted}
