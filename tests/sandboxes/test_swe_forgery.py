@@ -231,7 +231,7 @@ async def test_a_patch_whose_controls_come_to_no_end_is_paid_only_where_those_of
     patches = (known.truth["gold"], known.truth["gold"], make_patch({}, {"notes": b"nothing\n"}))
     judge = RepositoryTests()
     paid, unproved, failed = [
-        await judge.score(one, patch) for one, patch in zip((known, lone, wrong), patches, strict=True)
+        await judge.score(each, patch) for each, patch in zip((known, lone, wrong), patches, strict=True)
     ]
     assert paid["success"] == 1
     assert (unproved["success"], unproved["mended"], unproved["uncontrolled"]) == (0, 0, 1)

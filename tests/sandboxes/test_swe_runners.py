@@ -128,8 +128,8 @@ async def test_all_test_files_of_a_large_repository_are_found_or_it_is_not_judge
     sandbox = await backend.create(SandboxSpec(inodes=5_000))
     try:
         more = f"mkdir -p {folder} z && cd {folder} && seq 1100 | xargs touch && cd - && touch z/a.test.js"
-        made = await sandbox.exec(["sh", "-c", f"mkdir -p repo/a && cd repo && touch a/a.test.js && {more}"])
-        assert made.ok, made.stderr
+        result = await sandbox.exec(["sh", "-c", f"mkdir -p repo/a && cd repo && touch a/a.test.js && {more}"])
+        assert result.ok, result.stderr
         assert set(await files_of_tests(sandbox, ["*.test.js"])) == {"a/a.test.js", "z/a.test.js"}
         monkeypatch.setattr(commands, "MAX_LISTING", 2**20)
         with pytest.raises(SandboxError, match="more than 1048576 bytes"):
@@ -248,8 +248,8 @@ async def test_words_that_no_test_has_are_answered_by_the_tests_that_there_are()
     environment = agentgym.make("agentgym/swe-v1")
     await environment.reset(Task("t", "agentgym/swe-v1", "-", parameters=parameters).public(), seed=0)
     try:
-        shown = (await environment.call(Call("test", {"selection": "TestVolume"}))).content
-        assert shown.endswith("The tests are:\nshape::area\nvolume")
+        answer = (await environment.call(Call("test", {"selection": "TestVolume"}))).content
+        assert answer.endswith("The tests are:\nshape::area\nvolume")
         assert (await environment.call(Call("test", {"selection": "vol"}))).content == "[all passed]\npassed: volume"
     finally:
         await environment.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
+from typing import Any, cast
 
 from .runner import FAILED, PASSED, SKIPPED, Report, SuiteRunner
 
@@ -32,13 +33,13 @@ def _cases(document: str) -> Iterator[tuple[str, str, str]]:
 
     Raises: ParseError, also for a document that is nested deeper than any report.
     """
-    parser = ElementTree.XMLPullParser(("start", "end"))
+    parser: ElementTree.XMLPullParser[Any] = ElementTree.XMLPullParser(("start", "end"))
     around: list[ElementTree.Element] = []
     case: ElementTree.Element | None = None
     outcome, reason = PASSED, ""
     for at in range(0, len(document), PIECE):
         parser.feed(document[at : at + PIECE])
-        for event, element in parser.read_events():
+        for event, element in cast("Iterator[tuple[str, ElementTree.Element]]", parser.read_events()):
             if event == "start":
                 around.append(element)
                 if len(around) > MAX_DEPTH:
