@@ -31,6 +31,19 @@ class Checkpoint:
     snapshot: Snapshot | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ContextChange:
+    """In which context the agent goes on: in a new one with this opening, or, without one, in the one that waits.
+
+    Attributes:
+        nested, results: as of `Environment.begin_context` and `Environment.end_context`.
+    """
+
+    opening: Sequence[Message] = ()
+    nested: bool = False
+    results: Mapping[str, str] = field(default_factory=dict)
+
+
 class Environment:
     """Base of every environment: subclass it, mark methods with `@tool`, register it.
 
@@ -66,7 +79,7 @@ class Environment:
     _sandboxes: list[Sandbox]
     _default_sandbox: Sandbox | None = None
     _ended = False
-    _next_context: Sequence[Message] = ()
+    _context_change: ContextChange | None = None
 
     progress = renamed_member("potential")
     missing = renamed_member("unavailable_reason")
@@ -194,19 +207,35 @@ class Environment:
         """Called by a tool or `respond` when the environment itself is over; the turn's results still count."""
         self._ended = True
 
-    def begin_context(self, opening: Sequence[Message]) -> None:
+    def begin_context(self, opening: Sequence[Message], *, nested: bool = False) -> None:
         """Called by a tool or `respond` when the agent is to go on from these messages alone, and forget the rest.
 
         The next turn then begins a row of the trajectory (docs/rows.md), with the tools that the environment has by
         then. A player that cannot forget, such as a program with a history of its own, reads what the call returns: say
         there what the opening says.
-        """
-        self._next_context = tuple(opening)
 
-    def take_context(self) -> Sequence[Message]:
-        """The opening that `begin_context` was given since this was last asked; empty if it was not called."""
-        opening, self._next_context = self._next_context, ()
-        return opening
+        Args:
+            nested: the context that is left waits until `end_context` goes back to it.
+        """
+        self._context_change = ContextChange(tuple(opening), nested)
+
+    def end_context(self, results: Mapping[str, str]) -> None:
+        """Called by a tool or `respond` when the agent is to go on in the context that waits for this one.
+
+        Args:
+            results: what the calls of its last message have come to meanwhile, by their ids.
+        """
+        self._context_change = ContextChange(results=dict(results))
+
+    @property
+    def changes_context(self) -> bool:
+        """Whether the agent goes on in another context than this turn's."""
+        return self._context_change is not None
+
+    def take_context_change(self) -> ContextChange | None:
+        """What was begun or ended since this was last asked; None if nothing was."""
+        change, self._context_change = self._context_change, None
+        return change
 
     @property
     def ended(self) -> bool:

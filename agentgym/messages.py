@@ -64,7 +64,7 @@ class ResultStatus(StrEnum):
     WRONG_ARGUMENTS = "wrong_arguments"
     TIMEOUT = "timeout"
     OVER_BUDGET = "over_budget"  # a budget of the episode was used up before this call ran
-    BY_PROGRAM = "by_program"  # the agent's own program answered it: the environment did not run it
+    BY_PROGRAM = "by_program"  # the agent's own program or team answered it: the environment did not run it
 
 
 @dataclass(slots=True)

@@ -10,6 +10,13 @@ from agentgym.reward import Components
 
 from .judge_environment import judge_environment
 
+_NEVER_RUN = (
+    ResultStatus.OVER_BUDGET,
+    ResultStatus.BY_PROGRAM,
+    ResultStatus.MALFORMED,
+    ResultStatus.UNKNOWN_TOOL,  # of a role, maybe, that has not all tools
+)
+
 
 class FinalState(Reward):
     """For deterministic in-memory environments with the method `verdict() -> dict[str, float]` (named components).
@@ -36,8 +43,8 @@ async def _replay(environment: Environment, turn: Any, task: str) -> None:
     if not turn.calls and turn.message.content:
         await environment.respond(turn.message)
     for call, result in zip(turn.calls, turn.results, strict=False):
-        if result.status in (ResultStatus.OVER_BUDGET, ResultStatus.BY_PROGRAM):
-            continue  # it was never run
+        if result.status in _NEVER_RUN:
+            continue
         answer = await environment.call(call)
         if (answer.status, answer.content) != (result.status, result.content):
             raise JudgeError(

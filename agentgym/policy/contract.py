@@ -37,6 +37,7 @@ class Request:
         prefix_ids: the exact token ids so far, where the policy has a renderer; the reply continues them.
         sampling: how to sample; the seed already differs by episode and turn.
         episode, turn: which episode and which of its turns asks.
+        role: that the agent has in the turn, where an episode has several; else empty.
     """
 
     messages: Sequence[Message]
@@ -45,6 +46,7 @@ class Request:
     sampling: Sampling = Sampling()
     episode: str = ""
     turn: int = 0
+    role: str = ""
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 from agentgym.environment import Checkpoint
@@ -49,6 +50,9 @@ class PlayLoop:
         self._ready = False
         self._state = NO_STATE  # before the next turn
         self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
+        self._row = 0
+        self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that a nested one was begun in
+        self._unwritten: list[Turn] = []
 
     async def play(self) -> StopReason:
         """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
@@ -91,7 +95,7 @@ class PlayLoop:
         replied = now()
         turn = self._open_turn = open_turn(len(trajectory.turns), reply, state, self._tools.costs)
         turn.generate_s, turn.role = replied - began, self._environment.current.unwrapped.role
-        turn.row = len(trajectory.further_rows)
+        turn.row = self._row
         try:
             is_answer = await self._respond(turn)
         except SandboxExhausted:  # the agent's doing
@@ -100,6 +104,8 @@ class PlayLoop:
             is_answer = await self._respond_again(turn, state.checkpoint, error)
         turn.tools_s = now() - replied
         turn.usage.update(await self._environment.usage_since_last(turn.results))
+        if cost := sum(result.usage.get("cost", 0.0) for result in turn.results):
+            turn.usage["cost"] = turn.usage.get("cost", 0.0) + cost
         self._open_turn = None
         usage.count(turn, reply, exact=self._conversation.prefix_ids is not None)
         trajectory.turns.append(turn)
@@ -108,11 +114,10 @@ class PlayLoop:
             if not await self._begin_attempt(turn, reason):
                 raise EpisodeOver(reason)
             await self._read_state()
-        if not self._begin_context(turn):
+        if not self._change_context(turn):
             self._announce_tools(turn)
             self._observe(turn)
-        if self._config.ledger is not None:  # the last turn is written with the end
-            await self._config.ledger.write_turn(trajectory, turn)
+        await self._write(turn)
 
     async def _read_state(self) -> StopReason | None:
         """Read the state before the next turn. Returns: HOPELESS if a stop rule ends the attempt before it."""
@@ -145,6 +150,7 @@ class PlayLoop:
         self._judge.reward = self._config.reward_for(self._environment.current) or self._judge.reward
         opening, trajectory.provenance.hopeless = await self._open(), None
         if trajectory.further_rows:  # its first context, once more
+            self._waiting.clear()
             self._environment.current.unwrapped.begin_context([*opening, Message("user", feedback)])
             return True
         changed = () if opening == list(trajectory.opening) else opening
@@ -170,20 +176,44 @@ class PlayLoop:
         if self._tools.tools is not type(environment.current.unwrapped).tools:
             trajectory.tools = self._tools.schemas
 
-    def _begin_context(self, turn: Turn) -> bool:
-        """Go on in a row of its own, where the environment has begun a context. Returns: whether it has.
+    def _change_context(self, turn: Turn) -> bool:
+        """Go on in another row, where the environment has begun or ended a context. Returns: whether it has.
 
-        Raises: EpisodeOver when its opening leaves no room for a reply.
+        Raises: EpisodeOver when what is read there leaves no room for a reply.
         """
-        if not (opening := self._environment.current.unwrapped.take_context()):
+        if (change := self._environment.current.unwrapped.take_context_change()) is None:
             return False
+        tools = self._read_tools().schemas
+        if not change.opening:
+            if not self._waiting:
+                raise RuntimeError(f"end_context was called in turn {turn.index}, and no context waits for this one.")
+            self._conversation, waiting = self._waiting.pop()
+            self._row, results = waiting.row, change.results
+            waiting.results = tuple(replace(r, content=results.get(r.call_id, r.content)) for r in waiting.results)
+            self._observe(waiting)
+            return True
         self._retries.activity = f"rendering the context that follows turn {turn.index}"
-        tools, row = self._read_tools().schemas, Row(opening, parent=turn.index)
-        self._conversation = Conversation(opening, tools, self._policy.renderer)
-        row.prompt_ids, row.tools = self._conversation.prompt_ids, tools
+        if change.nested:
+            self._waiting.append((self._conversation, turn))
+        parent = self._waiting[-1][1] if self._waiting else turn
+        row = Row(change.opening, tools=tools, parent=parent.index)
+        self._conversation = Conversation(change.opening, tools, self._policy.renderer)
+        row.prompt_ids = self._conversation.prompt_ids
         self._count(row.prompt_ids)
         self._trajectory.further_rows.append(row)
+        self._row = len(self._trajectory.further_rows)
         return True
+
+    async def _write(self, turn: Turn) -> None:
+        """Keep a turn in the ledger; one that waits, and those after it, once it is known what it has come to.
+
+        The last turn is written with the end.
+        """
+        self._unwritten.append(turn)
+        if self._config.ledger is not None and not self._waiting:
+            for finished in self._unwritten:
+                await self._config.ledger.write_turn(self._trajectory, finished)
+            self._unwritten.clear()
 
     def _announce_tools(self, turn: Turn) -> None:
         """Add a message to the turn if the tools have changed in it."""
@@ -210,6 +240,7 @@ class PlayLoop:
             Sampling(config.temperature, config.top_p, max_tokens, seed),
             trajectory.id,
             index,
+            self._environment.current.unwrapped.role,
         )
         while True:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
@@ -243,7 +274,7 @@ class PlayLoop:
             replies = await environment.respond(turn.message)
             check_messages(replies, environment.unwrapped.respond, "return [] to end the episode")
             turn.replies = tuple(replies)
-            return not turn.replies and not environment.ended
+            return not (turn.replies or environment.ended or environment.unwrapped.changes_context)
         return False
 
     async def _respond_again(self, turn: Turn, checkpoint: Checkpoint | None, error: Exception) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment import Environment
 from agentgym.messages import Call, Message, Result
-from agentgym.sandbox import Usage
 from agentgym.task import Task
 from agentgym.users.simulated import SimulatedUser
+from agentgym.wrapper import EnvironmentWrapper
 
 
 def with_user(
@@ -24,7 +25,7 @@ def with_user(
     return lambda: UserEnvironment(make(), make_user)
 
 
-class UserEnvironment(Environment):
+class UserEnvironment(EnvironmentWrapper):
     """An environment whose task the agent hears from a user alone. What is isolated is up to the environment.
 
     Of the environment's opening the system messages stay; in place of the others the user is there, who speaks when
@@ -35,21 +36,13 @@ class UserEnvironment(Environment):
     """
 
     def __init__(self, environment: Environment, make_user: Callable[[Task], SimulatedUser]) -> None:
-        self._environment, self._make_user = environment, make_user
+        super().__init__(environment)
+        self._make_user = make_user
         self._user: SimulatedUser | None = None
-        self.tools = environment.tools
 
     @property
     def unwrapped(self) -> Environment:
         return self._environment.unwrapped
-
-    @property
-    def image_digests(self) -> list[str]:
-        return self._environment.image_digests
-
-    @property
-    def ended(self) -> bool:
-        return self._environment.ended
 
     @property
     def user(self) -> SimulatedUser:
@@ -74,42 +67,14 @@ class UserEnvironment(Environment):
     def private_texts(self) -> Sequence[str]:
         return [self.user.goal, *self._environment.private_texts()]
 
-    async def state_key(self) -> str | None:
-        """The environment's own: what was said tells nothing of its state."""
-        return await self._environment.state_key()
+    def data(self) -> dict[str, Any]:
+        return self.user.data()
 
-    async def potential(self) -> float | None:
-        return await self._environment.potential()
-
-    async def hopeless(self) -> str | None:
-        return await self._environment.hopeless()
-
-    async def turns_needed(self) -> int | None:
-        return await self._environment.turns_needed()
-
-    async def checkpoint(self) -> Checkpoint | None:
-        checkpoint = await self._environment.checkpoint()
-        if checkpoint is None:
-            return None
-        return Checkpoint({"environment": dict(checkpoint.data), "user": self.user.data()}, checkpoint.snapshot)
-
-    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        data: Mapping[str, Mapping[str, object]] = checkpoint.data
-        await self._environment.restore(task, Checkpoint(data["environment"], checkpoint.snapshot), seed=seed)
-        self.tools = self._environment.tools
+    def restore_data(self, task: Task, data: Mapping[str, Any]) -> None:
         self._user = self._make_user(task)
-        self._user.restore(data["user"])
+        self._user.restore(data)
 
     async def call(self, call: Call) -> Result:
         result = await self._environment.call(call)
         self.tools = self._environment.tools  # an environment may add and remove some
         return result
-
-    async def usage(self) -> Usage:
-        return await self._environment.usage()
-
-    async def close(self) -> None:
-        try:
-            await self._environment.close()
-        finally:
-            await super().close()

@@ -33,14 +33,14 @@ async def test_a_session_is_forgotten_and_the_memory_is_taken_along():
     assert await environment.potential() == 0.0
     assert (await call(environment, "add", text="Ada  lives in\nOslo")).content == "Added as entry 1."
     assert await environment.potential() == 1.0
-    assert list(environment.take_context()) == []
+    assert environment.take_context_change() is None
     result = await call(environment, "end_session")
-    (second,) = environment.take_context()
+    (second,) = environment.take_context_change().opening
     assert second.text == result.content
     assert "Memory:\n1. Ada lives in Oslo\n" in second.text
     assert "I live in Oslo" not in second.text
     await call(environment, "end_session")
-    (question,) = environment.take_context()
+    (question,) = environment.take_context_change().opening
     assert question.text.endswith("Question: Where does Ada live?")
     assert (environment.role, list(environment.tools)) == ("answerer", ["search", "answer"])
     assert (await call(environment, "search", query="ADA's town?")).content == "Ada lives in Oslo"

@@ -1,0 +1,23 @@
+"""Teams: several roles in one episode, each in contexts of its own.
+
+delegation.py  with_delegation: a planner hands tasks to executors
+pipeline.py    with_pipeline: roles one after the other, each fed by what the former said
+routing.py     ModelPool, with_routing: other models as a tool, at a price
+"""
+
+from agentgym.teams.delegation import Delegation, DelegationLimits, with_delegation
+from agentgym.teams.pipeline import Pipeline, PipelineStage, with_pipeline
+from agentgym.teams.routing import ModelPool, PricedModel, Routing, with_routing
+
+__all__ = [
+    "Delegation",
+    "DelegationLimits",
+    "ModelPool",
+    "Pipeline",
+    "PipelineStage",
+    "PricedModel",
+    "Routing",
+    "with_delegation",
+    "with_pipeline",
+    "with_routing",
+]

@@ -1,0 +1,198 @@
+"""with_delegation: a planner hands tasks to executors, who work in contexts of their own."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agentgym.environment import ContextChange, Environment
+from agentgym.errors import ToolDefinitionError, ToolError
+from agentgym.messages import Call, Message, Result
+from agentgym.task import Task
+from agentgym.tools import Tool, tool
+from agentgym.wrapper import EnvironmentWrapper
+
+PLANNER, EXECUTOR = "planner", "executor"
+MAX_REPORT_CHARS = 2_000
+PLAN = (
+    "You plan. Hand parts of the task to executors by delegate(task): each reads only the text that you give it, "
+    "has the tools, and reports back in words. What they report comes as the result of your call."
+)
+EXECUTE = "You do one part of a larger task with the tools. When it is done, call report with what was asked for."
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationLimits:
+    """What a team may do.
+
+    Attributes:
+        tasks: handed to executors in an episode. task_chars: of each.
+        calls: tool calls of an executor. One that has used them up is over, and its planner is told.
+    Raises: ValueError for a limit below 1.
+    """
+
+    tasks: int = 8
+    task_chars: int = 2_000
+    calls: int = 16
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if value < 1:
+                raise ValueError(f"DelegationLimits.{name} is {value}: give a number from 1.")
+
+
+def with_delegation(
+    make: Callable[[], Environment],
+    *,
+    plan: str = PLAN,
+    execute: str = EXECUTE,
+    limits: DelegationLimits = DelegationLimits(),
+) -> Callable[[], Delegation]:
+    """A factory of environments with a planner and executors, for `RolloutConfig(environment=...)` or `register`.
+
+    Args:
+        make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/sql-v1")`.
+        plan, execute: what each role is told, as a system message.
+    Source: CoDA, Liu et al. 2025, arXiv:2512.12716: one set of weights in both roles, and the outcome paid to both.
+    """
+    return lambda: Delegation(make(), plan, execute, limits)
+
+
+@dataclass(slots=True)
+class _Order:
+    """A task that was handed over, by the planner's call that did so."""
+
+    call_id: str
+    task: str
+
+
+class Delegation(EnvironmentWrapper):
+    """An environment whose tools executors have, and a planner who hands tasks to them. Isolated as the environment is.
+
+    The planner has `delegate(task)` and the environment's tools that end an episode; a message without a call is
+    answered as the environment does. An executor has the other tools and `report(text)`; its message without a call is
+    its report. Each executor is a row of the trajectory (docs/rows.md). Of several calls in one message the executors
+    work one after the other, on the same environment.
+
+    Args:
+        environment, plan, execute, limits: as of `with_delegation`.
+    """
+
+    def __init__(self, environment: Environment, plan: str, execute: str, limits: DelegationLimits) -> None:
+        super().__init__(environment)
+        self._plan, self._execute, self._limits = plan, execute, limits
+        self._own = type(self).tools
+        self._orders: list[_Order] = []
+        self._reports: dict[str, str] = {}
+        self._handed_over = self._calls = 0
+        self._next_role = PLANNER
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: ToolDefinitionError where a tool of the environment is named as one of the team's."""
+        self._ended, self._orders, self._reports, self._handed_over = False, [], {}, 0
+        opening = await self._environment.reset(task, seed=seed)
+        self._take_role(PLANNER)
+        return [Message("system", self._plan), *opening]
+
+    @tool(inline=True)
+    def delegate(self, task: str) -> str:
+        """Hand a part of the task to an executor. Returns what it reports."""
+        if not task.strip() or len(task) > self._limits.task_chars:
+            raise ToolError(f"A task has 1 to {self._limits.task_chars} characters, and this one {len(task)}.")
+        if self._handed_over >= self._limits.tasks:
+            raise ToolError(f"All {self._limits.tasks} tasks that may be handed over are.")
+        self._handed_over += 1
+        return "Handed over."
+
+    @tool(inline=True)
+    def report(self, text: str) -> str:
+        """Report what you have found or done. Ends your part."""
+        return self._conclude(text)
+
+    async def respond(self, message: Message) -> list[Message]:
+        if self.role == PLANNER:
+            return await self._environment.respond(message)
+        return [Message("user", self._conclude(message.text))]
+
+    async def call(self, call: Call) -> Result:
+        if call.name not in self.tools or call.error is not None or call.name in self._own:
+            result = await self.call_own(call)
+            if result.ok and call.name == "delegate":
+                self._queue(_Order(call.id, str(call.arguments["task"])))
+            return result
+        result = await self._environment.call(call)
+        if self.role == EXECUTOR:
+            self._calls += 1
+            if self._calls >= self._limits.calls and not self.changes_context:
+                self._conclude(f"The executor has used up its {self._limits.calls} calls and reported nothing.")
+        self._take_role(self.role)  # an environment may add and remove tools
+        return result
+
+    def _queue(self, order: _Order) -> None:
+        self._orders.append(order)
+        if len(self._orders) == 1:
+            self._begin(nested=True)
+
+    def _begin(self, *, nested: bool = False) -> None:
+        """Let an executor begin with the first order."""
+        self._next_role = EXECUTOR
+        opening = [Message("system", self._execute), Message("user", self._orders[0].task)]
+        self.begin_context(opening, nested=nested)
+
+    def _conclude(self, report: str) -> str:
+        """An executor is done: the next one begins, or the planner goes on. Returns: what was reported."""
+        if self.changes_context:
+            raise ToolError("You have reported already.")
+        order = self._orders.pop(0)
+        self._reports[order.call_id] = report = report[:MAX_REPORT_CHARS]
+        if self._orders:
+            self._begin()
+        else:
+            self._next_role = PLANNER
+            self.end_context(self._reports)
+            self._reports = {}
+        return report
+
+    def take_context_change(self) -> ContextChange | None:
+        """As Environment. The role changes with the context, when all calls of a message are answered."""
+        if (change := super().take_context_change()) is not None:
+            self._calls = 0
+            self._take_role(self._next_role)
+        return change
+
+    def _take_role(self, role: str) -> None:
+        """Give the agent a role and its tools. Raises: ToolDefinitionError."""
+        tools = self._environment.tools
+        if clash := tools.keys() & self._own.keys():
+            raise ToolDefinitionError(
+                f"{type(self._environment.unwrapped).__qualname__} has a tool {sorted(clash)[0]!r}, and so has a team: "
+                "remove it from the environment, or give it another name."
+            )
+        mine: dict[str, Tool] = {name: each for name, each in tools.items() if each.options.final == (role == PLANNER)}
+        own = "delegate" if role == PLANNER else "report"
+        if role != self.role or self.tools.keys() != {*mine, own}:
+            self.tools = {own: self._own[own], **mine}
+        self.role = role
+
+    async def state_key(self) -> str | None:
+        """The environment's, and who is at work on what."""
+        if (key := await self._environment.state_key()) is None:
+            return None
+        text = repr((key, self.role, [order.task for order in self._orders], self._reports))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "role": self.role,
+            "orders": [[order.call_id, order.task] for order in self._orders],
+            "reports": self._reports,
+            "counts": [self._handed_over, self._calls],
+        }
+
+    def restore_data(self, task: Task, data: Mapping[str, Any]) -> None:
+        self._orders = [_Order(*order) for order in data["orders"]]
+        self._reports = dict(data["reports"])
+        self._handed_over, self._calls = data["counts"]
+        self._take_role(data["role"])

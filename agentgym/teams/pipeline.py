@@ -1,0 +1,142 @@
+"""with_pipeline: roles that speak one after the other, each in a context that is made of what the former ones said."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import Any
+
+from agentgym.environment import ContextChange, Environment
+from agentgym.errors import AgentGymError
+from agentgym.messages import Call, Message, Result
+from agentgym.task import Task
+from agentgym.wrapper import EnvironmentWrapper
+
+MAX_OUTPUT_CHARS = 4_000
+TASK = "task"
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStage:
+    """One role of a pipeline.
+
+    Attributes:
+        role: recorded with its turns; no two stages have the same.
+        prompt: what it reads. `{task}` stands for the task, `{ROLE}` for what the stage of that role said.
+        tools: names of the environment's tools that it has; the last stage has at least those that end an episode.
+    """
+
+    role: str
+    prompt: str
+    tools: tuple[str, ...] = ()
+
+
+def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStage]) -> Callable[[], Pipeline]:
+    """A factory of environments whose task is done in stages, such as rewriter, selector and generator.
+
+    Args:
+        make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/search-v1")`.
+        stages: in their order. What the last one says or calls goes to the environment, as a single agent's would.
+    Raises: AgentGymError for a pipeline that cannot be: no stage, a role twice, or a prompt that reads what is not said
+        before it, itself included.
+    Source: MMOA-RAG, Chen et al. 2025, arXiv:2501.15228: the modules of a retrieval pipeline as agents with one reward.
+    """
+    stages = tuple(stages)
+    if not stages:
+        raise AgentGymError("A pipeline has at least one stage.")
+    known = {TASK}
+    for stage in stages:
+        if not stage.role or stage.role in known:
+            raise AgentGymError(f"The role {stage.role!r} of a pipeline is empty, or taken.")
+        read = {name for _, name, _, _ in Formatter().parse(stage.prompt) if name is not None}
+        if unknown := sorted(read - known):
+            raise AgentGymError(
+                f"The prompt of {stage.role!r} reads {{{unknown[0]}}}, and only {', '.join(sorted(known))} are said "
+                "before it. A stage cannot wait for a later one."
+            )
+        known.add(stage.role)
+    return lambda: Pipeline(make(), stages)
+
+
+class Pipeline(EnvironmentWrapper):
+    """An environment whose task is done by several roles in turn, each a row of the trajectory. Isolated as it is.
+
+    A stage but the last ends with its first message without a call, which the next ones may read. Messages of the
+    environment's opening from the system come first in every stage.
+
+    Args:
+        environment, stages: as of `with_pipeline`.
+    """
+
+    def __init__(self, environment: Environment, stages: tuple[PipelineStage, ...]) -> None:
+        super().__init__(environment)
+        self._stages = stages
+        self._number = 0
+        self._system: list[Message] = []
+        self._outputs: dict[str, str] = {}
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: AgentGymError for a stage with a tool that the environment has not."""
+        self._ended = False
+        opening = await self._environment.reset(task, seed=seed)
+        self._system = [message for message in opening if message.role == "system"]
+        others = [message.text for message in opening if message.role != "system"]
+        self._outputs = {TASK: "\n\n".join(others)}
+        for stage in self._stages:
+            if unknown := sorted(set(stage.tools) - self._environment.tools.keys()):
+                raise AgentGymError(
+                    f"The stage {stage.role!r} has the tool {unknown[0]!r}, and the environment has: "
+                    f"{', '.join(self._environment.tools)}."
+                )
+        self._enter(0)
+        return self._opening_of_stage()
+
+    def _enter(self, number: int) -> None:
+        """Give the agent the role of a stage, and its tools."""
+        self._number, stage = number, self._stages[number]
+        self.role = stage.role
+        is_last = number + 1 == len(self._stages)
+        tools = self._environment.tools.items()
+        self.tools = {name: tool for name, tool in tools if name in stage.tools or (is_last and tool.options.final)}
+
+    def _opening_of_stage(self) -> list[Message]:
+        outputs = {name: text[:MAX_OUTPUT_CHARS] for name, text in self._outputs.items()}
+        return [*self._system, Message("user", self._stages[self._number].prompt.format(**outputs))]
+
+    async def respond(self, message: Message) -> list[Message]:
+        """What a stage says goes to the next one, and of the last one to the environment."""
+        if self._number + 1 == len(self._stages):
+            return await self._environment.respond(message)
+        self._outputs[self.role] = message.text
+        self._number += 1
+        opening = self._opening_of_stage()
+        self.begin_context(opening)
+        return opening[len(self._system) :]
+
+    def take_context_change(self) -> ContextChange | None:
+        """As Environment. The role and its tools change with the context."""
+        if (change := super().take_context_change()) is not None:
+            self._enter(self._number)
+        return change
+
+    async def call(self, call: Call) -> Result:
+        if call.error is not None or call.name not in self.tools:
+            return await self.call_own(call)
+        return await self._environment.call(call)
+
+    async def state_key(self) -> str | None:
+        """The environment's, and what was said."""
+        if (key := await self._environment.state_key()) is None:
+            return None
+        text = repr((key, self._number, self._outputs))
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    def data(self) -> dict[str, Any]:
+        return {"stage": self._number, "outputs": self._outputs, "system": [message.text for message in self._system]}
+
+    def restore_data(self, task: Task, data: Mapping[str, Any]) -> None:
+        self._outputs = dict(data["outputs"])
+        self._system = [Message("system", text) for text in data["system"]]
+        self._enter(data["stage"])

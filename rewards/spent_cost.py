@@ -1,0 +1,35 @@
+"""`spent_cost`: what an episode has spent, as a share of a budget. Outcome component `spent_cost`, -1 to 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from agentgym import Reward, Trajectory
+from agentgym.reward import Components
+
+
+class SpentCost(Reward):
+    """Minus the recorded costs of all turns divided by the budget, at least -1.
+
+    Costs are those of tools (`@tool(cost=...)`) and of models that were asked (`agentgym.teams.with_routing`), as
+    `cost` in the usage of each turn. Gate this reward on `success`, as `search_cost`, or spending nothing becomes the
+    best policy.
+
+    Args:
+        budget: the cost that is worth -1, in the unit of the prices.
+    Raises: ValueError for a budget that is not above 0.
+    Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033: the cost is normalised, and subtracted from the reward.
+    """
+
+    weights: Mapping[str, float] = {"spent_cost": 0.1}
+
+    def __init__(self, budget: float = 1.0) -> None:
+        if not 0 < budget < math.inf:
+            raise ValueError(f"SpentCost needs a budget above 0, not {budget}.")
+        self.budget = budget
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Never raises: every episode has its cost."""
+        spent = math.fsum(turn.usage.get("cost", 0.0) for turn in episode.turns)
+        return {"spent_cost": -min(1.0, spent / self.budget)}
