@@ -34,6 +34,8 @@ MODULES = {
 """The module of each class in the package, and the name of the file that describes its functions."""
 PublishedCall = tuple[str, list[Any], dict[str, Any]]
 """Its name, positional arguments, and arguments by name."""
+MOST_STEPS = 20
+"""Messages with calls that the leaderboard allows in a turn."""
 DONE, MISSING = "Done.", "is not installed in the sandbox"
 
 
@@ -87,12 +89,14 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 
 
 def oracle(task: Task) -> Iterator[Message]:
-    """The published calls, one a message, and a word at the end of each turn."""
+    """The published calls, one a message if there are not too many, and a word at the end of each turn."""
     number = 0
     for calls in json.loads(task.truth["calls"]):
-        for name, arguments in calls:
-            yield Message("assistant", "", (Call(name, arguments, f"call_{number}"),))
-            number += 1
+        size = max(-(-len(calls) // MOST_STEPS), 1)
+        for first in range(0, len(calls), size):
+            some = enumerate(calls[first : first + size], number)
+            yield Message("assistant", "", tuple(Call(name, arguments, f"call_{n}") for n, (name, arguments) in some))
+            number += size
         yield Message("assistant", DONE)
 
 

@@ -121,6 +121,15 @@ async def test_an_item_is_read_played_and_judged_turn_by_turn(write):
         load_reward("bfcl_turns").outcome(replace(trajectory, task=replace(task, truth={})))
 
 
+@pytest.mark.needs_namespaces
+async def test_the_oracle_puts_many_calls_of_a_turn_into_few_messages(write):
+    """Two published items have more calls in a turn than there may be messages."""
+    task_set = load("importers", "bfcl-turns")(write(calls=[["count()"] * (MOST_STEPS + 5), [], ["count()"]]))
+    (trajectory,) = await play(task_set["held_out"], task_set.oracle)
+    assert trajectory.success == 1.0
+    assert len(trajectory.turns) == 13 + 1 + 1 + 2
+
+
 BROKEN = {
     "calls are no Python": ({"calls": [["add_ticket("], [], []]}, "no item of BFCL with turns: SyntaxError"),
     "more than a call": ({"calls": [["count() + 1"], [], []]}, "is no call"),
