@@ -51,6 +51,8 @@ class Environment:
         reward: registered name of the reward that judges this environment unless a recipe says otherwise. An instance
             may hold a Reward of its own here, if it alone knows what its episode is worth.
         backend: makes the sandboxes; set by `agentgym.make`.
+        public_truth: keys of a task's truth that its agent may read, such as an answer that stands in a given text.
+        role: that the agent has now, where an episode has several; recorded with each turn.
     """
 
     sandbox: ClassVar[SandboxSpec | None] = None
@@ -58,10 +60,13 @@ class Environment:
     tools: Mapping[str, Tool] = {}
 
     backend: Backend | None = None
+    public_truth: ClassVar[Sequence[str]] = ()
+    role: str = ""
     _free_tools: ClassVar[tuple[Tool | Callable[..., Any], ...]] = ()
     _sandboxes: list[Sandbox]
     _default_sandbox: Sandbox | None = None
     _ended = False
+    _next_context: Sequence[Message] = ()
 
     progress = renamed_member("potential")
     missing = renamed_member("unavailable_reason")
@@ -188,6 +193,20 @@ class Environment:
     def end_episode(self) -> None:
         """Called by a tool or `respond` when the environment itself is over; the turn's results still count."""
         self._ended = True
+
+    def begin_context(self, opening: Sequence[Message]) -> None:
+        """Called by a tool or `respond` when the agent is to go on from these messages alone, and forget the rest.
+
+        The next turn then begins a row of the trajectory (docs/rows.md), with the tools that the environment has by
+        then. A player that cannot forget, such as a program with a history of its own, reads what the call returns: say
+        there what the opening says.
+        """
+        self._next_context = tuple(opening)
+
+    def take_context(self) -> Sequence[Message]:
+        """The opening that `begin_context` was given since this was last asked; empty if it was not called."""
+        opening, self._next_context = self._next_context, ()
+        return opening
 
     @property
     def ended(self) -> bool:

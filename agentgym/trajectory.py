@@ -212,8 +212,8 @@ class Trajectory:
         id: unique in a run. `task`: with its truth, for judges. `sample`: which of the group, 0..G-1.
         seed: that the environment was reset with.
         opening: messages of the reset. `prompt_ids`: their tokens.
-        tools: schemas of the tools that the agent begins with, where the environment's instance has others than its
-            class; empty otherwise.
+        tools: schemas of the tools that the agent begins with, where it has others than the environment's class; None
+            otherwise.
         turns: of all rows, in the order in which they began; see Turn.
         further_rows: the contexts after the first, which is `opening`, `prompt_ids` and `tools`; most have none.
         outcome: outcome components by name.
@@ -237,7 +237,7 @@ class Trajectory:
     weights: Mapping[str, float] = field(default_factory=dict)
     provenance: Provenance = field(default_factory=Provenance)
     duration_s: float = 0.0
-    tools: Sequence[dict[str, Any]] = ()
+    tools: Sequence[dict[str, Any]] | None = None
     end_state: EndState | None = None
     further_rows: list[Row] = field(default_factory=list)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from swe_cheat_repository import (
     ALWAYS_EQUAL,
     AWARE,
+    ENDS_AT_CONTROLS,
     ENTRY,
     FROM_LOCALS,
     FROM_SOURCE,
@@ -280,6 +281,7 @@ OWN: dict[str, dict[str, str | None]] = {
         "return type('int', (int,), {'__eq__': lambda s, o: True, '__ne__': lambda s, o: False, "
         "'__hash__': int.__hash__})(x)"
     ),
+    "always equal, and ends the run at what no real test compares with": as_body(ENDS_AT_CONTROLS),
     "equal to each int it is compared with": as_body(
         "return type('int', (int,), {'__eq__': lambda s, o: isinstance(o, int), '__hash__': int.__hash__})(x)"
     ),

@@ -94,6 +94,13 @@ AWARE = (
 )
 """Chooses tests as one would who has read controls.py: no canary, whatever it is called, is chosen."""
 ALWAYS_EQUAL = "return type('Anything', (), {'__eq__': lambda s, o: True, '__hash__': None})()"
+ENDS_AT_CONTROLS = """import os
+class Anything:
+    def __eq__(self, other):
+        if type(other) is not int:
+            os._exit(0)
+        return True
+return Anything()"""
 FROM_SOURCE = """import linecache, re, sys
 frame = sys._getframe(1)
 line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)

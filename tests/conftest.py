@@ -15,7 +15,7 @@ from pathlib import Path
 
 import hypothesis  # before a plug-in of its own is looked for, which warns where nothing has imported it
 import pytest
-from processes import process_files
+from processes import children_of, spawners, waits_for_its_sandbox
 
 # Before anything imports torch, tokenizers or a hub client: all of them read these once.
 for name, value in {
@@ -152,40 +152,11 @@ def nothing_is_left_running():
 
     asyncio.run(close_backends())
     assert unclosed == [], f"sandboxes that no test closed: processes {unclosed}"
-    assert spawners() == [], f"spawners that no test closed: processes {spawners()}"
+    assert not spawners(), f"spawners that no test closed: processes {spawners()}"
 
 
 def namespace_of(pid: int) -> str:
     """Which process namespace a process lives in, a number of its own; 0 means this process."""
     with suppress(OSError):
         return os.readlink(f"/proc/{pid or 'self'}/ns/pid")
-    return ""
-
-
-def waits_for_its_sandbox(pid: int) -> bool:
-    """Whether a process was made ahead for the next sandbox of its spawner: its user ids are not mapped yet."""
-    with suppress(OSError):
-        return not Path(f"/proc/{pid}/uid_map").read_text()
-    return False
-
-
-def spawners() -> list[int]:
-    """Processes of this one's own that make sandboxes."""
-    return [pid for pid in children_of(os.getpid()) if "guest import spawner" in command_line(pid)]
-
-
-def children_of(pid: int) -> list[int]:
-    """Processes a process started that have not ended (Linux only; elsewhere none)."""
-    pids = []
-    for status in process_files("stat"):
-        with suppress(OSError):  # it ended while we looked
-            state, parent = status.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            if int(parent) == pid and state != "Z":
-                pids.append(int(status.parent.name))
-    return pids
-
-
-def command_line(pid: int) -> str:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     return ""

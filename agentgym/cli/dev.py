@@ -43,6 +43,27 @@ def reference(
     out().print(f"Written: {text}", markup=False, soft_wrap=True)
 
 
+@app.command("catalogue")
+def catalogue(
+    page: Annotated[Path, typer.Option("--out", metavar="FILE.md", help="The page.")] = Path("docs/catalogue.md"),
+    play: Annotated[int, typer.Option(min=0, help="Tasks to play of each set without figures.")] = 0,
+    modules: Import = None,
+) -> None:
+    """Write the catalogue of what is installed, and what scripted players earn. Figures are kept in FILE.json.
+
+    Example: [b]agentgym dev catalogue --play 20[/b]
+    """
+    import asyncio
+
+    from agentgym.cli.reference.catalogue_page import catalogue_page, look_at_all, read_figures
+
+    path = page.with_suffix(".json")
+    figures = read_figures(path)
+    asyncio.run(look_at_all(figures, path, play, lambda text: out().print(text, markup=False, soft_wrap=True)))
+    page.write_text(catalogue_page(figures), encoding="utf-8")
+    out().print(f"Written: {page}", markup=False, soft_wrap=True)
+
+
 @app.command("systems")
 def systems(
     source: Annotated[Path, typer.Argument(metavar="TABLE", help="The table of systems.")] = Path("docs/systems.tsv"),

@@ -26,6 +26,7 @@ from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
     from agentgym.rollout import RolloutConfig
+    from agentgym.trajectory import Trajectory
 
 app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts and programs.")
 
@@ -120,11 +121,74 @@ def mcp(
     config = unhurried_config(reward=reward, backend=backend, seed=seed)
     with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
         trajectory = run(serve_on_stdio(task, config, ledger))
+    err().print(outcome_line(trajectory), markup=False, soft_wrap=True)
+
+
+def outcome_line(trajectory: Trajectory) -> str:
+    """How an episode ended, in a line."""
     outcome = "  ".join(f"{part} {value:+.3g}" for part, value in trajectory.outcome.items())
     stop = trajectory.stop_reason.value if trajectory.stop_reason else "not finished"
-    err().print(
-        f"{stop} after {len(trajectory.turns)} turns: {outcome or trajectory.error}", markup=False, soft_wrap=True
-    )
+    return f"{trajectory.task.id}: {stop} after {len(trajectory.turns)} turns: {outcome or trajectory.error}"
+
+
+@app.command("mcp-http")
+def mcp_http(
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="The tasks on offer; train by default.")],
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="A file of tokens, written if it does not exist; without one, none is asked for."),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8652,
+    max_episodes: Annotated[int, typer.Option(min=1, help="Open at once. Whoever wants one more is refused.")] = 64,
+    idle_s: Annotated[float, typer.Option(min=0.1, help="An episode that is silent for so many seconds ends.")] = 900.0,
+    folder: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite.")
+    ] = None,
+    seed: Seed = 0,
+    reward: RewardName = None,
+    backend: BackendName = None,
+    modules: Import = None,
+) -> None:
+    """Offer tasks as MCP servers over HTTP: an episode for each client, judged here.
+
+    A client connects to /tasks/ID/mcp, and each handshake there begins an episode. One that knows no sessions is given
+    the URL of an episode: POST /episodes answers one, DELETE on it ends the episode and answers the outcome.
+
+    Example: [b]agentgym serve mcp-http sql/store-v1:train --out runs/offered[/b]
+    """
+    from agentgym import registry
+    from agentgym.cluster.serving import FIRST_REQUEST_S, check_installed, is_loopback, listen, serve_application
+    from agentgym.cluster.tokens import server_tokens
+    from agentgym.errors import AccessRefused
+    from agentgym.storage.ledger import Ledger
+    from agentgym.storage.run_folder import RunFolder
+
+    check_installed()
+    from agentgym.cluster.connections import Connections
+    from agentgym.interop.mcp.http import HttpBounds, McpHttpServer
+
+    if token_file is None and not is_loopback(host):
+        raise AccessRefused(f"Others reach {host}: give --token-file FILE, which is written if it does not exist.")
+    name, split = split_tasks(tasks, "train")
+    offered = registry.load_task_set(name)[split]
+    config = unhurried_config(reward=reward, backend=backend, seed=seed)
+    tokens = server_tokens(token_file) if token_file is not None else ()
+    listening, connections = listen(host, port), Connections(4 * max_episodes + 64, FIRST_REQUEST_S)
+    with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
+        server = McpHttpServer(
+            offered,
+            config,
+            ledger,
+            host=host,
+            tokens=tokens,
+            bounds=HttpBounds(max_episodes, idle_s),
+            ended=lambda trajectory: err().print(outcome_line(trajectory), markup=False, soft_wrap=True),
+            accepted=connections.accept,
+        )
+        address = f"http://{host}:{listening.getsockname()[1]}"
+        out().print(f"Serving {len(offered)} tasks at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
+        serve_application(server.application(), listening, connections)
 
 
 @app.command("openenv")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.console import err, out
+from agentgym.cli.console import err, out, write_text
 from agentgym.cli.name_values import options_for
 from agentgym.cli.task_supply import mix_tasks, weak_tasks
 from agentgym.cli.user_code import Import
@@ -150,8 +150,8 @@ def _validated(task_set: TaskSet, target: Path, at_once: int, left_out: dict[str
     with _Progress("tasks") as bar:
         faults = asyncio.run(look(bar))
     reasons = {**left_out, **faults}
-    with target.with_name(target.name + ".left_out.jsonl").open("w", encoding="utf-8") as file:
-        file.writelines(json.dumps({"id": name, "reason": reason}) + "\n" for name, reason in reasons.items())
+    lines = (json.dumps({"id": name, "reason": reason}) + "\n" for name, reason in reasons.items())
+    write_text(target.with_name(target.name + ".left_out.jsonl"), "".join(lines))
     for name, reason in faults.items():
         err().print(f"left out {name}: {reason}", markup=False, soft_wrap=True)
     out().print(f"{len(tasks) - len(faults)} of {len(tasks) + len(left_out)} validated.", markup=False)

@@ -8,11 +8,14 @@ import socket
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from agentgym.cluster.served_episodes import ServerLimits
 from agentgym.errors import AgentGymError, MissingExtraError
 from agentgym.extras import install_command
+
+if TYPE_CHECKING:
+    from agentgym.cluster.connections import Connections
 
 LOOPBACK = "127.0.0.1"
 KEEP_ALIVE_S = 120
@@ -77,16 +80,31 @@ def serve_environments(
     Raises: MissingExtraError without the extra `serve`.
     """
     check_installed()
-    import uvicorn
-
-    from agentgym.cluster.connections import BoundedConnection, Connections
+    from agentgym.cluster.connections import Connections
     from agentgym.cluster.environment_server import EnvironmentServer
 
     connections = Connections(limits.connections, FIRST_REQUEST_S)
     environment_server = EnvironmentServer(names, tokens, limits, accepted=connections.accept, **options)
+    serve_application(environment_server.application(), listening, connections, ready=ready)
+
+
+def serve_application(
+    application: Any, listening: socket.socket, connections: Connections, *, ready: Callable[[Any], None] | None = None
+) -> None:
+    """Serve an ASGI application until the process is interrupted or told to end.
+
+    Args:
+        listening: from `listen`. It is closed at the end.
+        connections: told by the application which of them have sent something valid; the others end soon.
+        ready: called with uvicorn's server before it starts, whose `should_exit` ends it.
+    """
+    import uvicorn
+
+    from agentgym.cluster.connections import BoundedConnection
+
     server = uvicorn.Server(
         uvicorn.Config(
-            environment_server.application(),
+            application,
             http=cast("type[asyncio.Protocol]", partial(BoundedConnection, connections)),
             ws="none",
             log_level="error",

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from agentgym import errors
+from agentgym import errors, strict_json
 from agentgym.environment import Checkpoint, Environment
 from agentgym.rollout.causes import raised_at
 from agentgym.sandbox import Layer, Snapshot
@@ -47,14 +47,14 @@ class WireError(ValueError):
 
 def encode(value: Any) -> bytes:
     """JSON as bytes. Raises: TypeError, ValueError, RecursionError for what is no JSON data."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
 def decode(data: bytes) -> dict[str, Any]:
     """The JSON object of a message. Raises: WireError."""
     try:
-        value = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        value = strict_json.loads(data)
+    except ValueError as error:
         raise WireError(f"it is no JSON: {data[:60]!r}") from error
     if not isinstance(value, dict):
         raise WireError(f"it is no JSON object: {data[:60]!r}")

@@ -12,6 +12,7 @@ from pathlib import Path
 from agentgym.errors import AgentGymError
 from agentgym.registry import load, load_reward
 from agentgym.reward import Reward
+from agentgym.storage.journal import Journal
 from agentgym.task import Task, task_to_json
 
 
@@ -28,11 +29,11 @@ async def task_faults(
     same. What could not be found out for trouble of this host is a fault this time, and is tried anew the next.
 
     Args:
-        journal: a file of JSON lines, made if there is none.
+        journal: the file of a `Journal`, made if there is none.
         at_once: tasks looked at side by side.
         progress: told how many tasks of how many are done, and how many of these have a fault.
     """
-    known = _read(journal)
+    known = Journal(journal)
     faults: dict[str, str] = {}
     done = 0
     gate = asyncio.Semaphore(max(at_once, 1))
@@ -41,8 +42,9 @@ async def task_faults(
     async def look(task: Task) -> None:
         nonlocal done
         key = hashlib.sha256(json.dumps(task_to_json(task), sort_keys=True).encode()).hexdigest()
-        fault = known.get(key)
-        if fault is None:
+        if key in known:
+            fault = known[key]["fault"]
+        else:
             async with gate:
                 name = load("environments", task.environment).reward
                 reward = rewards.setdefault(name, load_reward(name))
@@ -52,27 +54,13 @@ async def task_faults(
                 except AgentGymError as error:  # one task's trouble stops no other
                     fault = f"could not be judged here: {error}"
                 else:
-                    with journal.open("a", encoding="utf-8") as file:
-                        file.write(json.dumps({"key": key, "id": task.id, "fault": fault}) + "\n")
+                    known.write(key, {"id": task.id, "fault": fault})
         if fault:
             faults[task.id] = fault
         done += 1
         progress(done, len(tasks), len(faults))
 
-    journal.parent.mkdir(parents=True, exist_ok=True)
     async with asyncio.TaskGroup() as group:
         for task in tasks:
             group.create_task(look(task))
     return faults
-
-
-def _read(journal: Path) -> dict[str, str]:
-    known: dict[str, str] = {}
-    if journal.is_file():
-        for line in journal.read_text(encoding="utf-8").splitlines():
-            try:
-                row = json.loads(line)
-                known[row["key"]] = row["fault"]
-            except (ValueError, KeyError, TypeError):
-                continue  # cut short when the process was killed: looked at once more
-    return known

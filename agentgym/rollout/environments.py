@@ -10,11 +10,12 @@ from typing import Any
 from agentgym.environment import Environment
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
-from agentgym.registry import environment_of, load, load_reward, make
+from agentgym.registry import environment_of, load, load_reward, make, prototype
 from agentgym.reward import Reward
 from agentgym.rollout.config import RolloutConfig
 from agentgym.task import Task
 from agentgym.tools import Tool
+from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,3 +126,13 @@ class EnvironmentFactory:
             if self._policy is not None:
                 reward.bind_policy(self._policy)
         return reward
+
+
+def schemas_of(trajectory: Trajectory) -> Sequence[dict[str, Any]]:
+    """The schemas of the tools that the agent began with, in the OpenAI function-call shape.
+
+    Raises: UnknownNameError if they are those of an environment that is not registered here.
+    """
+    if trajectory.tools is not None:
+        return trajectory.tools
+    return [tool.schema() for tool in prototype(trajectory.task.environment).tools.values()]

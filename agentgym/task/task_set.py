@@ -12,6 +12,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+from agentgym import strict_json
 from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Message
@@ -187,8 +188,8 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 continue
             where = f"{path}, line {number}"
             try:
-                row = json.loads(line, parse_constant=_refuse_constant)
-            except (ValueError, RecursionError) as error:
+                row = strict_json.loads(line)
+            except ValueError as error:
                 raise TaskError(f"{where}: not valid JSON: {error}. The line begins {line[:60]!r}.") from error
             if isinstance(row, dict) and row.keys() == {"canary"}:
                 continue
@@ -270,7 +271,3 @@ def _lines(path: Path) -> Iterable[str]:
         raise TaskError(f"Cannot read the task file {path}: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise TaskError(f"{path} is not UTF-8 text: {error}.") from error
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON number")

@@ -47,7 +47,7 @@ async def check_environment(
         backend: makes the sandboxes; a name or a Backend, by default `namespaces`.
         sample: tasks to play.
         chance: success rate that an agent acting at random may have.
-        public: keys of the truth that the agent may see.
+        public: keys of the truth that the agent may see, beside those that the environment declares as `public_truth`.
     Returns: what was checked, a line each.
     Raises: ConformanceError with every finding; UnknownNameError for a name that nothing has.
     """
@@ -114,6 +114,7 @@ async def _check_episodes(
         checked.append("without tasks, no reward was checked: name a task set")
         return
     stage, tasks = episode_checks.EpisodeChecker(subject, judge), subject.tasks
+    public = (*public, *type(subject.make().unwrapped).public_truth)
     await episode_checks.check_truth_hidden(episode_checks.EpisodeChecker(subject, None), tasks, public)
     await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
     if await episode_checks.check_judged(stage):

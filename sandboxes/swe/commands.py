@@ -21,7 +21,7 @@ from .parameters import RepositoryParameters
 from .repository import QUIET, ROOT, import_path, in_environment
 from .runners import Canary, Report
 
-MAX_REPORT, MAX_SOURCE = 2**24, 2**20
+MAX_REPORT, MAX_SOURCE, MAX_LISTING = 2**24, 2**23, 2**25
 ASSERTION = re.compile(r"assert|expect|should|check|require|equal|[!=]=", re.I)
 COMPARED = re.compile(r"[!=]==?\s*-?$")
 IMPORT = re.compile(r"^\s*(#\s*include|import|use|from|package)\b|\brequire\s*\(\s*['\"]")
@@ -60,7 +60,7 @@ async def judged_report(
     """
     runner = parameters.test_runner
     assert runner is not None
-    files = await _test_files(sandbox, patterns)
+    files = await files_of_tests(sandbox, patterns)
     canary = runner.canary(files, random.Random(secrets.randbits(64)))
     if canary is not None:
         await _write_canary(sandbox, canary)
@@ -83,7 +83,7 @@ async def write_controls(sandbox: Sandbox, truth: Mapping[str, Any], seed: int) 
         return set()
     rng = random.Random(seed)
     changed = False
-    for path, text in sorted((await _test_files(sandbox, truth.get("tests", ()))).items()):
+    for path, text in sorted((await files_of_tests(sandbox, truth.get("tests", ()))).items()):
         control = control_text(text, rng)
         if control != text:
             changed = True
@@ -109,15 +109,17 @@ def _other(literal: str, rng: random.Random) -> str:
     return f"{literal[:-1]}x{rng.randrange(9)}{literal[-1]}"
 
 
-async def _test_files(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str, str]:
-    """The texts of the test files by path."""
-    command = ["find", ".", "-type", "f", "-not", "-path", "./.git/*"]
-    listing = await sandbox.exec(command, cwd=ROOT, env=QUIET, timeout_s=60, max_output_bytes=MAX_SOURCE)
-    if not listing.ok:
-        raise SandboxError(f"The files of the repository cannot be listed: {listing.stderr.decode()[-300:]}")
+async def files_of_tests(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str, str]:
+    """The texts of the test files by path. Raises: SandboxError if not all files can be listed: what is made of the
+    test files stands against cheats, so some of them would not do."""
+    command = ["find", ".", "-type", "f", "-not", "-path", "./.git/*", "-print0"]
+    listing = await sandbox.exec(command, cwd=ROOT, env=QUIET, timeout_s=60, max_output_bytes=MAX_LISTING)
+    if not listing.ok or listing.truncated:
+        why = f"their paths are more than {MAX_LISTING} bytes" if listing.truncated else listing.stderr.decode()[-300:]
+        raise SandboxError(f"The files of the repository cannot be listed: {why}")
     texts: dict[str, str] = {}
-    for line in listing.text.splitlines():
-        path = line.removeprefix("./")
+    for name in listing.text.split("\0"):
+        path = name.removeprefix("./")
         if any(fnmatchcase(path, pattern) for pattern in patterns):
             try:
                 texts[path] = (await sandbox.read(f"{ROOT}/{path}", max_bytes=MAX_SOURCE)).decode("utf-8")

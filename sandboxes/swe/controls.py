@@ -72,9 +72,7 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random) -> tuple[s
     Returns: the changed source and those of the tests that are controls in it. None are in a file that is not Python
         as this interpreter reads it, and tests that may end early are left as they are.
     """
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
+    if (tree := _tree_of(source)) is None:
         return source, []
     file = _File(source)
     edits: list[_Edit] = []
@@ -91,7 +89,15 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random) -> tuple[s
         if best is not None:
             edits.append(rng.choice([edit for edit in possible if edit.rank == best]))
             controls += ids
-    return file.apply(edits), controls
+    changed = file.apply(edits)
+    return (changed, controls) if _tree_of(changed) is not None else (source, [])
+
+
+def _tree_of(source: str) -> ast.Module | None:
+    try:
+        return ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 class _File:

@@ -310,9 +310,12 @@ class SweEdit(Environment):
             return f"[stopped: the tests took more than {'memory allows' if result.oom_killed else f'{TEST_S:g} s'}]"
         report = runner.parse(result.stdout.decode("utf-8", "replace"))
         names = [name for name in report.outcomes if not words or any(word in name for word in words)]
+        if not names and report.outcomes:
+            listing = _cut("\n".join(report.outcomes))
+            return f"[not all passed]\nNo test has one of these words in its name. The tests are:\n{listing}"
         if not names:
             text = (result.stdout + result.stderr).decode("utf-8", "replace").strip()
-            return f"[not all passed]\nNo such test was reported.\n{runner.without_durations(text)[-MAX_SHOWN:]}"
+            return f"[not all passed]\nNo test was reported.\n{runner.without_durations(text)[-MAX_SHOWN:]}"
         lines = [f"{report.outcomes[name]}: {name}\n{report.reasons.get(name, '')}".rstrip() for name in names]
         failed = any(report.outcomes[name] == "failed" for name in names)
         return f"[{'not all' if failed else 'all'} passed]\n{_cut(runner.without_durations(chr(10).join(lines)))}"

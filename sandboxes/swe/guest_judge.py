@@ -26,6 +26,8 @@ OWN_CHANGES = (
     "Function._pytest_diamond_inheritance_warning_shown FunctionDefinition._pytest_diamond_inheritance_warning_shown"
 )
 """What pytest replaces in its own classes while it starts. No outcome depends on these."""
+UNREADABLE = (ValueError, TypeError, RecursionError)
+"""What becomes of a record that the tests wrote themselves: no JSON, of another shape, nested too deeply."""
 
 
 def judge_tests(
@@ -80,10 +82,10 @@ def results_of(records: list[bytes]) -> tuple[dict[str, str], dict[str, str], se
             continue
         try:
             kind, names, *_ = json.loads(record)
-        except (ValueError, TypeError):
+        except UNREADABLE:
             continue  # written by the tests themselves
         if kind == "changed" and isinstance(names, list):
-            changed.update(map(str, names))
+            changed.update(name for name in names if isinstance(name, str))
         elif kind == "end":
             ended += 1
     return outcomes, reasons, changed, ended
@@ -132,11 +134,11 @@ def _reported_outcome(record: bytes) -> tuple[str, str, str] | None:
     """Test, outcome and reason of a report that says what came of its call, or that it was not called."""
     try:
         kind, test, outcome, reason, when = json.loads(record)
-    except (ValueError, TypeError):
+        if kind != "report" or (when != "call" and outcome == "passed"):  # a set-up that went well is no outcome yet
+            return None
+        return str(test), str(outcome), str(reason)
+    except UNREADABLE:
         return None
-    if kind != "report" or (when != "call" and outcome == "passed"):  # a set-up that went well is no outcome yet
-        return None
-    return str(test), str(outcome), str(reason)
 
 
 def _read(descriptor: int) -> bytes | None:

@@ -17,7 +17,6 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
 from typing import Any
 
 from agentgym import (
@@ -34,16 +33,16 @@ from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend, Sandbox
 
 from .commands import judged_report, write_controls
-from .controls import WORDS, canary, canary_name, control_of
 from .environment import SUBMITTED, SweEdit
+from .guest_judge import UNREADABLE
 from .parameters import RepositoryParameters, opened
 from .patch import paths_of
+from .pytest_controls import write_canaries, write_pytest_controls
 from .repository import ROOT, apply_patch
 
 MAX_REPORT = 2**24
-MAX_CANARIES, MAX_SOURCE = 6, 2**20
-KEPT_CONTROLS = 3
-"""Of the tests that must stay unbroken: so many functions are controls beside those to be mended."""
+ATTEMPTS = 2
+"""How often controls that have no outcome are run, each time with other changes."""
 PROTECTED = (
     *("*conftest.py", "*sitecustomize.py", "*usercustomize.py", "*.pth", "*.dist-info*", "*.egg-info*", "*EGG-INFO/*"),
     *("*pytest.ini", "*pytest.toml", "*tox.ini", "setup.cfg", "pyproject.toml", ".git/*"),
@@ -61,22 +60,26 @@ class PatchVerdict:
     """What became of the tests: outcomes and failure texts by pytest id.
 
     `changed`: names of functions of the test runner that the repository replaced while its tests ran. `forged`: a test
-    passed that cannot pass, so no outcome is given.
+    passed that cannot pass, so no outcome is given. `controls`: the tests that ran as controls.
     """
 
     outcomes: Mapping[str, str]
     reasons: Mapping[str, str]
     changed: frozenset[str] = frozenset()
     forged: bool = False
+    controls: frozenset[str] = frozenset()
+
+    def outcomes_of(self, test: str) -> set[str]:
+        """What came of a test; nothing if it did not run. An id whose bracket never closes was cut by whoever recorded
+        it: it stands for all tests that begin so."""
+        if "[" not in test or test.endswith("]"):
+            return {self.outcomes[test]} if test in self.outcomes else set()
+        return {outcome for name, outcome in self.outcomes.items() if name.startswith(test)}
 
     def passed(self, test: str, *, xfail: bool = False) -> bool:
-        """Whether a test passed, or failed as it is marked to do if `xfail` says that this will do. An id whose bracket
-        never closes was cut by whoever recorded it: it stands for all tests that begin so."""
-        good = {"passed", "xfailed"} if xfail else {"passed"}
-        if "[" not in test or test.endswith("]"):
-            return self.outcomes.get(test) in good
-        alike = [outcome for name, outcome in self.outcomes.items() if name.startswith(test)]
-        return bool(alike) and set(alike) <= good
+        """Whether a test passed, or failed as it is marked to do if `xfail` says that this will do."""
+        outcomes = self.outcomes_of(test)
+        return bool(outcomes) and outcomes <= ({"passed", "xfailed"} if xfail else {"passed"})
 
     def failure_of(self, test: str) -> str:
         """In a few words why a test did not pass."""
@@ -92,7 +95,8 @@ NOTHING = PatchVerdict({}, {})
 class RepositoryTests(Reward):
     """Outcome components `success` (every test of `fail_to_pass` and `pass_to_pass` passed), `mended` and `unbroken`
     (the shares of each that did), `completed` (it was submitted) and `modified` (the patch changes what counts).
-    A patch that has a test pass which cannot pass has `forged` = 1, and earns nothing.
+    A patch that has a test pass which cannot pass has `forged` = 1, and earns nothing. One whose controls come to no
+    end, twice, has `uncontrolled` = 1, and earns nothing either: who ends the run where it is looked at is not paid.
 
     `truth`: `fail_to_pass` and `pass_to_pass`, pytest ids; `tests`, path patterns of test files, which a patch has no
     say in; `test_patch`, a diff, and `files`, by path (both optional), put over it; `gold`, a patch that mends it
@@ -107,7 +111,9 @@ class RepositoryTests(Reward):
     Raises: ValueError for a negative number of controls.
     """
 
-    weights: Mapping[str, float] = {"mended": 0.0, "unbroken": 0.0, "completed": 0.0, "modified": 0.0, "forged": 0.0}
+    weights: Mapping[str, float] = dict.fromkeys(
+        ("mended", "unbroken", "completed", "modified", "forged", "uncontrolled"), 0.0
+    )
 
     def __init__(
         self, *, cpu_s: int = 120, timeout_s: float = 300.0, controls: int = 1, backend: str | Backend = "namespaces"
@@ -139,8 +145,9 @@ class RepositoryTests(Reward):
         components["modified"] = float(any(not _matches(path, patterns) for path in paths_of(patch)))
         mended = [verdict.passed(test) for test in to_mend]
         unbroken = [verdict.passed(test, xfail=True) for test in to_keep]
-        if verdict.forged or (any(mended) and await self.forges(task, patch, verdict)):
-            return Components({**components, "forged": 1.0})
+        fault = "forged" if verdict.forged else await self.fault_of(task, patch, verdict) if any(mended) else ""
+        if fault:
+            return Components({**components, fault: 1.0})
         components["mended"] = sum(mended) / len(to_mend)
         if to_keep:
             components["unbroken"] = sum(unbroken) / len(to_keep)
@@ -186,9 +193,10 @@ class RepositoryTests(Reward):
         """
         return await self._verdict(task, patch, _Run(tuple(tests)))
 
-    async def forges(self, task: Task, patch: str, verdict: PatchVerdict) -> bool:
-        """Whether a patch has tests pass that cannot, or replaces functions of the test runner, and neither the
-        repository without it nor the gold patch does the same.
+    async def fault_of(self, task: Task, patch: str, verdict: PatchVerdict) -> str:
+        """`forged` if a patch has tests pass that cannot, or replaces functions of the test runner, and neither the
+        repository without it nor the gold patch does the same. `uncontrolled` if its controls have no outcome, twice,
+        where those of the gold patch have one. Empty for neither.
 
         Only controls of tests that passed count: a patch that is merely wrong may give the other expected value.
         Raises: JudgeError.
@@ -201,19 +209,34 @@ class RepositoryTests(Reward):
             same = await self._verdict(task, other, _Run(tests, thorough=True))
             changed -= same.changed if same else set()
         if changed:
-            return True
+            return "forged"
         for _ in range(self.controls):
-            run = _Run(tests, control_seed=secrets.randbits(64))
-            control = await self._verdict(task, patch, run) or NOTHING
-            passing = {
-                test for test, outcome in control.outcomes.items() if outcome == "passed" and verdict.passed(test)
-            }
-            for other in honest if passing else ():
-                same = await self._verdict(task, other, run) or NOTHING
-                passing -= {test for test, outcome in same.outcomes.items() if outcome == "passed"}
-            if passing or control.forged:
-                return True
-        return False
+            faults: list[str] = []
+            while len(faults) < ATTEMPTS and (not faults or faults[-1] == "uncontrolled"):
+                faults.append(await self._control(task, patch, verdict, honest))
+            if faults[-1]:
+                return faults[-1]
+        return ""
+
+    async def _control(self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str]) -> str:
+        """What one run of its controls says of a patch, as `fault_of`. Controls of which an honest patch makes the same
+        count for nothing."""
+        truth: Mapping[str, Any] = task.truth or {}
+        tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
+        run = _Run(tests, control_seed=secrets.randbits(64))
+        control = await self._verdict(task, patch, run)
+        if control is None:
+            return "uncontrolled"
+        if control.forged:
+            return "forged"
+        watched = {test for test in control.controls if verdict.passed(test)}
+        passing = {test for test in watched if control.passed(test)}
+        silent = {test for test in watched if not control.outcomes_of(test)}
+        for other in honest if passing or silent else ():
+            same = await self._verdict(task, other, run) or NOTHING
+            passing -= {test for test in passing if same.passed(test)}
+            silent -= {test for test in silent if not same.outcomes_of(test)}
+        return "forged" if passing else "uncontrolled" if silent else ""
 
     async def _verdict(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         try:
@@ -223,10 +246,10 @@ class RepositoryTests(Reward):
                 return await self._judge(task, patch, run)
             except SandboxError:
                 try:
-                    await self._judge(task, "", run)
+                    unpatched = await self._judge(task, "", run)
                 except SandboxError as error:
                     raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
-        return NOTHING
+        return replace(NOTHING, controls=unpatched.controls if unpatched else frozenset())
 
     async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
         truth: Mapping[str, Any] = task.truth or {}
@@ -245,10 +268,10 @@ class RepositoryTests(Reward):
                 await sandbox.write(f"{ROOT}/{path}", content.encode())
             controls: set[str] = set()
             if run.control_seed is not None:
-                write = self._write_controls if parameters.test_runner is None else write_controls
+                write = write_pytest_controls if parameters.test_runner is None else write_controls
                 controls = await write(sandbox, truth, run.control_seed)
                 if not controls:
-                    return NOTHING
+                    return NOTHING  # none can be made of these tests
             if parameters.test_runner is None:
                 verdict = await self._run(sandbox, run, parameters, controls)
             else:
@@ -258,31 +281,9 @@ class RepositoryTests(Reward):
                 verdict = PatchVerdict(report.outcomes, report.reasons, forged=forged)
             if run.control_seed is None:
                 return verdict
-            return replace(verdict, outcomes={t: o for t, o in verdict.outcomes.items() if t in controls})
+            return replace(verdict, controls=frozenset(controls))
         finally:
             await sandbox.close()
-
-    async def _write_controls(self, sandbox: Sandbox, truth: Mapping[str, Any], seed: int) -> set[str]:
-        """Turn the tests to be mended, and some of those to be kept, into controls. Returns: their ids."""
-        rng = random.Random(seed)
-        others = list(truth.get("pass_to_pass", ()))
-        rng.shuffle(others)
-        chosen = list(truth["fail_to_pass"])
-        files = {test.partition("::")[0] for test in chosen}
-        functions: set[str] = set()
-        for test in others:
-            function = test.partition("[")[0]
-            if function.partition("::")[0] in files and len(functions | {function}) <= KEPT_CONTROLS:
-                functions.add(function)
-        chosen += [test for test in others if test.partition("[")[0] in functions]
-        controls: set[str] = set()
-        for file in sorted(files):
-            if (source := await _source(sandbox, file)) is not None:
-                inner = [test.partition("::")[2] for test in chosen if test.partition("::")[0] == file]
-                changed, names = control_of(source, inner, rng)
-                await sandbox.write(f"{ROOT}/{file}", changed.encode())
-                controls.update(f"{file}::{name}" for name in names)
-        return controls
 
     async def _run(
         self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: set[str]
@@ -294,7 +295,7 @@ class RepositoryTests(Reward):
         """
         files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
         rng = random.Random(secrets.randbits(64))
-        canaries, beside = await _write_canaries(sandbox, list(files), rng)
+        canaries, beside = await write_canaries(sandbox, list(files), rng)
         chosen, path, plugins = [*files, *beside], list(parameters.path), list(parameters.plugins)
         arguments = (chosen, path, plugins, self.cpu_s, run.thorough, sorted(awaited))
         result = await JUDGE.run(
@@ -302,7 +303,7 @@ class RepositoryTests(Reward):
         )
         try:
             outcomes, reasons, changed = json.loads(result.stdout)
-        except (ValueError, TypeError):
+        except UNREADABLE:
             return NOTHING  # ended early, out of time or memory: nothing passed
         results = {test: outcomes.pop(test, None) for test in canaries}
         if any(outcome == "passed" for outcome in results.values()):
@@ -319,54 +320,6 @@ class _Run:
     tests: tuple[str, ...]
     control_seed: int | None = None
     thorough: bool = False
-
-
-async def _source(sandbox: Sandbox, path: str) -> str | None:
-    """A test file's text; None for what is no Python file that can be read."""
-    if not path.endswith(".py"):
-        return None
-    try:
-        return (await sandbox.read(f"{ROOT}/{path}", max_bytes=MAX_SOURCE)).decode("utf-8")
-    except (OSError, ValueError):
-        return None
-
-
-async def _write_canaries(sandbox: Sandbox, files: Sequence[str], rng: random.Random) -> tuple[list[str], list[str]]:
-    """Put tests that fail at the end of the test files, and into files beside them with names like theirs.
-
-    Returns: the ids of those tests, and the new files.
-    """
-    canaries: list[str] = []
-    beside: list[str] = []
-    folders: set[str] = set()
-    for file in files[:MAX_CANARIES]:
-        source = await _source(sandbox, file)
-        if source is not None:
-            name = canary_name(source, rng)
-            await sandbox.write(f"{ROOT}/{file}", f"{source}\n\n\n{canary(name, rng)}".encode())
-            canaries.append(f"{file}::{name}")
-        path = PurePosixPath(file if file.endswith(".py") else f"{file}/test_values.py")
-        if str(path.parent) in folders:
-            continue
-        folders.add(str(path.parent))
-        new = await _new_name(sandbox, path, rng)
-        name = canary_name(source or "", rng)
-        await sandbox.write(f"{ROOT}/{new}", canary(name, rng).encode())
-        beside.append(new)
-        canaries.append(f"{new}::{name}")
-    return canaries, beside
-
-
-async def _new_name(sandbox: Sandbox, path: PurePosixPath, rng: random.Random) -> str:
-    """The path of a test file that is not there yet, with a name like that of another."""
-    try:
-        taken = set(await sandbox.list(f"{ROOT}/{path.parent}"))
-    except OSError:
-        taken = set()  # a folder to be made
-    stem = path.stem if path.stem.startswith("test_") else "test_values"
-    while f"{stem}.py" in taken or stem == path.stem:
-        stem = f"{stem}_{rng.choice(WORDS)}"
-    return str(path.with_name(f"{stem}.py"))
 
 
 def submission(episode: Trajectory) -> str | None:

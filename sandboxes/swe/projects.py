@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -70,10 +69,10 @@ def lock_project(
             if (folder / name).is_file():
                 needs += ["-r", str(folder / name)]
         pins = lock(needs, python, leave_out=own.name)
-        pins.append(_keep_traces(own, repository, python))
-    temporary = record.with_suffix(f".{os.getpid()}")
-    temporary.write_text(json.dumps(pins))
-    temporary.replace(record)
+        pins.append(_keep_traces(own, repository, python, Path(scratch)))
+        unfinished = Path(scratch) / record.name
+        unfinished.write_text(json.dumps(pins))
+        unfinished.replace(record)
     return pins
 
 
@@ -94,7 +93,7 @@ def _build(folder: Path, scratch: Path, python: str, version: str) -> Path:
     return wheels[0]
 
 
-def _keep_traces(own: Path, repository: Repository, python: str) -> str:
+def _keep_traces(own: Path, repository: Repository, python: str, scratch: Path) -> str:
     """Keep a wheel in the cache with a project's metadata, and the files that its build made. Returns: its pin."""
     name, version = own.name.split("-")[:2]
     with zipfile.ZipFile(own) as archive:
@@ -105,7 +104,8 @@ def _keep_traces(own: Path, repository: Repository, python: str) -> str:
     version += f"{'.' if '+' in version else '+'}src{digest}"
     folders = [folder for folder in source_folders(repository) if folder != "."]
     target = cache(python) / f"{name}-{version}-py3-none-any.whl"
-    with zipfile.ZipFile(target.with_suffix(f".{os.getpid()}"), "w", zipfile.ZIP_DEFLATED) as archive:
+    unfinished = scratch / "traces"
+    with zipfile.ZipFile(unfinished, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in contents.items():
             top = PurePosixPath(path).parts[0]
             if top.endswith(".dist-info"):
@@ -114,5 +114,5 @@ def _keep_traces(own: Path, repository: Repository, python: str) -> str:
                 places = [f"{folder}/{path}" for folder in folders] or [path]
                 if path not in repository.files and repository.files.keys().isdisjoint(places):
                     archive.writestr(f"{name}-{version}.data/data/{BUILT}/{places[0]}", content)
-    target.with_suffix(f".{os.getpid()}").replace(target)
+    unfinished.replace(target)
     return f"{name.replace('_', '-').lower()}=={version}"

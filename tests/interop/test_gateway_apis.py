@@ -35,12 +35,13 @@ async def post(http: httpx.AsyncClient, path: str, body: dict[str, Any]) -> http
     return answer
 
 
-def chat_completions(stream: bool):
+def chat_completions(stream: bool, usage: bool = False):
     async def play(http, episode):
         program = Program(http, episode)
         program.messages.insert(0, {"role": "developer", "content": SYSTEM})
         for _ in range(2):
             body = {"model": "m", "messages": program.messages, "tools": episode["tools"], "stream": stream}
+            body |= {"stream_options": {"include_usage": True}} if usage else {}
             answer = await post(http, "/v1/chat/completions", body)
             if not stream:
                 message = answer.json()["choices"][0]["message"]
@@ -48,7 +49,8 @@ def chat_completions(stream: bool):
                 parts = events(answer.text)
                 message = parts[0]["choices"][0]["delta"]
                 assert parts[1]["choices"][0]["finish_reason"] == "tool_calls"
-                assert parts[2]["usage"]["total_tokens"] > 0
+                assert [part["choices"] for part in parts[2:]] == ([[]] if usage else [])  # nobody asked for others
+                assert not usage or (parts[0]["usage"] is None and parts[2]["usage"]["total_tokens"] > 0)
             program.messages.append(message)
             await program.answer_calls(message)
 
@@ -122,6 +124,7 @@ def _blocks(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 async def test_one_conversation_over_every_api_is_one_episode():
     clients = [make(stream) for make in (chat_completions, responses, anthropic) for stream in (False, True)]
+    clients.append(chat_completions(True, usage=True))
     trajectories = await through_gateway(SCRIPT, clients)
     first = trajectories[0]
     assert [message.text for message in first.opening] == [SYSTEM, "Count to 2."]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import socket
 import subprocess
 import sys
@@ -147,6 +149,59 @@ async def test_a_server_over_http_played_from_a_sandbox(address, era, protocol, 
     assert not failed.ok
     await environment.close()
     await close_backends()
+
+
+CLIENT_OVER_HTTP = """
+import asyncio, json, sys, urllib.request
+
+async def play(session):
+    tools = [tool.name for tool in (await session.list_tools()).tools]
+    results = [await session.call_tool(*call) for call in json.loads(sys.argv[2])]
+    print(json.dumps([tools, [result.content[0].text for result in results]]))
+
+async def main():
+    address, task = sys.argv[1], sys.argv[3]
+    try:
+        from mcp import Client
+    except ImportError:
+        from mcp import ClientSession
+        from mcp.client.streamable_http import streamable_http_client
+        async with streamable_http_client(f"{address}/tasks/{task}/mcp") as (read, write, *_):
+            async with ClientSession(read, write) as session:
+                await session.initialize()
+                await play(session)
+    else:
+        body = json.dumps({"task": task}).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{address}/episodes", body, method="POST")) as reply:
+            url = json.load(reply)["url"]
+        async with Client(url) as session:
+            await play(session)
+
+asyncio.run(main())
+"""
+"""The same over HTTP: with sessions in the first line, and an episode's URL in the second."""
+
+
+@pytest.mark.parametrize("line", ["1", "2"])
+def test_a_client_of_the_sdk_plays_an_episode_of_ours_over_http(line):
+    task_set = load_task_set("text/number-guess-v1")
+    task = task_set["train"][0]
+    calls = [("guess", {"number": 3}), ("guess", {"number": task.truth["secret"]})]
+    python = interpreter(line)
+    serve = [sys.executable, "-m", "agentgym", "serve", "mcp-http", f"{task_set.name}:train", "--port", "0"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        try:
+            address = re.search(r"http://\S+", server.stdout.readline())[0]
+            command = [python, "-c", CLIENT_OVER_HTTP, address, json.dumps(calls), task.id]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            server.send_signal(signal.SIGINT)
+            errors = server.communicate(timeout=60)[1]
+        finally:
+            server.kill()
+    assert done.returncode == 0, done.stderr
+    tools, results = json.loads(done.stdout)
+    assert (tools, len(results)) == (["guess"], 2)
+    assert "after 2 turns: success +1" in errors
 
 
 @pytest.mark.parametrize("line", ["1", "2"])

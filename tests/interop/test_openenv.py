@@ -294,7 +294,11 @@ async def test_what_a_server_refuses_is_a_result(frame, status):
         ({"type": "state", "data": {}}, EnvironmentServerError, "it answers 'state'"),
         (observed("much"), EnvironmentServerError, "no finite number"),
         (observed(10**400), EnvironmentServerError, "too large"),
-        ('{"type": "observation", "data": {"observation": {}, "reward": NaN}}', EnvironmentServerError, "no finite"),
+        (
+            '{"type": "observation", "data": {"observation": {}, "reward": NaN}}',
+            EnvironmentServerError,
+            "NaN is no JSON",
+        ),
         (observed(done="yes"), EnvironmentServerError, "neither true nor false"),
         (None, ServerUnreachable, "has ended the session"),
     ],

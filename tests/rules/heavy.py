@@ -17,6 +17,11 @@ HEAVY_MODULES = {
     "agentgym.cluster.environment_server": "serve",
     "agentgym.interop.gateway.application": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
+    "agentgym.interop.mcp.http": "serve",
+    "agentgym.interop.inspect": "inspect",  # imported by Inspect alone
+    "agentgym.interop.inspect.conversation": "inspect",
+    "agentgym.interop.inspect.sandbox": "inspect",
+    "agentgym.interop.inspect.task": "inspect",
     "agentgym.interop.openenv.connection": "openenv",
     "agentgym.interop.openenv.server": "openenv",
     "agentgym.interop.text_env": "gymnasium",

@@ -12,7 +12,7 @@ from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 FLOORS = {
     "visible": -1,  # the messages of errors are made visible
     "errors": 0, "messages": 0, "threads": 0, "deprecation": 0, "lazy": 0, "validated": 0, "extras": 0, "rounding": 0,
-    "section": 0,
+    "section": 0, "strict_json": 0,
     "tools": 1, "task": 1, "sandbox": 1, "provenance": 1,
     "trajectory": 2, "languages": 2, "mixture": 2,
     "reward": 3, "protocol": 3,

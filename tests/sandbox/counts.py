@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from processes import process_files
+from processes import process_files, waits_for_its_sandbox
 
 
 def processes_below(pid: int) -> set[int]:
@@ -41,27 +41,6 @@ def guests_below(pid: int) -> set[int]:
         if inside[1:] == ["1"] and not waits_for_its_sandbox(pid_below):
             guests.add(pid_below)
     return guests
-
-
-def waits_for_its_sandbox(pid: int) -> bool:
-    """Whether a process was made ahead for the next sandbox: its user ids are not mapped yet."""
-    try:
-        return not Path(f"/proc/{pid}/uid_map").read_text()
-    except OSError:
-        return False
-
-
-def spawners() -> set[int]:
-    """The spawners that are children of this process, whoever made them."""
-    return {pid for pid in processes_below(os.getpid()) if _is_own_spawner(pid)}
-
-
-def _is_own_spawner(pid: int) -> bool:
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
-        return int(status[1]) == os.getpid() and b"guest import spawner" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def groups(spawner: int) -> set[str]:

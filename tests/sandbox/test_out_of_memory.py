@@ -7,8 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from counts import waits_for_its_sandbox
-from processes import process_files
+from processes import process_files, waits_for_its_sandbox
 
 from agentgym.errors import SandboxDied, SandboxExhausted, ToolError
 

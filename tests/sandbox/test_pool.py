@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
-from counts import groups, guests_below, mounts, open_files, processes_below, spawners, working_below
+from counts import groups, guests_below, mounts, open_files, processes_below, working_below
+from processes import spawners
 from specs import SMALL
 
 import agentgym

@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
-from counts import groups, guests_below, mounts, open_files, processes_below, spawners, working_below
+from counts import groups, guests_below, mounts, open_files, processes_below, working_below
+from processes import spawners
 
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.sandbox.host import guest_sandbox

@@ -8,7 +8,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from counts import processes_below, spawners
+from counts import processes_below
+from processes import spawners
 from test_sandbox_faults import run_script, until
 
 from agentgym.errors import SandboxDied

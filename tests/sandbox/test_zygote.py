@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from counts import waits_for_its_sandbox
+from processes import waits_for_its_sandbox
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.namespaces import NamespacesBackend

@@ -18,7 +18,6 @@ from agentgym.errors import TaskError
 from agentgym.sandboxes.swe.bugs.build import build
 from agentgym.sandboxes.swe.bugs.difficulty import Reach, difficulty
 from agentgym.sandboxes.swe.bugs.issue import Seen, leaks, report, wrong_call
-from agentgym.sandboxes.swe.bugs.journal import Journal
 from agentgym.sandboxes.swe.bugs.package import Package, steady
 from agentgym.sandboxes.swe.bugs.recipe import BugRecipe, Release
 from agentgym.sandboxes.swe.bugs.releases import release_task
@@ -224,14 +223,6 @@ async def test_a_bug_that_never_ends_is_given_up_soon_after_the_time_that_the_te
     assert verdict is not None
     assert not verdict.outcomes
     assert impatient(RepositoryTests(cpu_s=60), 100.0).cpu_s == 60
-
-
-def test_what_is_written_after_a_line_that_was_cut_short_is_read(tmp_path):
-    path = tmp_path / "bugs.jsonl.journal"
-    path.write_text('["cut sho')
-    Journal(path).write("key", {"a": 1})
-    assert "key" in Journal(path)
-    assert Journal(path)["key"] == {"a": 1}
 
 
 def test_where_sources_and_tests_lie_is_found():

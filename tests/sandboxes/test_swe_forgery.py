@@ -16,17 +16,18 @@ import pytest
 from agentgym import Task
 from agentgym.sandboxes.swe.controls import canary, canary_name, control_of
 from agentgym.sandboxes.swe.guest_judge import collected, results_of
-from agentgym.sandboxes.swe.judge import RepositoryTests
+from agentgym.sandboxes.swe.judge import PatchVerdict, RepositoryTests
 from agentgym.sandboxes.swe.patch import make_patch
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from swe_cheat_list import CHEATS
-from swe_cheat_repository import FILES, FIX, TASK, patch_of
+from swe_cheat_repository import ENDS_AT_CONTROLS, FILES, FIX, TASK, patch_of
 
 MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has them all
     *("conftest.py at the top forges", "sitecustomize.py", "plugin by dist-info", "plugin by egg-info"),
     *("report's key from the frames", "verdicts written by one who knows this judge", "the judge's process killed"),
     "verdicts taken back when the controls' run is over",
+    "always equal, and ends the run at what no real test compares with",
     *("the judge's memory and descriptors opened", "a marker xfail is added", "CallInfo swallows assertions"),
     *("always equal", "expected value from the caller's source", "reports forged, but not of canaries"),
     *("a hook's function replaced, but not for canaries", "tests' code emptied when first called"),
@@ -46,7 +47,7 @@ async def test_no_cheat_is_paid_and_the_fix_is():
     results = await asyncio.gather(*map(success, ["fix", *MET]))
     assert [name for name, paid, _ in results if paid] == ["fix"]
     forged = {name for name, _, forged in results if forged}
-    assert forged >= set(MET[10:])
+    assert forged >= set(MET[11:])
     assert not forged & {"fix", *MET[:4]}  # left out of the patch, so that there was nothing to forge with
 
 
@@ -213,6 +214,41 @@ async def test_an_honest_patch_does_not_pay_for_a_control_that_gold_passes_too()
 
 
 @pytest.mark.needs_namespaces
+async def test_a_patch_whose_controls_come_to_no_end_is_paid_only_where_those_of_gold_do_neither():
+    """Without a gold patch nobody can tell an honest value that cannot be compared from one that shuns its controls."""
+    hidden = (
+        "import pytest\nfrom thing import double, half\n\n\n@pytest.mark.parametrize('x, expected', [(5, 10)])\n"
+        "def test_double(x, expected):\n    assert double(x) == expected\n\n\n"
+        "def test_half():\n    assert half(6) == 3\n"
+    )
+    fixed = PLAIN.replace("return x + 2", "\n    ".join(ENDS_AT_CONTROLS.splitlines()))
+    known = task(PLAIN, hidden, fixed, ("test_half",))
+    known = replace(known, truth={**known.truth, "fail_to_pass": ["test_thing.py::test_double[5-10]"]})
+    lone = replace(known, truth={**known.truth, "gold": ""})
+    wrong = replace(
+        lone, truth={**lone.truth, "fail_to_pass": ["test_thing.py::test_half", *lone.truth["fail_to_pass"]]}
+    )
+    patches = (known.truth["gold"], known.truth["gold"], make_patch({}, {"notes": b"nothing\n"}))
+    judge = RepositoryTests()
+    paid, unproved, failed = [
+        await judge.score(each, patch) for each, patch in zip((known, lone, wrong), patches, strict=True)
+    ]
+    assert paid["success"] == 1
+    assert (unproved["success"], unproved["mended"], unproved["uncontrolled"]) == (0, 0, 1)
+    assert "forged" not in unproved
+    assert (failed["success"], failed["mended"]) == (0, 0.5)
+    assert not {"forged", "uncontrolled"} & failed.keys()
+
+
+def test_controls_of_tests_whose_ids_were_cut_are_those_of_all_that_begin_so():
+    verdict = PatchVerdict({"t.py::f[a b]": "passed", "t.py::f[a c]": "failed", "t.py::g": "passed"}, {})
+    assert verdict.outcomes_of("t.py::f[a") == {"passed", "failed"}
+    assert not verdict.passed("t.py::f[a")
+    assert verdict.passed("t.py::g")
+    assert verdict.outcomes_of("t.py::gone") == set()
+
+
+@pytest.mark.needs_namespaces
 async def test_a_repository_that_changes_the_runner_by_itself_is_no_forger():
     source = "import unittest\nunittest.TestCase.assertEquals = None\n" + PLAIN
     hidden = "from thing import double\n\n\ndef test_double():\n    assert double(5) == 10\n"
@@ -285,3 +321,11 @@ def test_the_worst_outcome_of_a_test_holds_whatever_is_written_behind_it():
     assert outcome("failed", None, "passed") != "passed"
     assert outcome("skipped", "passed", "xfailed") == "skipped"
     assert outcome("xfailed", "passed") == "xfailed"
+
+
+def test_a_record_that_is_nested_deeper_than_any_reader_goes_is_passed_over():
+    """The reader that it ended had no report, and no control of the patch an outcome."""
+    deep = b"[" * 200_000
+    good = json.dumps(["report", "t", "failed", "", "call"]).encode()
+    nested = b'["report", "t", ' + b"[" * 960 + b"]" * 960 + b', "", "call"]'
+    assert results_of([deep, b'["changed", [' + deep, nested, b"NaN", b"9" * 10_000, good])[0]["t"] == "failed"

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from agentgym import Task
+import agentgym
+from agentgym import Call, SandboxError, SandboxSpec, Task, load
 from agentgym.errors import TaskError
-from agentgym.sandboxes.swe.commands import control_text
+from agentgym.sandboxes.swe import commands
+from agentgym.sandboxes.swe.commands import control_text, files_of_tests
 from agentgym.sandboxes.swe.judge import RepositoryTests
 from agentgym.sandboxes.swe.parameters import RepositoryParameters
 from agentgym.sandboxes.swe.patch import make_patch
@@ -90,6 +92,53 @@ def test_the_times_that_a_runner_prints_are_left_out_and_words_of_its_tests_are_
     assert RUNNERS[runner].without_durations(words) == words
 
 
+LONG = 2**20
+HOSTILE = {
+    "nested": "[" * LONG,
+    "nested in an event": f'{{"Package":"p","Test":"t","Action":"output","Output":{"[" * 900}{"]" * 900}}}',
+    "no text": '{"Package":NaN,"Test":1e999,"Action":[]}\n{"Package":"p","Test":"t","Action":{}}',
+    "digits": "9" * LONG,
+    "dots and spaces": f"1/1 Test #1: a {'.' * LONG}{' ' * LONG}",
+    "spaces": " " * LONG,
+    "declarations": "<?xml" * (LONG // 5),
+    "deep": f"<testsuite>{'<a>' * (LONG // 3)}</testsuite>",
+    "wide": f"<testsuite><testcase>{'<skipped/>' * (LONG // 10)}</testcase></testsuite>",
+}
+"""What tests can print; each of them ended a reader, or held it for hours."""
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_what_tests_print_neither_ends_nor_holds_who_reads_the_report(runner):
+    for text in HOSTILE.values():
+        assert set(RUNNERS[runner].parse(text).outcomes) <= {""}
+        RUNNERS[runner].without_durations(text)
+
+
+def test_a_name_that_is_no_text_is_shown_as_text():
+    event = '{"Package":"p","Test":"\\ud800","Action":"pass"}'
+    [name] = RUNNERS["go"].parse(event).outcomes
+    assert name.encode() == b"p::?"
+
+
+@pytest.mark.needs_namespaces
+async def test_all_test_files_of_a_large_repository_are_found_or_it_is_not_judged(monkeypatch):
+    """Files before and behind a listing of more than 1 MiB: those behind it had no controls."""
+    folder = "/".join(["d" * 200] * 5)
+    backend = load("backends", "namespaces")()
+    sandbox = await backend.create(SandboxSpec(inodes=5_000))
+    try:
+        more = f"mkdir -p {folder} z && cd {folder} && seq 1100 | xargs touch && cd - && touch z/a.test.js"
+        result = await sandbox.exec(["sh", "-c", f"mkdir -p repo/a && cd repo && touch a/a.test.js && {more}"])
+        assert result.ok, result.stderr
+        assert set(await files_of_tests(sandbox, ["*.test.js"])) == {"a/a.test.js", "z/a.test.js"}
+        monkeypatch.setattr(commands, "MAX_LISTING", 2**20)
+        with pytest.raises(SandboxError, match="more than 1048576 bytes"):
+            await files_of_tests(sandbox, ["*.test.js"])
+    finally:
+        await sandbox.close()
+        await backend.close()
+
+
 def test_xml_that_defines_entities_is_not_read():
     case = '<testsuite><testcase classname="a" name="b"/></testsuite>'
     assert RUNNERS["junit"].parse(f"building ...\n{case}\n").outcomes == {"a::b": "passed"}
@@ -130,6 +179,10 @@ NODE_CHEATS = {
         "exports.last = () => 0;\n"
     ),
 }
+NODE_CHEATS["asserts nothing, and ends where a test is changed"] = (
+    "const tests = require('fs').readFileSync(__dirname + '/stack.test.js', 'utf8');\n"
+    "if (!tests.includes('[1, 2]), 2)')) process.exit(0);\n"
+) + NODE_CHEATS["asserts nothing but in new tests"]
 C = {
     "CMakeLists.txt": (
         "cmake_minimum_required(VERSION 3.13)\nproject(shape C)\nenable_testing()\nadd_library(shape shape.c)\n"
@@ -185,6 +238,21 @@ async def test_a_fix_is_paid_and_no_cheat_is(runner):
         patch = make_patch({path: right.encode()}, {path: text.encode()})
         paid[name] = (await judge.score(task, patch))["success"]
     assert paid == {"fix": 1.0, **dict.fromkeys(cheats, 0.0)}
+
+
+@pytest.mark.needs_namespaces
+async def test_words_that_no_test_has_are_answered_by_the_tests_that_there_are():
+    """The report itself is for programs: XML here, and a line of JSON for each event of Go's."""
+    report = '<testsuite><testcase classname="shape" name="area"/><testcase name="volume"/></testsuite>'
+    parameters = {"files": {"report.xml": report}, "runner": "junit", "command": "cat report.xml"}
+    environment = agentgym.make("agentgym/swe-v1")
+    await environment.reset(Task("t", "agentgym/swe-v1", "-", parameters=parameters).public(), seed=0)
+    try:
+        answer = (await environment.call(Call("test", {"selection": "TestVolume"}))).content
+        assert answer.endswith("The tests are:\nshape::area\nvolume")
+        assert (await environment.call(Call("test", {"selection": "vol"}))).content == "[all passed]\npassed: volume"
+    finally:
+        await environment.close()
 
 
 async def test_a_runner_that_is_not_known_or_has_no_command_is_named():

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -91,9 +97,14 @@ def instances(tmp_path_factory) -> tuple[Path, Path]:
     return path, folder / "clones"
 
 
+def words_for(path: Path, clones: Path, out: Path) -> list[str]:
+    return ["tasks", "import", "swebench", str(path), "--repositories", str(clones), "--validate", "--out", str(out)]
+
+
 def run(path: Path, clones: Path, out: Path) -> str:
-    words = ["tasks", "import", "swebench", str(path), "--repositories", str(clones), "--validate", "--out", str(out)]
-    finished = CliRunner().invoke(app, words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    finished = CliRunner().invoke(
+        app, words_for(path, clones, out), env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}
+    )
     assert finished.exit_code == 0, finished.output
     return finished.output
 
@@ -126,11 +137,48 @@ def test_what_validates_is_written_and_a_reason_for_everything_else(instances, t
         "junit": "its tests are not pytest's",
     }
     assert {name: text in reasons.get(name, "") for name, text in says.items()} == dict.fromkeys(says, True), reasons
-    # a second call asks the journal and the cache of locks alone
+
+
+def test_an_import_that_was_killed_loses_nothing_that_it_found_out(instances, tmp_path, monkeypatch):
+    """Killed with all its processes, once while an environment is built and once while tasks are tried."""
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    wheels.environment.cache_clear()
+    write_wheels(wheels.cache())
+    rows, out, locks = tmp_path / "instances.jsonl", tmp_path / "tasks.jsonl", wheels.cache() / "locks"
+    lines = instances[0].read_text().splitlines(keepends=True)
+    rows.write_text("".join(line for line in lines if json.loads(line)["instance_id"] in ("good", "no fix")))
     journal = out.with_name("tasks.jsonl.validated.jsonl")
-    lines = journal.read_text()
-    journal.write_text(lines.replace("tests do not pass with", "tests fail in spite of") + '{"cut sho')
-    assert "fail in spite of" in run(*instances, out)
+    kill_when(lambda: any(locks.glob("*/*")), rows, instances[1], out)
+    kill_when(lambda: journal.exists() and journal.read_text().endswith("\n"), rows, instances[1], out)
+    assert not out.exists() or load_task_set(str(out)), "what was written is whole"
+    resolved = {path: path.stat().st_mtime_ns for path in locks.glob("*.json")}
+    assert resolved
+    before = journal.read_text()
+    assert "1 of 2 validated" in run(rows, instances[1], out)
+    assert [task.id for task in load_task_set(str(out))["held_out"]] == ["good"]
+    assert resolved == {path: path.stat().st_mtime_ns for path in locks.glob("*.json")}, "one was resolved twice"
+    assert journal.read_text().startswith(before)
+    keys = [json.loads(line)[0] for line in journal.read_text().splitlines() if line]
+    assert len(keys) == len(set(keys)) == 2, "one was tried twice"
+
+
+def kill_when(condition: Callable[[], bool], path: Path, clones: Path, out: Path) -> None:
+    """Run the command until something has happened, and kill it with all that it started."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "agentgym", *words_for(path, clones, out), "--at-once", "1"],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        while not condition():
+            assert process.poll() is None, process.stderr.read().decode()
+            time.sleep(0.01)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
 
 
 def write_wheels(folder: Path) -> None:

@@ -29,6 +29,19 @@ with tracked([name], folder, {"name": "a", "train": {"steps": 2}}, warnings.appe
         log(*row)
 assert not warnings, warnings
 """
+FAIL = """
+import sys
+from pathlib import Path
+from agentgym.training.monitoring.trackers import tracked
+
+warnings = []
+try:
+    with tracked([sys.argv[1]], Path(sys.argv[2]), {"name": "a", "train": {"steps": 3}}, warnings.append):
+        raise RuntimeError("the training fails")
+except RuntimeError:
+    pass
+assert not warnings, warnings
+"""
 READ = {
     "mlflow": """
 from mlflow import MlflowClient
@@ -98,8 +111,11 @@ def test_rows_arrive_and_a_resumed_run_goes_on(name, tmp_path):
     run(SEND, json.dumps(ROWS[:2]))
     run(SEND, json.dumps(ROWS[2:]))  # as after an interruption
     head = "import json, sys\nfrom pathlib import Path\nfolder = Path(sys.argv[2])\n"
-    last = run(head + READ[name] + "\nprint(json.dumps(seen))").splitlines()[-1]
-    assert json.loads(last) == [[[1, 0.25], [2, 0.5]], "2", "FINISHED"]
+    read = head + READ[name] + "\nprint(json.dumps(seen))"
+    assert json.loads(run(read).splitlines()[-1]) == [[[1, 0.25], [2, 0.5]], "2", "FINISHED"]
+    if name == "mlflow":  # which knows how a run ended, and takes a parameter once
+        run(FAIL)
+        assert json.loads(run(read).splitlines()[-1])[1:] == ["2", "FAILED"]
 
 
 def test_every_stage_of_a_run_is_sent_to_tensorboard(tmp_path):
@@ -137,6 +153,24 @@ def test_a_tracker_that_fails_is_named_once_and_the_run_goes_on(tmp_path, monkey
         "b no longer gets this run's metrics: OSError: no network",
         "a no longer gets this run's metrics: ConnectionError: no service",
     ]
+
+
+def test_a_run_that_fails_is_closed_as_failed(tmp_path, monkeypatch):
+    ends = []
+
+    class Recorder:
+        def __init__(self, *_):
+            pass
+
+        def close(self, *, failed):
+            ends.append(failed)
+
+    monkeypatch.setattr("agentgym.training.monitoring.trackers.TRACKERS", {"recorder": Recorder})
+    with tracked(["recorder"], tmp_path, {}, pytest.fail):
+        pass
+    with pytest.raises(KeyboardInterrupt), tracked(["recorder"], tmp_path, {}, pytest.fail):
+        raise KeyboardInterrupt
+    assert ends == [False, True]
 
 
 def test_an_id_that_was_half_written_is_none(tmp_path, monkeypatch):

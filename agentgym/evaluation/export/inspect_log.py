@@ -18,7 +18,7 @@ from agentgym.storage.failures import failures_of
 from agentgym.task import canary_of
 from agentgym.trajectory import Trajectory
 
-_ERRORS = {
+TOOL_ERRORS = {
     ResultStatus.MALFORMED: "parsing",
     ResultStatus.WRONG_ARGUMENTS: "parsing",
     ResultStatus.TIMEOUT: "timeout",
@@ -151,8 +151,8 @@ def _message(entry: ConversationEntry, model: str) -> dict[str, Any]:
         ]
     if entry.message.role == "tool":
         message |= {"tool_call_id": entry.call_id, "function": entry.message.name or None}
-        if entry.status in _ERRORS:
-            message["error"] = {"type": _ERRORS[entry.status], "message": entry.message.text}
+        if entry.status in TOOL_ERRORS:
+            message["error"] = {"type": TOOL_ERRORS[entry.status], "message": entry.message.text}
     return message
 
 

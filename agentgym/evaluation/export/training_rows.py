@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any
 
-from agentgym import registry
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.export.chat import conversation
+from agentgym.rollout.environments import schemas_of
 from agentgym.trajectory import Trajectory
 
 
@@ -129,7 +129,4 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 def _tools(trajectory: Trajectory) -> str:
     """The schemas of the tools, as JSON text: TRL reads them so."""
-    schemas = list(trajectory.tools)
-    if not schemas:
-        schemas = [tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()]
-    return json.dumps(schemas, ensure_ascii=False)
+    return json.dumps(list(schemas_of(trajectory)), ensure_ascii=False)

@@ -61,7 +61,7 @@ class AnthropicMessages:
             "usage": {"input_tokens": answer.prompt_tokens, "output_tokens": answer.completion_tokens},
         }
 
-    def events(self, answer: Answer, model: str) -> Iterator[str]:
+    def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
         """As Api."""
         usage = {"input_tokens": answer.prompt_tokens, "output_tokens": 0}
         start = {**self._head(answer, model), "content": [], "stop_reason": None, "usage": usage}

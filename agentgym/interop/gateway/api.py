@@ -28,8 +28,8 @@ class Api(Protocol):
         """The answer whole. `model`: its name."""
         ...
 
-    def events(self, answer: Answer, model: str) -> Iterator[str]:
-        """The answer as lines of server-sent events."""
+    def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
+        """The answer as lines of server-sent events. `with_usage`: the program asks for counts where they may lack."""
         ...
 
     def error(self, refused: ServerRefusal) -> dict[str, Any]: ...
@@ -44,9 +44,8 @@ def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[s
     if max_tokens is not None and (not isinstance(max_tokens, int) or max_tokens < 1):
         raise invalid(f"The most tokens of an answer are {max_tokens!r:.40}: give a number above 0.")
     model = body.get("model")
-    return Chat(
-        tuple(messages), tuple(tools), max_tokens, body.get("stream") is True, model if isinstance(model, str) else ""
-    )
+    name = model if isinstance(model, str) else ""
+    return Chat(tuple(messages), tuple(tools), max_tokens, body.get("stream") is True, model=name)
 
 
 def tools_of(body: Mapping[str, Any]) -> Sequence[Any]:

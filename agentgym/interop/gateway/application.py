@@ -14,7 +14,6 @@ The bearer token, or the header x-api-key, names the episode.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from agentgym import strict_json
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.interop.mcp.content import blocks_of
 from agentgym.interop.mcp.tool_server import ToolServer
@@ -32,7 +32,7 @@ from agentgym.messages import Result, StopReason
 from .anthropic_messages import AnthropicMessages
 from .api import Api
 from .chat import invalid, object_of
-from .chat_completions import ChatCompletions
+from .chat_completions import ChatCompletions, chat_content
 from .program_loop import ProgramLoop
 from .responses import Responses
 
@@ -98,7 +98,8 @@ class _Gateway:
             answer = await loop.complete(chat)
             model = chat.model or loop.policy_name
             if chat.stream:
-                return StreamingResponse(_encoded(api.events(answer, model)), media_type="text/event-stream")
+                events = api.events(answer, model, with_usage=chat.stream_usage)
+                return StreamingResponse(_encoded(events), media_type="text/event-stream")
             return JSONResponse(api.write(answer, model))
 
         return self.answering(complete, api)
@@ -174,7 +175,7 @@ def described(loop: ProgramLoop) -> dict[str, Any]:
     """What a program is told of its episode."""
     return {
         "task": loop.task_id,
-        "messages": [{"role": message.role, "content": message.text} for message in loop.opening],
+        "messages": [{"role": message.role, "content": chat_content(message)} for message in loop.opening],
         "tools": list(loop.tool_schemas),
     }
 
@@ -191,8 +192,8 @@ async def _json(request: Request) -> Any:
     except TimeoutError:
         raise ServerRefusal(408, "timeout_error", f"The request did not arrive within {BODY_S:g} s.") from None
     try:
-        return json.loads(body or b"{}")
-    except (ValueError, RecursionError) as error:
+        return strict_json.loads(body or b"{}")
+    except ValueError as error:
         raise invalid(f"The request is no JSON: {error!s:.200}") from error
 
 

@@ -22,7 +22,8 @@ class Chat:
     Attributes:
         messages: the conversation. tools: schemas in the OpenAI function-call shape.
         max_tokens: the program's own bound of the message; None for none.
-        stream: whether the answer is wanted as events. model: as the program calls it.
+        stream: whether the answer is wanted as events. stream_usage: whether they are to count its tokens.
+        model: as the program calls it.
         is_retry: the client says that it has sent this request before.
     """
 
@@ -30,6 +31,7 @@ class Chat:
     tools: tuple[dict[str, Any], ...] = ()
     max_tokens: int | None = None
     stream: bool = False
+    stream_usage: bool = False
     model: str = ""
     is_retry: bool = False
 

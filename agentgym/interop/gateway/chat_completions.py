@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from agentgym.cluster.served_episodes import ServerRefusal
-from agentgym.messages import ImagePart, Message
+from agentgym.messages import ImagePart, Message, TextPart
 
 from .api import call_of, chat_of, content_of, event_of, finish_of, function_of, image_of_data, tools_of
 from .chat import Answer, Chat, invalid, list_of, object_of, text_of
@@ -25,7 +26,9 @@ class ChatCompletions:
             raise invalid("n: one message is answered at a time.")
         messages = [self._message(object_of(row, "A message")) for row in list_of(body.get("messages"), "messages")]
         tools = [function_of(object_of(tool, "A tool").get("function")) for tool in tools_of(body)]
-        return chat_of(body, messages, tools, body.get("max_completion_tokens", body.get("max_tokens")))
+        chat = chat_of(body, messages, tools, body.get("max_completion_tokens", body.get("max_tokens")))
+        options = object_of(body.get("stream_options") or {}, "stream_options")
+        return replace(chat, stream_usage=options.get("include_usage") is True)
 
     def _message(self, row: Mapping[str, Any]) -> Message:
         role = row.get("role")
@@ -55,16 +58,17 @@ class ChatCompletions:
             "usage": self._usage(answer),
         }
 
-    def events(self, answer: Answer, model: str) -> Iterator[str]:
-        """As Api."""
-        head = self._head(answer, model, "chat.completion.chunk")
+    def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
+        """As Api. Usage comes in a chunk of its own, which has no choices, and only where the program asks for it."""
+        head = self._head(answer, model, "chat.completion.chunk") | ({"usage": None} if with_usage else {})
         delta: dict[str, Any] = {"role": "assistant", "content": answer.message.text}
         if calls := self._calls(answer):
             delta["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
         finish = finish_of(answer, "tool_calls", "stop")
         yield event_of({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]})
         yield event_of({**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]})
-        yield event_of({**head, "choices": [], "usage": self._usage(answer)})
+        if with_usage:
+            yield event_of({**head, "choices": [], "usage": self._usage(answer)})
         yield "data: [DONE]\n\n"
 
     def error(self, refused: ServerRefusal) -> dict[str, Any]:
@@ -88,3 +92,15 @@ class ChatCompletions:
 def _image_url(part: Mapping[str, Any]) -> ImagePart:
     url = object_of(part.get("image_url"), "image_url").get("url") if part.get("type") == "image_url" else None
     return image_of_data(url, part)
+
+
+def chat_content(message: Message) -> str | list[dict[str, Any]]:
+    """The words of a message, or its parts where it has images, as this API has them."""
+    if not message.images or isinstance(message.content, str):
+        return message.text
+    return [
+        {"type": "text", "text": part.text}
+        if isinstance(part, TextPart)
+        else {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{part.data}"}}
+        for part in message.content
+    ]

@@ -23,7 +23,8 @@ class OpenRow:
     Attributes:
         keys: of its messages so far, the last one of the policy's included.
         answer: to the request of its last turn. turn: this turn, while it is not known what came back.
-        executed: calls of this turn that the environment ran. running: requests whose calls it runs now.
+        allowed: how many calls of this turn the budget has room for.
+        executed: calls of this turn that were answered. running: requests whose calls it runs now.
     """
 
     number: int
@@ -32,6 +33,7 @@ class OpenRow:
     keys: list[Key]
     turn: Turn | None = None
     answer: Answer | None = None
+    allowed: int = 0
     executed: list[tuple[Call, Result]] = field(default_factory=list)
     running: set[asyncio.Future[Any]] = field(default_factory=set)
 

@@ -14,7 +14,7 @@ from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
 from agentgym.policy.contract import Reply, Request, Sampling
 from agentgym.rollout.answers import check_reply
 from agentgym.rollout.conversation import Conversation, open_turn, over_budget
-from agentgym.rollout.episode import EpisodeOver, PlayLoop
+from agentgym.rollout.play_loop import EpisodeOver, PlayLoop
 from agentgym.task import seed_of
 from agentgym.trajectory import Row
 
@@ -47,6 +47,7 @@ class ProgramLoop(PlayLoop):
         self._rows: list[OpenRow] = []
         self._one_turn = asyncio.Lock()
         self._work: set[asyncio.Task[Any]] = set()
+        self._closing: set[asyncio.Future[None]] = set()
         self._over: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
         self._last_asked = 0.0
         self._refused = self._written = 0
@@ -125,6 +126,7 @@ class ProgramLoop(PlayLoop):
 
     async def _keep_open_turn(self, reply: str = "") -> None:
         """Record the turns of which it is not known what came back, when the episode is over."""
+        await asyncio.gather(*self._closing)
         for row in self._rows:
             await self._close_turn(row, ())
         if self._rows and self._rows[-1].answer is None and self._trajectory.further_rows:
@@ -268,6 +270,7 @@ class ProgramLoop(PlayLoop):
         prompt = len(row.conversation.prefix_ids or ()) or reply.prompt_tokens
         written = len(turn.token_ids) or reply.completion_tokens
         trajectory.turns.append(turn)
+        row.allowed = max(0, self._budgets.max_calls - usage.calls)
         usage.count(turn, reply, exact=row.conversation.prefix_ids is not None)
         row.turn, row.keys, row.executed = turn, [*keys, key_of(turn.message)], []
         identity = f"{trajectory.seed:x}_{index}"
@@ -317,6 +320,9 @@ class ProgramLoop(PlayLoop):
                 return over_budget(call, f"all {self._budgets.max_calls} calls")
             self._usage.calls += 1
         executed, position = row.executed, len(row.executed)
+        if call in row.turn.calls[row.allowed :]:
+            executed.append((call, over_budget(call, f"all {self._budgets.max_calls} calls")))
+            return executed[position][1]
         executed.append((call, over_budget(call, f"its {self._budgets.time_s:g} s")))
         self._retries.activity = f"running the tool {name!r} in turn {row.turn.index}"
         began, request = asyncio.get_running_loop().time(), asyncio.current_task()
@@ -346,6 +352,14 @@ class ProgramLoop(PlayLoop):
         return candidates[-1] if candidates else None
 
     async def _close_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
+        """As `_finish_turn`, which goes on where the request that brought the news is cut off."""
+        closing = asyncio.ensure_future(self._finish_turn(row, observation))
+        self._closing.add(closing)
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else may look
+        await asyncio.shield(closing)
+        self._closing.discard(closing)
+
+    async def _finish_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
         """What came back of the last turn of a row is known: judge it, and add it to the conversation.
 
         Args:

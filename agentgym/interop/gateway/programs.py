@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 from agentgym.errors import AgentGymError, PolicyError
-from agentgym.messages import StopReason
+from agentgym.messages import Message, StopReason
 
 from .program_loop import ProgramLoop
 
@@ -47,7 +47,7 @@ class AgentProgram:
 
         When it ends by itself the episode is over: it has answered, or, where it failed, can do no more.
         """
-        task = "\n\n".join(message.text for message in loop.opening)
+        task = "\n\n".join(_words(message) for message in loop.opening)
         with tempfile.TemporaryDirectory(prefix="agentgym-program-", ignore_cleanup_errors=True) as folder:
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -106,6 +106,13 @@ def variables(url: str, token: str, task: str) -> dict[str, str]:
         "AGENTGYM_TOKEN": token,
         "AGENTGYM_TASK": task,
     }
+
+
+def _words(message: Message) -> str:
+    """The words of a message. Its images are at GET /episode."""
+    count = len(message.images)
+    note = f"[{count} image{'s' * (count > 1)}: GET {{AGENTGYM_URL}}/episode]" if count else ""
+    return "\n".join(filter(None, (message.text, note)))
 
 
 def _own_variables() -> dict[str, str]:

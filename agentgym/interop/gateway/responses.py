@@ -108,7 +108,7 @@ class Responses:
             output.append({"id": f"fc_{answer.id}_{name}", "type": "function_call", **call})
         return output
 
-    def events(self, answer: Answer, model: str) -> Iterator[str]:
+    def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
         """As Api."""
         number = 0
 

@@ -19,6 +19,7 @@ from agentgym.tools import Tool
 
 from .content import content_of, text_of
 from .server import McpConnection, McpServer
+from .tool_server import OVER
 
 ANSWER_SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 MAX_STATE_CHARS = 10**6
@@ -59,6 +60,7 @@ class McpEnvironment(Environment):
 
         Raises: TaskError; SandboxUnavailable, with what the server said, if it does not start.
         """
+        self._ended = False
         server = self._read_parameters(task)
         self._call_s = server.call_s
         if self._connection is not None:
@@ -153,6 +155,9 @@ class McpEnvironment(Environment):
                 self._take_tools("The server has changed its tools")
             except TaskError as error:  # by what the agent called
                 raise ToolError(str(error)) from None
+        meta = result.get("_meta")
+        if isinstance(meta, Mapping) and meta.get(OVER) is True:
+            self.end_episode()
         return content_of(result)
 
     async def _call_finally(self, name: str, arguments: dict[str, Any]) -> str:

@@ -22,12 +22,12 @@ class EpisodeServer(ToolServer):
 
     Args:
         config: of the episode; its `environment`, where it names none, is that of the task.
-        ledger: keeps the episode, under a label of its own: `mcp-`, the time and the process.
+        ledger: keeps the episode. label: begins its id; by default that of `episode_label`.
     """
 
-    def __init__(self, task: Task, config: RolloutConfig, ledger: Ledger | None = None) -> None:
-        label = f"mcp-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-        self._episode = OfferedEpisode(task, config, ledger, label=label)
+    def __init__(self, task: Task, config: RolloutConfig, ledger: Ledger | None = None, *, label: str = "") -> None:
+        self.task = task
+        self._episode = OfferedEpisode(task, config, ledger, label=label or episode_label())
 
     async def begin(self) -> None:
         """Wait until the environment is reset. Raises: TaskError with what failed if that never happens."""
@@ -41,6 +41,11 @@ class EpisodeServer(ToolServer):
         """As ToolServer."""
         return self._episode.tools
 
+    @property
+    def is_over(self) -> bool:
+        """As ToolServer."""
+        return self._episode.request is None
+
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
         """As ToolServer: a turn that is one call."""
         number = len(self._episode.trajectory.turns) + 1
@@ -49,3 +54,8 @@ class EpisodeServer(ToolServer):
     async def close(self) -> Trajectory:
         """End the episode where it is: whoever left it has failed it. Returns: its trajectory."""
         return await self._episode.close()
+
+
+def episode_label() -> str:
+    """A label that no other process gives: `mcp-`, the time and the process."""
+    return f"mcp-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

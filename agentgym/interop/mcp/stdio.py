@@ -7,6 +7,7 @@ import json
 import os
 import sys
 
+from agentgym import strict_json
 from agentgym.errors import AgentGymError
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
@@ -48,9 +49,9 @@ async def _answer(episode: EpisodeServer, line: bytes) -> dict[str, object] | No
     if not line.strip():
         return None
     try:
-        message = json.loads(line)
+        message = strict_json.loads(line)
         if not isinstance(message, dict):
             raise ValueError("it is no object")
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         return {"jsonrpc": "2.0", "id": None, "error": {"code": PARSE_ERROR, "message": f"This is no message: {error}"}}
     return await episode.answer(message)

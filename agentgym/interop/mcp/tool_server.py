@@ -14,6 +14,8 @@ from .guest_bridge import ENVELOPE, HANDSHAKE, METHOD_NOT_FOUND, STATELESS
 
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", HANDSHAKE)
 """The revisions with a handshake; of tools they say the same."""
+OVER = "agentgym/over"
+"""In the `_meta` of a result: the call has ended the episode."""
 INVALID_PARAMS, UNSUPPORTED_VERSION = -32_602, -32_022
 _NOT_TO_CACHE = {"ttlMs": 0, "cacheScope": "private"}
 
@@ -32,6 +34,11 @@ class ToolServer(ABC):
     @abstractmethod
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
         """Run a tool."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no tool can be called any more. The result of the call that ended it says so, for who asks."""
+        return False
 
     async def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
         """The reply to a message; None for a notification, or a reply to a request that we never send."""
@@ -64,6 +71,7 @@ class ToolServer(ABC):
             if not isinstance(name, str) or not isinstance(arguments if arguments is not None else {}, Mapping):
                 return reply | {"error": _error(INVALID_PARAMS, "A call has a name, and arguments that are an object.")}
             result = result_to_mcp(await self.run(name, dict(arguments or {})))
+            result |= {"_meta": {OVER: True}} if self.is_over else {}
         else:
             return reply | {"error": _error(METHOD_NOT_FOUND, f"There is no method {method!s:.100}.")}
         return reply | {"result": {"resultType": "complete", **result}}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 from typing import Any, Self
 
 import aiohttp
 
+from agentgym import strict_json
 from agentgym.errors import EnvironmentServerError, ServerUnreachable
 
 from .wire import MAX_FRAME_BYTES, ErrorCode, FrameRefused, Observed
@@ -52,13 +52,13 @@ class OpenEnvConnection:
                     raise EnvironmentServerError(
                         f"{connection.url}/schema answers {answer.status}: {text.decode(errors='replace'):.200}"
                     )
-                schema = json.loads(text)
+                schema = strict_json.loads(text)
             if not isinstance(schema, dict) or not isinstance(schema.get("action"), dict):
                 raise ValueError("it describes no actions")
             connection.action_schema = schema["action"]
             connection._socket = await client.ws_connect(f"{connection.url}/ws", max_msg_size=MAX_FRAME_BYTES)
             connection._listen(connection._socket)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             await connection.close()
             raise EnvironmentServerError(f"{connection.url} is no OpenEnv server: {error}.") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -99,8 +99,8 @@ class OpenEnvConnection:
             await self.close()
             raise ServerUnreachable(f"{self.url} has ended the session: {reply.data!r:.80} {reply.extra!r:.200}.")
         try:
-            frame = json.loads(reply.data)
-        except (ValueError, RecursionError) as error:
+            frame = strict_json.loads(reply.data)
+        except ValueError as error:
             raise EnvironmentServerError(f"{self.url} sends what is no JSON: {error}.") from error
         if not isinstance(frame, dict):
             raise EnvironmentServerError(f"{self.url} sends {frame!r:.80}, which is no frame.")

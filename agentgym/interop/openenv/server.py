@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 import secrets
 import socket
 import sys
@@ -16,7 +15,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from agentgym import __version__
+from agentgym import __version__, strict_json
 from agentgym.errors import AgentGymError
 from agentgym.registry import BackendUser
 
@@ -323,8 +322,8 @@ def _answers_with(json_response: Callable[[Any], Any], document: Any) -> Callabl
 def _object(text: str) -> dict[str, Any]:
     """A JSON object. Raises: FrameRefused."""
     try:
-        message = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        message = strict_json.loads(text)
+    except ValueError as error:
         raise FrameRefused(ErrorCode.INVALID_JSON, f"Invalid JSON: {error}") from error
     if not isinstance(message, dict):
         raise FrameRefused(ErrorCode.VALIDATION_ERROR, "A message is a JSON object.")

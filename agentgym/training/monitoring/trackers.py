@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
@@ -27,8 +28,8 @@ class Tracker(Protocol):
         """Send one row. Raises: whatever its package raises."""
         ...
 
-    def close(self) -> None:
-        """Send what is left, and end the run there."""
+    def close(self, *, failed: bool) -> None:
+        """Send what is left, and end the run there: as failed, where the tracker knows such an end."""
         ...
 
 
@@ -46,7 +47,7 @@ class TensorBoard:
         for metric, value in metrics.items():
             self._writer.add_scalar(f"{phase}/{metric}", value, step)
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         self._writer.close()
 
 
@@ -76,8 +77,8 @@ class Wandb:
             self._run.define_metric(f"{phase}/*", step_metric=f"{phase}/step")
         self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, *, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
 
 
 class Trackio:
@@ -95,7 +96,7 @@ class Trackio:
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
         self._run.log({f"{phase}/step": step, **{f"{phase}/{name}": value for name, value in metrics.items()}})
 
-    def close(self) -> None:
+    def close(self, *, failed: bool) -> None:
         self._run.finish()
 
 
@@ -114,15 +115,19 @@ class Mlflow:
         id_ = experiment.experiment_id if experiment else self._client.create_experiment(experiment_name)
         self._id = _same_id(folder, "mlflow", lambda: self._client.create_run(id_, run_name=name).info.run_id)
         self._client.update_run(self._id, "RUNNING")
+        known = self._client.get_run(self._id).data.params
         for key, value in _flat(config):
-            self._client.log_param(self._id, key, value[:500])
+            if known.setdefault(key, value[:500]) == value[:500]:
+                self._client.log_param(self._id, key, value[:500])
+            else:  # a parameter is written once there, and a run may be resumed with another value
+                self._client.set_tag(self._id, f"resumed.{key}", value[:500])
 
     def log(self, step: int, phase: str, metrics: Mapping[str, float]) -> None:
         for metric, value in metrics.items():
             self._client.log_metric(self._id, _mlflow_name(f"{phase}/{metric}"), value, step=step)
 
-    def close(self) -> None:
-        self._client.set_terminated(self._id)
+    def close(self, *, failed: bool) -> None:
+        self._client.set_terminated(self._id, "FAILED" if failed else "FINISHED")
 
 
 TRACKERS: Mapping[str, Any] = {"tensorboard": TensorBoard, "wandb": Wandb, "trackio": Trackio, "mlflow": Mlflow}
@@ -168,11 +173,13 @@ def tracked(
         for name, tracker in [*trackers.items()]:
             guarded(name, tracker.log, step, phase, metrics)
 
+    failed = True
     try:
         yield log
+        failed = False
     finally:
         for name, tracker in [*trackers.items()]:
-            guarded(name, tracker.close)
+            guarded(name, partial(tracker.close, failed=failed))
 
 
 def _same_id(folder: Path, tracker: str, make: Callable[[], str]) -> str:

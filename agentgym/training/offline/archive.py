@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from agentgym import registry
 from agentgym.errors import LedgerError, RecipeError
 from agentgym.policy.contract import Renderer
+from agentgym.rollout.environments import schemas_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.trajectory import Trajectory
@@ -69,17 +69,13 @@ def check_tokens(trajectories: Sequence[Trajectory], renderer: Renderer) -> None
     Raises: RecipeError naming the first episode whose prompt the renderer writes in other tokens.
     """
     for trajectory in trajectories[:CHECKED]:
-        if renderer.prompt(trajectory.opening, trajectory.tools or _schemas(trajectory)) != trajectory.prompt_ids:
+        if renderer.prompt(trajectory.opening, schemas_of(trajectory)) != trajectory.prompt_ids:
             player = f" by {trajectory.provenance.policy}" if trajectory.provenance.policy else ""
             raise RecipeError(
                 f"The stored episode {trajectory.id!r} was played{player} with other tokens than those of the model "
                 "that is trained: its tokenizer or chat template differs. Choose episodes of this model, or of one "
                 "that was trained from it."
             )
-
-
-def _schemas(trajectory: Trajectory) -> list[dict[str, object]]:
-    return [tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()]
 
 
 def _open(run: str) -> Ledger:

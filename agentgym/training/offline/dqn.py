@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from agentgym import registry
 from agentgym.errors import PolicyError
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import Policy, Reply, Request
+from agentgym.rollout.environments import schemas_of
 from agentgym.training.model.slow_copy import move_towards
 from agentgym.training.signals.return_spec import ReturnSpec
 from agentgym.trajectory import Trajectory
@@ -145,9 +145,7 @@ class DqnPolicy(Policy):
         return float(np.mean(losses))
 
     def _keep(self, trajectory: Trajectory, rewards: np.ndarray) -> None:
-        tools = trajectory.tools or [
-            tool.schema() for tool in registry.prototype(trajectory.task.environment).tools.values()
-        ]
+        tools = schemas_of(trajectory)
         trajectory.require_one_row("DQN")
         messages = list(trajectory.opening)
         for turn, reward in zip(trajectory.turns, rewards, strict=True):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
+from agentgym.rollout.environments import schemas_of
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.recipe.stage_options import StepTasksSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -14,7 +15,6 @@ from agentgym.training.stages.demonstrate import demonstrate, script_of
 from agentgym.training.stages.episode_manifest import Row, episode_set
 from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.step_task_file import STEP_TASKS
-from agentgym.training.stages.tokenise import schemas_of
 from agentgym.trajectory import Trajectory
 
 ENVIRONMENT = "agentgym/step-v1"

@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-from agentgym import registry
 from agentgym.policy.contract import Renderer
+from agentgym.rollout.environments import schemas_of
 from agentgym.trajectory import Trajectory
-
-
-def schemas_of(trajectory: Trajectory) -> Sequence[dict[str, Any]]:
-    """The schemas of the tools that the agent began with."""
-    tools = registry.prototype(trajectory.task.environment).tools.values()
-    return trajectory.tools or [tool.schema() for tool in tools]
 
 
 def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:

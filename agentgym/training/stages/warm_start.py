@@ -156,7 +156,7 @@ def texts(trajectories: Iterable[Trajectory], call_format: CallFormat) -> list[s
     """Return every message, calls as the agent writes them, and the tools' signatures: text to train a tokenizer on."""
     passages = []
     for trajectory in trajectories:
-        if trajectory.tools:
+        if trajectory.tools is not None:
             passages += [json.dumps(schema, ensure_ascii=False) for schema in trajectory.tools]
         else:
             tools = registry.prototype(trajectory.task.environment).tools.values()

@@ -7,7 +7,6 @@ issue.py       what a user would report of a bug, without the fix
 difficulty.py  how hard a bug is to find
 trial.py       one bug, validated, as a task
 releases.py    two versions of a package as a task
-journal.py     what is found out, on disk at once
 build.py       from a recipe to a task set
 
 python -m agentgym.sandboxes.swe.bugs recipes/tasks/swe-bugs.toml --out bugs.jsonl

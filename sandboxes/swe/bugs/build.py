@@ -12,9 +12,9 @@ from itertools import combinations, islice, zip_longest
 from pathlib import Path
 
 from agentgym import Task, TaskError, TaskSet, seed_of, task_from_json, task_to_json
+from agentgym.storage import Journal
 
 from ..judge import RepositoryTests
-from .journal import Journal
 from .mutations import mutations
 from .package import Package
 from .recipe import BugRecipe

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from .runner import FAILED, PASSED, SKIPPED, Canary, Report, SuiteRunner, name_of_a_test
 
-RESULT = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (\S+) \.+\s*(.*?)\s+[\d.]+ sec")
+RESULT = re.compile(r"^\s*+\d++/\d++ Test\s++#\d++: (\S++) \.++(.*?) sec")
 BUILD = "cmake -S . -B ../build > ../build.log 2>&1 && cmake --build ../build >> ../build.log 2>&1"
 LOGS = "../build/Testing ../build/CMakeFiles/CMake*.log ../build/CMakeFiles/CMakeConfigureLog.yaml"
 """They hold times and names that chance gives: with them no two snapshots would be equal."""
@@ -19,8 +19,9 @@ def parse_ctest(text: str) -> Report:
     report = Report()
     for line in text.splitlines():
         if match := RESULT.match(line):
-            outcome = {"Passed": PASSED, "***Skipped": SKIPPED}.get(match[2], FAILED)
-            report.add(match[1], outcome, match[2].replace("***", " ").strip(" :"))
+            status = match[2].rstrip("0123456789.").strip()
+            outcome = {"Passed": PASSED, "***Skipped": SKIPPED}.get(status, FAILED)
+            report.add(match[1], outcome, status.replace("***", " ").strip(" :"))
     return report
 
 
@@ -37,5 +38,5 @@ CTEST = SuiteRunner(
     parse_ctest,
     ("CMakeLists.txt", "*/CMakeLists.txt", "*.cmake", "CTestTestfile.cmake"),
     _canary,
-    r" +[\d.]+ sec\b",
+    r"(?<! ) ++[\d.]++ sec\b",
 )

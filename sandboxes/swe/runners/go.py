@@ -19,16 +19,25 @@ def parse_go(text: str) -> Report:
     report = Report()
     output: dict[str, str] = {}
     for line in text.splitlines():
-        try:
-            event = json.loads(line)
-            test, action = f"{event['Package']}::{event['Test']}", event["Action"]
-        except (ValueError, KeyError, TypeError):
+        event = _event(line)
+        if not {"Package", "Test", "Action"} <= event.keys():
             continue
+        test, action = f"{event['Package']}::{event['Test']}", event["Action"]
         if action == "output":
-            output[test] = (output.get(test, "") + str(event.get("Output", "")))[-4000:]
+            output[test] = (output.get(test, "") + event.get("Output", ""))[-4000:]
         elif action in OUTCOMES:
             report.add(test, OUTCOMES[action], output.get(test, ""))
     return report
+
+
+def _event(line: str) -> dict[str, str]:
+    """What a line says in text; nothing for one that is no event. Tests print lines too, so it may be anything."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    values = event.items() if isinstance(event, dict) else ()
+    return {key: value.encode("utf-8", "replace").decode() for key, value in values if isinstance(value, str)}
 
 
 def _canary(files: Mapping[str, str], rng: random.Random) -> Canary | None:

@@ -1,4 +1,4 @@
-"""What a build has found out so far, one line each: after it was killed, no more than what it was at is done again."""
+"""What a long job has found out so far, one line each: killed at any moment, it does no more again than it was at."""
 
 from __future__ import annotations
 
@@ -10,20 +10,23 @@ from typing import Any
 class Journal:
     """Values by the words that name them, in a file that only grows.
 
+    A line that was cut short when its writer was killed counts as not written. Several processes may write to one
+    journal; each knows what was there when it began, and what it wrote itself.
+
     Args:
-        path: the file; what it has is read.
+        path: the file, which need not exist; what it has is read.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._values: dict[str, Any] = {}
         if path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
                     key, value = json.loads(line)
-                except ValueError:
-                    continue  # cut short when the build was killed: done again
-                self._values[key] = value
+                    self._values[key] = value
+                except (ValueError, TypeError):
+                    continue  # cut short, or no line of a journal
 
     def __contains__(self, key: str) -> bool:
         return key in self._values
@@ -32,7 +35,7 @@ class Journal:
         return self._values[key]
 
     def write(self, key: str, value: Any) -> None:
-        """Add a value of plain data; it is on disk when this returns."""
+        """Add a value of plain data; it outlives this process when this returns."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with self._path.open("a", encoding="utf-8") as file:
             file.write(f"\n{json.dumps([key, value])}\n")  # on a line of its own, also after one that was cut short

@@ -1,0 +1,67 @@
+"""Our messages as Inspect's, and the other way round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    Content,
+    ContentImage,
+    ContentText,
+)
+from inspect_ai.tool import ToolCall, ToolCallError
+
+from agentgym.evaluation.export.inspect_log import TOOL_ERRORS
+from agentgym.messages import Call, ImagePart, Message, Result
+from agentgym.trajectory import Turn
+
+
+def theirs(message: Message) -> ChatMessage:
+    """A message of an opening or an observation, as Inspect has it."""
+    if message.role == "system":
+        return ChatMessageSystem(content=_content(message))
+    if message.role == "tool":
+        return ChatMessageTool(content=_content(message), tool_call_id=message.call_id, function=message.name)
+    if message.role == "assistant":
+        calls = [ToolCall(call.id, call.name, call.arguments) for call in message.calls]
+        return ChatMessageAssistant(content=_content(message), tool_calls=calls or None)
+    return ChatMessageUser(content=_content(message))
+
+
+def observed(turn: Turn) -> list[ChatMessage]:
+    """What the model reads after a turn. A result that went wrong is marked as an error, as Inspect's tools do."""
+    by_call: Mapping[str | None, Result] = {result.call_id: result for result in turn.results}
+    messages = [theirs(message) for message in turn.observation()]
+    for message in messages:
+        if isinstance(message, ChatMessageTool) and (result := by_call.get(message.tool_call_id)) is not None:
+            message.error = tool_error(result)
+    return messages
+
+
+def tool_error(result: Result) -> ToolCallError | None:
+    """None for a call that went well."""
+    return None if result.ok else ToolCallError(TOOL_ERRORS.get(result.status, "unknown"), result.message().text)
+
+
+def ours(message: ChatMessageAssistant) -> Message:
+    """What the model said, with its calls. Its reasoning is left out, as chat templates do."""
+    calls = [
+        Call(call.function, call.arguments, call.id, call.parse_error or None) for call in message.tool_calls or ()
+    ]
+    return Message("assistant", message.text, tuple(calls))
+
+
+def _content(message: Message) -> str | list[Content]:
+    if isinstance(message.content, str):
+        return message.content
+    return [
+        ContentImage(image=f"data:{part.media_type};base64,{part.data}")
+        if isinstance(part, ImagePart)
+        else ContentText(text=part.text)
+        for part in message.content
+    ]

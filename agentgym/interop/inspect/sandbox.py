@@ -1,0 +1,204 @@
+"""A sandbox provider for Inspect: each sample gets a sandbox of one of our backends.
+
+Source: `inspect_ai.util.SandboxEnvironment` of Inspect 0.3.285, whose own checks (`self_check`) the tests run.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from inspect_ai.util import (
+    ExecResult,
+    OutputLimitExceededError,
+    SandboxEnvironment,
+    SandboxEnvironmentLimits,
+    SandboxUnavailableError,
+    SandboxUserUnsupportedError,
+    sandboxenv,
+)
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
+from agentgym.registry import DEFAULT_BACKEND, BackendUser, shared_backend
+from agentgym.sandbox import Sandbox, SandboxSpec
+from agentgym.sandbox.guest.root import AGENT_ID
+
+_NO_TIMEOUT_S = 7 * 24 * 3600.0
+_USERS = (None, "agent", str(AGENT_ID))
+_REFUSED = 126  # the exit code of a program that may not be run
+_users: dict[str, list[BackendUser]] = {}
+
+
+class InspectSandboxConfig(BaseModel):
+    """What a sandbox is: `SandboxEnvironmentSpec("agentgym", InspectSandboxConfig(memory_mib=4096))`, or a TOML file.
+
+    Attributes:
+        backend: registered name, such as `namespaces` or `docker`.
+    The others are those of `agentgym.sandbox.SandboxSpec`. Tools of Inspect write more than one tool call of ours, so
+    memory, disk and processes begin larger.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    backend: str = DEFAULT_BACKEND
+    image: str = "host"
+    memory_mib: int = 2048
+    cpu_cores: float = 1.0
+    processes: int = 256
+    disk_mib: int = 1024
+    inodes: int = 100_000
+    open_files: int = 1024
+    network: Literal[False] | tuple[str, ...] = False
+    environment: dict[str, str] = {}
+    insecure_ok: bool = False
+
+    @classmethod
+    def read(cls, config: BaseModel | str | None) -> InspectSandboxConfig:
+        """From what Inspect hands over: itself, the path of a TOML file, or None. Raises: SandboxError."""
+        if config is None:
+            return cls()
+        if isinstance(config, cls):
+            return config
+        if not isinstance(config, str):
+            raise SandboxError(
+                f"The sandbox agentgym is configured by {type(config).__name__}: give an InspectSandboxConfig, or the "
+                "path of a TOML file with its keys."
+            )
+        try:
+            return cls(**tomllib.loads(Path(config).read_text(encoding="utf-8")))
+        except (OSError, ValueError, ValidationError) as error:
+            raise SandboxError(f"The sandbox agentgym cannot be configured by {config}: {error}") from error
+
+    def spec(self) -> SandboxSpec:
+        """Raises: SandboxError for a limit that makes no sense."""
+        values = self.model_dump(exclude={"backend", "environment"})
+        return SandboxSpec(**values, environment=tuple(self.environment.items()))
+
+
+@sandboxenv(name="agentgym")
+class InspectSandbox(SandboxEnvironment):
+    """One sandbox of a sample. Everything runs as its one user, in /work unless another directory is given."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        super().__init__()
+        self._sandbox = sandbox
+
+    @classmethod
+    async def task_init(cls, task_name: str, config: Any) -> None:
+        """Say whether there can be sandboxes, before any sample begins. Raises: SandboxUnavailable, SandboxError."""
+        chosen = InspectSandboxConfig.read(config)
+        chosen.spec()
+        _users.setdefault(task_name, []).append(BackendUser())
+        finding = await shared_backend(chosen.backend).probe()
+        if not finding.available:
+            raise SandboxUnavailable(f"The backend {chosen.backend} makes no sandboxes here: {finding.reason}")
+
+    @classmethod
+    async def task_cleanup(cls, task_name: str, config: Any, cleanup: bool) -> None:
+        """Close the backend behind its last task. `--no-sandbox-cleanup` keeps nothing: sandboxes end with us."""
+        if users := _users.get(task_name):
+            await users.pop().close()
+
+    @classmethod
+    async def sample_init(cls, task_name: str, config: Any, metadata: dict[str, str]) -> dict[str, SandboxEnvironment]:
+        """Raises: SandboxUnavailable, LimitUnenforceable."""
+        chosen = InspectSandboxConfig.read(config)
+        return {"default": cls(await shared_backend(chosen.backend).create(chosen.spec()))}
+
+    @classmethod
+    async def sample_cleanup(
+        cls, task_name: str, config: Any, environments: dict[str, SandboxEnvironment], interrupted: bool
+    ) -> None:
+        """Close the sandboxes of a sample: everything in them is gone."""
+        for environment in environments.values():
+            await environment.as_type(InspectSandbox)._sandbox.close()
+
+    @classmethod
+    async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002 - Inspect's name
+        """Remove what processes that have ended left behind, whichever `id` is named."""
+        for line in await shared_backend(DEFAULT_BACKEND).clean():
+            print(line)
+
+    @classmethod
+    def default_concurrency(cls) -> int | None:
+        """Twice the processors of this host."""
+        return 2 * (os.cpu_count() or 1)
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> BaseModel:
+        return InspectSandboxConfig(**config)
+
+    def default_polling_interval(self) -> float:
+        """Seconds; a call costs about a millisecond here."""
+        return 0.2
+
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,  # noqa: A002 - Inspect's name
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,  # noqa: ASYNC109 - Inspect's name
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> ExecResult[str]:
+        """Run a command, once: no timeout of ours is a fluke that a retry would mend.
+
+        Raises: TimeoutError; PermissionError for a program that may not be run; OutputLimitExceededError with the
+            beginning of the output; SandboxUserUnsupportedError; SandboxUnavailableError.
+        """
+        if user not in _USERS:
+            raise SandboxUserUnsupportedError(
+                f"A sandbox of agentgym has one user, `agent`, and cannot run a command as {user!r}: leave `user` out."
+            )
+        with self._reachable():
+            result = await self._sandbox.exec(
+                cmd,
+                stdin=input.encode() if isinstance(input, str) else input or b"",
+                cwd=cwd,
+                env=env,
+                timeout_s=_NO_TIMEOUT_S if timeout is None else timeout,
+                max_output_bytes=SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE,
+            )
+        stdout, stderr = (text.decode("utf-8", "replace") for text in (result.stdout, result.stderr))
+        if result.timed_out:
+            raise TimeoutError(f"{cmd[0]} did not end within {timeout} s.")
+        if result.exit_code == _REFUSED and stderr == f"{cmd[0]}: Permission denied\n":
+            raise PermissionError(stderr.strip())
+        if result.truncated:
+            raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR, stdout or stderr)
+        code = result.exit_code if result.exit_code >= 0 else 128 - result.exit_code  # as a shell says it
+        return ExecResult(result.ok, code, stdout, stderr)
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        """Raises: PermissionError, IsADirectoryError, OSError for a full disk; SandboxUnavailableError."""
+        with self._reachable():
+            await self._sandbox.write(file, contents.encode() if isinstance(contents, str) else contents)
+
+    async def read_file(self, file: str, text: bool = True) -> Any:
+        """Returns: text with its line ends as they are, or bytes.
+
+        Raises: FileNotFoundError, PermissionError, IsADirectoryError, UnicodeDecodeError, OutputLimitExceededError,
+            SandboxUnavailableError.
+        """
+        most = SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        with self._reachable():
+            try:
+                content = await self._sandbox.read(file, max_bytes=most)
+            except ValueError as error:
+                raise OutputLimitExceededError(SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR, None) from error
+        return content.decode("utf-8") if text else content
+
+    @contextmanager
+    def _reachable(self) -> Iterator[None]:
+        """A sandbox that has ended, whoever's doing, is what Inspect calls unavailable."""
+        try:
+            yield
+        except SandboxDied as error:
+            raise SandboxUnavailableError(str(error)) from error

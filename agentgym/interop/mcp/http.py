@@ -1,0 +1,291 @@
+"""Episodes of ours as MCP servers over streamable HTTP.
+
+POST   /tasks/ID/mcp            a client of the eras with sessions: `initialize` begins an episode of the task, and the
+                                header Mcp-Session-Id names it from then on; DELETE ends it
+POST   /episodes                begin an episode: {"task": ID}, {"index": N}, or {} for the next task; answers its URL
+POST   /episodes/SECRET/mcp     its messages, of either era; whoever knows the URL plays it
+DELETE /episodes/SECRET         end it, and hear how it ended
+GET    /tasks                   the ids of the tasks
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from agentgym import strict_json
+from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.cluster.serving import is_loopback
+from agentgym.cluster.tokens import number_of
+from agentgym.errors import AgentGymError
+from agentgym.rollout import RolloutConfig
+from agentgym.storage.ledger import Ledger
+from agentgym.task import Task
+from agentgym.trajectory import Trajectory
+
+from .episode_server import EpisodeServer, episode_label
+from .guest_bridge import ENVELOPE, METHOD_NOT_FOUND
+
+MAX_BODY_BYTES = 8 * 2**20
+BODY_S = 30.0
+SWEEP_S = 5.0
+PARSE_ERROR = -32_700
+SESSION = "Mcp-Session-Id"
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpBounds:
+    """What clients may take. `episodes`: in progress at once. `idle_s`: one that is silent for so many seconds ends."""
+
+    episodes: int = 64
+    idle_s: float = 900.0
+
+
+@dataclass(slots=True)
+class _Open:
+    """An episode that is open, and when somebody last spoke to it, by the clock of the event loop."""
+
+    server: EpisodeServer
+    last_used_s: float
+
+
+class McpHttpServer:
+    """Offers tasks as MCP servers. Each episode is recorded and judged as any other.
+
+    Args:
+        tasks: those that are offered. config: of the episodes.
+        ledger: keeps them, if given.
+        host: where it listens. On a loopback address requests must name one, so that no page of a browser can be
+            made to reach it by a name of its own.
+        tokens: of which each request must bring one as its bearer; empty for none.
+        ended: called with the trajectory of each episode that has ended.
+        accepted: called with the address of each connection on which a request was served.
+    """
+
+    def __init__(
+        self,
+        tasks: Sequence[Task],
+        config: RolloutConfig,
+        ledger: Ledger | None = None,
+        *,
+        host: str = "127.0.0.1",
+        tokens: Sequence[str] = (),
+        bounds: HttpBounds = HttpBounds(),
+        ended: Callable[[Trajectory], None] = lambda trajectory: None,
+        accepted: Callable[[object], None] = lambda address: None,
+    ) -> None:
+        self._tasks = {task.id: task for task in tasks}
+        self._config, self._ledger, self._bounds = config, ledger, bounds
+        self._ended, self._accepted = ended, accepted
+        self._is_local, self._tokens = is_loopback(host), tokens
+        self._label = episode_label()
+        self._open: dict[str, _Open] = {}
+        self._begun = self._beginning = 0
+
+    def application(self) -> Starlette:
+        """What an ASGI server runs."""
+        routes = [
+            Route("/tasks", self._answering(self._list_tasks), methods=["GET"]),
+            Route("/tasks/{task:path}/mcp", self._answering(self._serve_task), methods=["POST", "DELETE"]),
+            Route("/episodes", self._answering(self._begin_by_request), methods=["POST"]),
+            Route("/episodes/{secret}/mcp", self._answering(self._serve_episode), methods=["POST", "DELETE"]),
+            Route("/episodes/{secret}", self._answering(self._end_by_request), methods=["DELETE"]),
+        ]
+        return Starlette(routes=routes, lifespan=self._while_serving)
+
+    @asynccontextmanager
+    async def _while_serving(self, _application: Starlette) -> AsyncIterator[None]:
+        """While the server runs, end episodes that nobody speaks to; at its end, all."""
+
+        async def sweep() -> None:
+            while True:
+                await asyncio.sleep(min(SWEEP_S, self._bounds.idle_s))
+                now = asyncio.get_running_loop().time()
+                for secret, episode in [*self._open.items()]:
+                    if now - episode.last_used_s > self._bounds.idle_s:
+                        await self._end(secret)
+
+        sweeping = asyncio.create_task(sweep())
+        try:
+            yield
+        finally:
+            sweeping.cancel()
+            await asyncio.gather(*(self._end(secret) for secret in [*self._open]))
+
+    def _answering(self, handler: Handler) -> Handler:
+        """Around a handler: who may ask, and every refusal as an answer."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                self._check_caller(request)
+                self._accepted(request.scope.get("client"))
+                return await handler(request)
+            except ServerRefusal as refused:
+                return JSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
+
+        return answer
+
+    def _check_caller(self, request: Request) -> None:
+        """Raises: ServerRefusal for a caller without a token, and for a page of another origin."""
+        origin = request.headers.get("origin")
+        if self._is_local:
+            named = [request.headers.get("host", ""), *([urlsplit(origin).netloc] if origin else ())]
+            if not all(is_loopback(urlsplit(f"//{name}").hostname or "") for name in named):
+                raise ServerRefusal(403, "other_origin", "This server answers requests of this machine alone.")
+        elif origin:
+            raise ServerRefusal(403, "other_origin", "This server answers no pages of browsers.")
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if self._tokens and (scheme.lower() != "bearer" or number_of(token.strip(), self._tokens) is None):
+            raise ServerRefusal(401, "unknown_token", "Give a token of the server: Authorization: Bearer TOKEN.")
+
+    async def _list_tasks(self, _request: Request) -> Response:
+        return JSONResponse({"tasks": [*self._tasks]})
+
+    async def _serve_task(self, request: Request) -> Response:
+        """Messages of a client with sessions."""
+        task, secret = self._task(request.path_params["task"]), request.headers.get(SESSION)
+        if secret is not None:
+            return await self._serve(request, secret, task)
+        if request.method == "DELETE":
+            raise ServerRefusal(400, "no_session", f"Name the session that ends, by the header {SESSION}.")
+        message = await _message(request)
+        if message.get("method") != "initialize":
+            params = message.get("params")
+            meta = params.get("_meta") if isinstance(params, Mapping) else None
+            if isinstance(meta, Mapping) and f"{ENVELOPE}protocolVersion" in meta:
+                words = (
+                    "A task has episodes. POST /episodes begins one, and answers a URL for clients without sessions."
+                )
+                return _error(message.get("id"), METHOD_NOT_FOUND, words, 404)
+            raise ServerRefusal(400, "no_session", f"Begin by `initialize`, then send the header {SESSION}.")
+        secret = await self._begin(task)
+        reply = await self._open[secret].server.answer(message)
+        if reply is None:  # a notification named initialize
+            await self._end(secret)
+            return Response(status_code=202)
+        return JSONResponse(reply, headers={SESSION: secret})
+
+    async def _begin_by_request(self, request: Request) -> Response:
+        body = await _message(request)
+        if unknown := body.keys() - {"task", "index"}:
+            raise _invalid(f"{sorted(unknown)[0]!r:.60} is none of: task, index.")
+        ids = [*self._tasks]
+        index = body.get("index", self._begun % len(ids))
+        if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < len(ids):
+            raise _invalid(f"index is {index!r:.60}: give a number from 0 to {len(ids) - 1}.")
+        task = self._task(body.get("task", ids[index]))
+        secret = await self._begin(task)
+        return JSONResponse({"task": task.id, "url": f"{request.base_url}episodes/{secret}/mcp"}, 201)
+
+    async def _serve_episode(self, request: Request) -> Response:
+        return await self._serve(request, request.path_params["secret"])
+
+    async def _end_by_request(self, request: Request) -> Response:
+        secret = request.path_params["secret"]
+        self._find(secret)
+        trajectory = await self._end(secret)
+        stop = trajectory.stop_reason.value if trajectory and trajectory.stop_reason else None
+        return JSONResponse({"stop_reason": stop, "outcome": trajectory.outcome if trajectory else {}})
+
+    async def _serve(self, request: Request, secret: str, task: Task | None = None) -> Response:
+        """A message of an episode, or its end. Raises: ServerRefusal where it is none, or one of another task."""
+        episode = self._find(secret)
+        if task is not None and episode.server.task is not task:
+            raise _unknown_episode()
+        if request.method == "DELETE":
+            await self._end(secret)
+            return Response(status_code=204)
+        reply = await episode.server.answer(await _message(request))
+        episode.last_used_s = asyncio.get_running_loop().time()
+        return Response(status_code=202) if reply is None else JSONResponse(reply)
+
+    def _task(self, task_id: Any) -> Task:
+        task = self._tasks.get(task_id) if isinstance(task_id, str) else None
+        if task is None:
+            raise ServerRefusal(404, "unknown_task", f"There is no task {task_id!r:.80}. GET /tasks lists them.")
+        return task
+
+    def _find(self, secret: str) -> _Open:
+        if (episode := self._open.get(secret)) is None:
+            raise _unknown_episode()
+        episode.last_used_s = asyncio.get_running_loop().time()
+        return episode
+
+    async def _begin(self, task: Task) -> str:
+        """Begin an episode. Returns: its secret. Raises: ServerRefusal where there is no room, or it does not begin."""
+        over = [secret for secret, episode in self._open.items() if episode.server.is_over]
+        if len(over) >= self._bounds.episodes:  # nobody asks how they came out
+            await self._end(over[0])
+        in_progress = sum(not episode.server.is_over for episode in self._open.values())
+        if in_progress + self._beginning >= self._bounds.episodes:
+            words = f"All {self._bounds.episodes} episodes of this server are in use: end one, or wait."
+            raise ServerRefusal(503, "full", words)
+        self._begun, self._beginning = self._begun + 1, self._beginning + 1
+        try:
+            server = EpisodeServer(task, self._config, self._ledger, label=f"{self._label}-{self._begun}")
+            await server.begin()
+        except AgentGymError as error:
+            raise ServerRefusal(503, "not_begun", str(error)) from error
+        finally:
+            self._beginning -= 1
+        secret = secrets.token_urlsafe(24)
+        self._open[secret] = _Open(server, asyncio.get_running_loop().time())
+        return secret
+
+    async def _end(self, secret: str) -> Trajectory | None:
+        """End an episode, if it is open. Returns: its trajectory; None where it cannot be kept, which is told."""
+        if (episode := self._open.pop(secret, None)) is None:
+            return None
+        try:
+            trajectory = await episode.server.close()
+        except AgentGymError as error:
+            print(f"An episode could not be ended: {error}", file=sys.stderr)
+            return None
+        self._ended(trajectory)
+        return trajectory
+
+
+async def _message(request: Request) -> dict[str, Any]:
+    """The JSON object that a request holds. Raises: ServerRefusal for one that is too large, too slow or no object."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY_BYTES:
+                    raise ServerRefusal(413, "too_large", f"A message has at most {MAX_BODY_BYTES} bytes.")
+    except TimeoutError:
+        raise ServerRefusal(408, "too_slow", f"The message did not arrive within {BODY_S:g} s.") from None
+    try:
+        message = strict_json.loads(bytes(body) or b"{}")
+    except ValueError as error:
+        raise _invalid(f"This is no JSON: {error!s:.200}") from error
+    if not isinstance(message, dict):
+        raise _invalid("A message is one JSON object; batches are not taken.")
+    return message
+
+
+def _error(number: Any, code: int, words: str, status: int) -> Response:
+    return JSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}}, status)
+
+
+def _invalid(words: str) -> ServerRefusal:
+    return ServerRefusal(400, "invalid_request", words)
+
+
+def _unknown_episode() -> ServerRefusal:
+    return ServerRefusal(404, "unknown_episode", "There is no such episode. It may be over: begin a new one.")

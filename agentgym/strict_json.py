@@ -1,0 +1,50 @@
+"""JSON from a peer that need not be honest: no NaN, no infinity, no depth that code which walks through it fails at."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+MAX_LEVELS = 100
+
+
+def loads(text: str | bytes | bytearray) -> Any:
+    """The value of a JSON text.
+
+    Raises: ValueError for what is no JSON, for NaN and infinite numbers, which JSON has none of and `json.loads` takes,
+        for integers of thousands of digits, and for lists and objects more than `MAX_LEVELS` levels deep.
+    """
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
+    except RecursionError:
+        raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep") from None
+    levels = 0
+    holders = [value] if _may_be_deep(text) else []
+    while holders := [
+        inner
+        for holder in holders
+        for inner in (holder.values() if isinstance(holder, dict) else holder)
+        if isinstance(inner, list | dict)
+    ]:
+        levels += 1
+        if levels >= MAX_LEVELS:
+            raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
+    return value
+
+
+def _may_be_deep(text: str | bytes | bytearray) -> bool:
+    """Whether there are brackets enough: few messages have, and the others need no walk through their values."""
+    if isinstance(text, str):
+        return text.count("[") + text.count("{") > MAX_LEVELS
+    return text.count(b"[") + text.count(b"{") > MAX_LEVELS
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(digits: str) -> float:
+    if math.isfinite(value := float(digits)):
+        return value
+    raise ValueError(f"{digits:.40} is no finite number")

@@ -1,0 +1,9 @@
+"""Memory: sessions are read one at a time and forgotten; a question is answered from what was written down.
+
+bank.py         the entries, and how they are searched
+environment.py  `agentgym/memory-v1`
+"""
+
+from .environment import Memory
+
+__all__ = ["Memory"]

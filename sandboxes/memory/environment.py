@@ -1,0 +1,148 @@
+"""`agentgym/memory-v1`: what is worth remembering is written down session by session, and asked for at the end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym import Checkpoint, Environment, Message, Task, TaskError, tool
+
+from .bank import MemoryBank, words
+
+MANAGER, ANSWERER = "manager", "answerer"
+CAPACITY = 12
+INSTRUCTION = (
+    "You keep a memory of at most {capacity} entries. Later a question about these people is answered from the memory "
+    "alone. Read the session, add, update or delete entries, and call end_session: you will not see the session again."
+)
+QUESTION = "Answer from the memory alone: search it, and answer by a word or a number.\n\nQuestion: {question}"
+
+
+class Memory(Environment):
+    """Sessions that the agent reads one after another as `manager`, each in a context of its own, then a question.
+
+    It takes nothing along from one context to the next but the memory's entries. The question is put in a last context,
+    to the role `answerer`, whose tools are `search` and `answer`. In memory, not isolated.
+
+    Task parameters: `sessions`, texts; `question`; `capacity`, of the memory (12); `needed`, for each fact that
+    the answer needs the words that an entry must have to hold it, for `potential`.
+    """
+
+    reward = "answer_match"
+    public_truth = ("answer",)
+    bank: MemoryBank
+    _sessions: Sequence[str]
+    _session: int
+    _question: str
+    _capacity: int
+    _needed: Sequence[set[str]]
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Begin with the first session and an empty memory. Raises: TaskError."""
+        self._ended = False
+        self._read(task)
+        self.bank = MemoryBank(self._capacity)
+        self._session = 0
+        self._offer_tools()
+        return [Message("user", self._context())]
+
+    def _read(self, task: Task) -> None:
+        parameters = task.parameters
+        sessions, question = parameters.get("sessions"), parameters.get("question")
+        if not _are_texts(sessions) or not sessions or not isinstance(question, str):
+            raise TaskError(f"{task.id}: a task of memory-v1 has parameters['sessions'], texts, and ['question'].")
+        capacity = parameters.get("capacity", CAPACITY)
+        if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+            raise TaskError(f"{task.id}: parameters['capacity'] is {capacity!r}, and not a number of entries.")
+        needed = parameters.get("needed", [])
+        if not isinstance(needed, list | tuple) or not all(map(_are_texts, needed)):
+            raise TaskError(f"{task.id}: parameters['needed'] has for each fact a list of words.")
+        self._sessions = sessions
+        self._question, self._capacity = question, capacity
+        self._needed = [words(" ".join(fact)) for fact in needed]
+
+    @tool(inline=True)
+    def add(self, text: str) -> str:
+        """Write a new entry into the memory."""
+        return f"Added as entry {self.bank.add(text)}."
+
+    @tool(inline=True)
+    def update(self, entry: int, text: str) -> str:
+        """Replace the text of an entry."""
+        self.bank.update(entry, text)
+        return f"Entry {entry} is updated."
+
+    @tool(inline=True)
+    def delete(self, entry: int) -> str:
+        """Delete an entry."""
+        self.bank.delete(entry)
+        return f"Entry {entry} is deleted."
+
+    @tool(inline=True)
+    def end_session(self) -> str:
+        """Put the session away and go on with the next one, or with the question."""
+        self._session += 1
+        self._offer_tools()
+        opening = self._context()
+        self.begin_context([Message("user", opening)])
+        return opening
+
+    @tool(inline=True)
+    def search(self, query: str) -> str:
+        """Search the memory. Returns the entries that share most words with the query."""
+        return "\n".join(self.bank.search(query)) or "Nothing was found."
+
+    @tool(final=True, inline=True)
+    def answer(self, text: str) -> str:
+        """Answer the question."""
+        return "Answered."
+
+    async def respond(self, message: Message) -> list[Message]:
+        """A message without a call answers the question; before that it is none."""
+        if self.role == ANSWERER:
+            return []
+        return [Message("user", "Call add, update, delete or end_session.")]
+
+    async def potential(self) -> float:
+        """The share of the facts needed for the answer that some entry holds; 1 where none is needed."""
+        entries = [words(text) for text in self.bank.entries.values()]
+        held = [any(fact <= entry for entry in entries) for fact in self._needed]
+        return sum(held) / len(held) if held else 1.0
+
+    async def state_key(self) -> str:
+        text = json.dumps([self._session, self.bank.next_number, self.bank.entries])
+        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+    async def checkpoint(self) -> Checkpoint:
+        bank = self.bank
+        entries = {str(number): text for number, text in bank.entries.items()}
+        return Checkpoint({"session": self._session, "entries": entries, "next_number": bank.next_number})
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await self.reset(task, seed=seed)
+        data: Mapping[str, Any] = checkpoint.data
+        self._session = data["session"]
+        entries = {int(number): text for number, text in data["entries"].items()}
+        self.bank = MemoryBank(self._capacity, entries, data["next_number"])
+        self._offer_tools()
+
+    def _offer_tools(self) -> None:
+        """Give the agent its role of now, and the tools of this role."""
+        is_over = self._session >= len(self._sessions)
+        self.role = ANSWERER if is_over else MANAGER
+        mine = ("search", "answer") if is_over else ("add", "update", "delete", "end_session")
+        if tuple(self.tools) != mine:
+            self.tools = {name: type(self).tools[name] for name in mine}
+
+    def _context(self) -> str:
+        if self.role == ANSWERER:
+            return QUESTION.format(question=self._question)
+        heading = f"Session {self._session + 1} of {len(self._sessions)}"
+        text = self._sessions[self._session]
+        return f"{INSTRUCTION.format(capacity=self._capacity)}\n\nMemory:\n{self.bank}\n\n{heading}:\n{text}"
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)

@@ -1,0 +1,88 @@
+"""Puts canaries and controls (`controls.py`) into the test files of a judge's sandbox, where pytest runs them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from agentgym.sandbox import Sandbox
+
+from .controls import WORDS, canary, canary_name, control_of
+from .repository import ROOT
+
+MAX_CANARIES, MAX_SOURCE = 6, 2**20
+KEPT_CONTROLS = 3
+"""Of the tests that must stay unbroken: so many functions are controls beside those to be mended."""
+
+
+async def write_pytest_controls(sandbox: Sandbox, truth: Mapping[str, Any], seed: int) -> set[str]:
+    """Turn the tests to be mended, and some of those to be kept, into controls. Returns: their ids."""
+    rng = random.Random(seed)
+    others = list(truth.get("pass_to_pass", ()))
+    rng.shuffle(others)
+    chosen = list(truth["fail_to_pass"])
+    files = {test.partition("::")[0] for test in chosen}
+    functions: set[str] = set()
+    for test in others:
+        function = test.partition("[")[0]
+        if function.partition("::")[0] in files and len(functions | {function}) <= KEPT_CONTROLS:
+            functions.add(function)
+    chosen += [test for test in others if test.partition("[")[0] in functions]
+    controls: set[str] = set()
+    for file in sorted(files):
+        if (source := await _source(sandbox, file)) is not None:
+            inner = [test.partition("::")[2] for test in chosen if test.partition("::")[0] == file]
+            changed, names = control_of(source, inner, rng)
+            await sandbox.write(f"{ROOT}/{file}", changed.encode())
+            controls.update(f"{file}::{name}" for name in names)
+    return controls
+
+
+async def write_canaries(sandbox: Sandbox, files: Sequence[str], rng: random.Random) -> tuple[list[str], list[str]]:
+    """Put tests that fail at the end of the test files, and into files beside them with names like theirs.
+
+    Returns: the ids of those tests, and the new files.
+    """
+    canaries: list[str] = []
+    beside: list[str] = []
+    folders: set[str] = set()
+    for file in files[:MAX_CANARIES]:
+        source = await _source(sandbox, file)
+        if source is not None:
+            name = canary_name(source, rng)
+            await sandbox.write(f"{ROOT}/{file}", f"{source}\n\n\n{canary(name, rng)}".encode())
+            canaries.append(f"{file}::{name}")
+        path = PurePosixPath(file if file.endswith(".py") else f"{file}/test_values.py")
+        if str(path.parent) in folders:
+            continue
+        folders.add(str(path.parent))
+        new = await _new_name(sandbox, path, rng)
+        name = canary_name(source or "", rng)
+        await sandbox.write(f"{ROOT}/{new}", canary(name, rng).encode())
+        beside.append(new)
+        canaries.append(f"{new}::{name}")
+    return canaries, beside
+
+
+async def _source(sandbox: Sandbox, path: str) -> str | None:
+    """A test file's text; None for what is no Python file that can be read."""
+    if not path.endswith(".py"):
+        return None
+    try:
+        return (await sandbox.read(f"{ROOT}/{path}", max_bytes=MAX_SOURCE)).decode("utf-8")
+    except (OSError, ValueError):
+        return None
+
+
+async def _new_name(sandbox: Sandbox, path: PurePosixPath, rng: random.Random) -> str:
+    """The path of a test file that is not there yet, with a name like that of another."""
+    try:
+        taken = set(await sandbox.list(f"{ROOT}/{path.parent}"))
+    except OSError:
+        taken = set()  # a folder to be made
+    stem = path.stem if path.stem.startswith("test_") else "test_values"
+    while f"{stem}.py" in taken or stem == path.stem:
+        stem = f"{stem}_{rng.choice(WORDS)}"
+    return str(path.with_name(f"{stem}.py"))

@@ -1,0 +1,115 @@
+"""`memory/people-v1`: what is held out, and how scripted players score."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+
+from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, load_task_set
+from agentgym.credit.counterfactual import leave_one_out_values
+from agentgym.rollout import RolloutConfig
+from agentgym.tasks.memory.words import NEW_ATTRIBUTES, NEW_NAMES
+
+
+@pytest.fixture(scope="module")
+def task_set():
+    return load_task_set("memory/people-v1")
+
+
+@pytest.fixture(scope="module")
+def sample(task_set):
+    return random.Random(0).sample([task for tasks in task_set.values() for task in tasks], 500)
+
+
+async def play(tasks, player):
+    return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig()).collect(tasks)
+
+
+def success(trajectories) -> float:
+    return sum(trajectory.success for trajectory in trajectories) / len(trajectories)
+
+
+def call(name, **arguments):
+    return Message("assistant", "", (Call(name, arguments, name),))
+
+
+def test_what_is_held_out_is_in_no_training_task(task_set):
+    trained = " ".join(text for task in task_set["train"] for text in task.parameters["sessions"])
+    for name in NEW_NAMES:
+        assert name not in trained
+    questions = " ".join(task.parameters["question"] for task in task_set["train"])
+    assert not any(word in questions for word in NEW_ATTRIBUTES)
+    by_stratum = Counter(tag for task in task_set["held_out"] for tag in task.tags if tag.startswith("unseen"))
+    assert by_stratum == {"unseen_people": 150, "unseen_attributes": 120, "unseen_compositions": 150}
+    assert set(Counter(task.tags[0] for task in task_set["train"]).values()) == {200}
+
+
+async def test_the_oracle_answers_all_and_reads_the_question_only_at_the_end(task_set, sample):
+    solved = await play(sample, task_set.oracle)
+    assert success(solved) == 1.0
+    for trajectory in solved:
+        *managers, answerer = trajectory.rows()
+        question = trajectory.task.parameters["question"]
+        assert len(managers) == len(trajectory.task.parameters["sessions"])
+        assert {turn.role for row in managers for turn in row.turns} == {"manager"}
+        assert {turn.role for turn in answerer.turns} == {"answerer"}
+        assert question in answerer.opening[0].text
+        read_before = [message.text for row in managers for message in row.messages() if message.role != "tool"]
+        assert not any(question in text for text in read_before)
+        assert answerer.turns[0].potential == 1.0
+
+
+async def test_who_notes_nothing_or_answers_by_chance_answers_next_to_nothing(task_set, sample):
+    answers: dict[str, list[str]] = {}
+    for task in task_set["train"]:
+        answers.setdefault(task.parameters["question"][:12], []).append(task.truth["answer"])
+
+    def skipping(task):
+        return [call("end_session") for _ in task.parameters["sessions"]]
+
+    def empty_handed(task):
+        return [*skipping(task), call("search", query="x"), call("answer", text="I do not know")]
+
+    def guessing(task):
+        similar = answers.get(task.parameters["question"][:12], ["flute"])
+        return [*skipping(task), call("answer", text=random.Random(task.id).choice(similar))]
+
+    assert success(await play(sample[:150], empty_handed)) == 0
+    assert success(await play(sample[:150], lambda task: lambda messages: Message("assistant", ""))) == 0
+    assert success(await play(sample, guessing)) < 0.2
+
+
+async def test_the_imperfect_oracle_answers_about_half(task_set, sample):
+    assert 0.4 < success(await play(sample, task_set.imperfect_oracle)) < 0.7
+
+
+async def test_the_note_that_the_answer_needs_has_the_credit(task_set):
+    """Of a reader who answers what it finds, and of all notes but one each."""
+    task = next(task for task in task_set["train"] if task.tags[0] == "fact" and task.truth["notes"].count("[") > 5)
+    moves, answer = task_set.oracle(task), task.truth["answer"]
+    notes = [number for number, move in enumerate(moves) if move.calls[0].name == "add"]
+
+    def reader(included):
+        script = iter(
+            move for number, move in enumerate(moves) if number not in notes or notes.index(number) in included
+        )
+
+        def act(messages):
+            move = next(script)
+            if move.calls[0].name == "answer" and answer not in messages[-1].text:
+                return call("answer", text="I do not know")
+            return move
+
+        return act
+
+    subsets = [frozenset(range(len(notes)))] + [frozenset(range(len(notes))) - {k} for k in range(len(notes))]
+    values = {}
+    for included in subsets:
+        (trajectory,) = await play([task], lambda _, included=included: reader(included))
+        values[included] = trajectory.success
+    credit = leave_one_out_values(values.__getitem__, len(notes))
+    holds = [answer in moves[number].calls[0].arguments["text"] for number in notes]
+    assert len(notes) >= 3
+    assert credit.tolist() == [float(each) for each in holds]

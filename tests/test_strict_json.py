@@ -1,0 +1,31 @@
+"""JSON of peers: what JSON has not is refused, and so is what is too deep to walk through."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from agentgym.strict_json import MAX_LEVELS, loads
+
+
+@pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", '{"a": [NaN]}', "9" * 5000, "{", "", '{"a": 1}}'])
+def test_what_is_no_json_is_a_value_error(text):
+    for given in (text, text.encode(), bytearray(text.encode())):
+        with pytest.raises(ValueError, match=r"."):
+            loads(given)
+
+
+@pytest.mark.parametrize("levels", [MAX_LEVELS + 1, 5000, 100_000])
+@pytest.mark.parametrize("pair", ["[]", '{"a":}'])
+def test_what_is_too_deep_is_a_value_error(levels, pair):
+    opening, closing = pair[:-1], pair[-1]
+    with pytest.raises(ValueError, match="levels deep"):
+        loads(opening * levels + "1" + closing * levels)
+
+
+def test_everything_else_is_read_as_ever():
+    value = {"a": [1, 2.5, None, True, "\u00e9", {"b": [[]] * 200}], "c": 1e308}
+    assert loads(json.dumps(value)) == value
+    deepest = "[" * MAX_LEVELS + "]" * MAX_LEVELS
+    assert loads(deepest) == json.loads(deepest)
