@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,16 +88,17 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     return TaskSet(NAME, {split: tasks}, oracle=oracle)
 
 
-def oracle(task: Task) -> Iterator[Message]:
+def oracle(task: Task) -> list[Message]:
     """The published calls, one a message if there are not too many, and a word at the end of each turn."""
-    number = 0
+    messages: list[Message] = []
     for calls in json.loads(task.truth["calls"]):
         size = max(-(-len(calls) // MOST_STEPS), 1)
         for first in range(0, len(calls), size):
-            some = enumerate(calls[first : first + size], number)
-            yield Message("assistant", "", tuple(Call(name, arguments, f"call_{n}") for n, (name, arguments) in some))
-            number += size
-        yield Message("assistant", DONE)
+            some = enumerate(calls[first : first + size])
+            own = tuple(Call(name, arguments, f"call_{len(messages)}_{n}") for n, (name, arguments) in some)
+            messages.append(Message("assistant", "", own))
+        messages.append(Message("assistant", DONE))
+    return messages
 
 
 def _task(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,14 +64,14 @@ def load_tau_bench(path: str | Path) -> TaskSet:
     return TaskSet(NAME, splits, oracle=oracle)
 
 
-def oracle(task: Task) -> Iterator[Message]:
-    """The published actions, and what has to be said, in one message."""
-    actions = json.loads(task.truth["actions"])
-    for number, (name, arguments) in enumerate(actions):
-        if name in LAST_TOOLS and task.truth["outputs"]:
-            yield Message("assistant", " ".join(task.truth["outputs"]))
-        yield Message("assistant", "", (Call(name, arguments, f"call_{number}"),))
-    yield Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
+def oracle(task: Task) -> list[Message]:
+    """The published actions, and then what has to be said."""
+    says = Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
+    messages = [
+        Message("assistant", "", (Call(name, arguments, f"call_{number}"),))
+        for number, (name, arguments) in enumerate(json.loads(task.truth["actions"]))
+    ]
+    return [*messages, says]
 
 
 def _shared(domain: Path, functions: Any) -> dict[str, Any]:

@@ -103,9 +103,7 @@ def clone(tmp_path):
 
 async def play(tasks, player, **options):
     try:
-        return await EpisodeManager(lambda task: ScriptedPolicy(list(player(task))), RolloutConfig(**options)).collect(
-            tasks
-        )
+        return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), RolloutConfig(**options)).collect(tasks)
     finally:
         await close_backends()
 
