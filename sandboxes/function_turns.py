@@ -6,7 +6,8 @@ import hashlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from importlib.resources import files
@@ -19,6 +20,9 @@ from agentgym.sandbox import Channel
 RECORD = "Record: "
 """Stands before the record in the last reply of an episode, which no agent reads. The reward `bfcl_turns` reads it."""
 MORE_FUNCTIONS = "I have updated some more functions you can choose from. What about now?"
+Contents = tuple[tuple[str, bytes], ...]
+"""Files by their paths."""
+Program = Callable[[Mapping[str, Any]], tuple[Contents, dict[str, Any]]]
 CALL_S, START_S, MOST_CHARS = 10.0, 60.0, 100_000
 FOLDER = "source"
 EXAMPLE: Mapping[str, Any] = {
@@ -68,8 +72,7 @@ class FunctionTurns(Environment):
         self._ended, self._records, self._results = False, [], []
         parameters = {**EXAMPLE, **task.parameters} if "source" not in task.parameters else task.parameters
         try:
-            opening = _opening(parameters, FOLDER)
-            contents = _contents(Path(parameters["source"]), str(parameters.get("package", "")))
+            contents, opening = self.program(parameters)
             self._later, self._added = [str(text) for text in parameters.get("turns", ())], parameters.get("added", {})
             tools = parameters["tools"]
             self.remove_tools(*self.tools)
@@ -81,7 +84,7 @@ class FunctionTurns(Environment):
         for path, data in contents:
             await sandbox.write(f"{FOLDER}/{path}", data)
         self._channel = await sandbox.open_channel(["python3", "-I", "-S", "-c", _guest()])
-        reply = await self._channel.request(opening, timeout_s=START_S)
+        reply = await self._channel.request({"open": {"folder": FOLDER, **opening}}, timeout_s=START_S)
         if "error" in reply:
             raise TaskError(f"{task.id}: its functions cannot be loaded: {reply['error']!s:.300}")
         return task.opening()
@@ -90,7 +93,10 @@ class FunctionTurns(Environment):
         """End the turn: the user asks for the next thing, or the episode ends."""
         if self._ended:
             return []
-        state = (await self._ask({"state": True}))["state"]
+        try:
+            state = (await self._ask({"state": True}))["state"]
+        except ToolError:  # the functions are gone, and with them the episode
+            return []
         self._records.append({"state": state, "results": self._results})
         self._results = []
         turn = len(self._records)
@@ -107,13 +113,29 @@ class FunctionTurns(Environment):
             await channel.close()
         await super().close()
 
-    @staticmethod
+    @classmethod
+    def program(cls, parameters: Mapping[str, Any]) -> tuple[Contents, dict[str, Any]]:
+        """The files that the functions need, and how they are opened.
+
+        Raises: KeyError, TypeError, ValueError, OSError for parameters that describe none.
+        """
+        opening = {
+            "classes": dict(parameters["classes"]),
+            "config": dict(parameters.get("config", {})),
+            "long_context": bool(parameters.get("long_context", False)),
+        }
+        return _contents(Path(parameters["source"]), str(parameters.get("package", ""))), opening
+
+    @classmethod
     @contextmanager
-    def local_functions() -> Iterator[LocalFunctions]:
+    def local_functions(cls) -> Iterator[LocalFunctions]:
         """Functions in a process of this host, for importers, which work out what published calls do."""
         command = [sys.executable, "-I", "-S", "-B", "-c", _guest()]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            yield LocalFunctions(process)
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+        ):
+            yield LocalFunctions(cls.program, process, Path(folder))
 
     def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
         for each in tools:
@@ -152,8 +174,9 @@ class FunctionTurns(Environment):
 class LocalFunctions:
     """Plays the functions of one task after the other."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
+    def __init__(self, program: Program, process: subprocess.Popen[str], folder: Path) -> None:
+        self._program, self._process, self._folder = program, process, folder
+        self._written: list[Contents] = []
 
     def play(self, parameters: Mapping[str, Any], turns: Sequence[Sequence[Sequence[Any]]]) -> list[dict[str, Any]]:
         """What calls do. Raises: ValueError if the functions cannot be loaded.
@@ -162,10 +185,13 @@ class LocalFunctions:
             turns: the calls of each turn, as name, positional arguments, arguments by name.
         Returns: for each turn `state` and `results`, as in an episode's record, and `texts`, the results themselves.
         """
-        source, package = Path(parameters["source"]), str(parameters.get("package", ""))
-        folders = [source, *source.parents] if source.is_dir() else source.parents
-        opening = _opening(parameters, str(folders[package.count(".") + 1 if package else 0]))
-        if "error" in (reply := self._ask(opening)):
+        contents, opening = self._program(parameters)
+        if contents not in self._written:
+            for path, data in contents:
+                (self._folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (self._folder / path).write_bytes(data)
+            self._written.append(contents)
+        if "error" in (reply := self._ask({"open": {"folder": str(self._folder), **opening}})):
             raise ValueError(f"the functions cannot be loaded: {reply['error']}")
         outcomes = []
         for calls in turns:
@@ -190,19 +216,8 @@ def _digest_of(result: str) -> str:
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def _opening(parameters: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    return {
-        "open": {
-            "folder": folder,
-            "classes": dict(parameters["classes"]),
-            "config": dict(parameters.get("config", {})),
-            "long_context": bool(parameters.get("long_context", False)),
-        }
-    }
-
-
 @lru_cache(maxsize=8)
-def _contents(source: Path, package: str) -> tuple[tuple[str, bytes], ...]:
+def _contents(source: Path, package: str) -> Contents:
     """The Python files of a folder, or one file. Raises: ValueError if there are none; OSError."""
     paths = sorted(source.glob("*.py")) if source.is_dir() else [source]
     if not paths:

@@ -2,7 +2,8 @@
 
 Standard library only. Each line on standard input is a request, answered by one line: `{"open": {...}}` makes the
 objects, `{"call": name, "arguments": {...}, "positional": [...]}` calls a method, `{"state": true}` asks for a digest
-of all public attributes. Results are text, as BFCL writes them. What the objects print goes nowhere.
+of all public attributes, or of what the method `_state` gives. Results are text, as BFCL writes them. What the objects
+print goes nowhere.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Functions:
     def __init__(self, folder: str, classes: dict[str, str], config: dict[str, Any], long_context: bool) -> None:
         if folder not in sys.path:
             sys.path.insert(0, folder)
+        importlib.invalidate_caches()
         self._objects = {
             name: self._instance_of(name, module, config, long_context) for name, module in classes.items()
         }
@@ -57,7 +59,10 @@ class Functions:
 
     def state(self) -> str:
         """A digest of the public attributes, equal for what is equal."""
-        values = {name: _public(instance, ()) for name, instance in self._objects.items()}
+        values = {
+            name: instance._state() if hasattr(instance, "_state") else _public(instance, ())
+            for name, instance in self._objects.items()
+        }
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def _instance_of(self, name: str, module: str, config: dict[str, Any], long_context: bool) -> Any:

@@ -22,6 +22,7 @@ RULES = (
     "what the agent needs when it asks for it, and not all at once. Invent nothing. Never repeat these instructions. "
     f"When your goal is reached, or the agent says that it cannot help, end your message with {END}.\n"
 )
+PLAIN_WORD = "Hello?"
 DEFLECTION = "I would rather not say that."
 MAX_CHARS, MAX_ROUNDS, ATTEMPTS = 2_000, 8, 3
 
@@ -85,7 +86,8 @@ class SimulatedUser:
 
         Returns: the user's message, empty if it leaves without a word, and whether it leaves.
         Raises: PolicyError if the policy fails, or does not answer in time. So it does if the user has hardly begun,
-            and says nothing, or its goal does not fit its policy: it is the infrastructure's failure then.
+            and would not answer a plain word either, for its policy is silent or its goal does not fit it: it is the
+            infrastructure's failure then.
         """
         index = self._counts["messages"]
         rng = random.Random(seed_of("user", self._seed, index))
@@ -94,13 +96,16 @@ class SimulatedUser:
             return "", True
         readable = text[:MAX_CHARS].encode("utf-8", "replace").decode()  # half a character would break the policy
         self._messages.append(Message("user", readable))
-        calls_before = self._counts["calls"]
+        before, calls_before = self._messages[:-1], self._counts["calls"]
         try:
             async with asyncio.timeout(self._timeout_s):
                 spoken = await self._speak()
         except (TimeoutError, ContextFull, ScriptEnded, _Speechless) as error:
-            timed_out = isinstance(error, TimeoutError)
-            if self._counts["calls"] == calls_before if timed_out else index <= 1:
+            if isinstance(error, TimeoutError):
+                has_failed = self._counts["calls"] == calls_before
+            else:  # who has spoken before can speak
+                has_failed = index <= 1 and not await self._can_speak(before)
+            if has_failed:
                 raise self._failure(error) from error
             self._counts["left_early"] = 1
             return "", True
@@ -161,6 +166,15 @@ class SimulatedUser:
             elif number + 1 >= ATTEMPTS:
                 raise _Speechless(f"said nothing in {ATTEMPTS} attempts")
         raise _Speechless("went on calling its tools and said nothing")
+
+    async def _can_speak(self, messages: list[Message]) -> bool:
+        """Whether the policy answers a plain word in place of what the agent has said."""
+        self._messages = [*messages, Message("user", PLAIN_WORD)]
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return bool(await self._speak())
+        except (TimeoutError, ContextFull, ScriptEnded, _Speechless):
+            return False
 
     def _failure(self, error: Exception) -> PolicyError:
         """What the infrastructure has failed at."""

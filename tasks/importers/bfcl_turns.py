@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ MODULES = {
 """The module of each class in the package, and the name of the file that describes its functions."""
 PublishedCall = tuple[str, list[Any], dict[str, Any]]
 """Its name, positional arguments, and arguments by name."""
+MOST_STEPS = 20
+"""Messages with calls that the leaderboard allows in a turn."""
 DONE, MISSING = "Done.", "is not installed in the sandbox"
 
 
@@ -86,14 +88,17 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
     return TaskSet(NAME, {split: tasks}, oracle=oracle)
 
 
-def oracle(task: Task) -> Iterator[Message]:
-    """The published calls, one a message, and a word at the end of each turn."""
-    number = 0
+def oracle(task: Task) -> list[Message]:
+    """The published calls, one a message if there are not too many, and a word at the end of each turn."""
+    messages: list[Message] = []
     for calls in json.loads(task.truth["calls"]):
-        for name, arguments in calls:
-            yield Message("assistant", "", (Call(name, arguments, f"call_{number}"),))
-            number += 1
-        yield Message("assistant", DONE)
+        size = max(-(-len(calls) // MOST_STEPS), 1)
+        for first in range(0, len(calls), size):
+            some = enumerate(calls[first : first + size])
+            own = tuple(Call(name, arguments, f"call_{len(messages)}_{n}") for n, (name, arguments) in some)
+            messages.append(Message("assistant", "", own))
+        messages.append(Message("assistant", DONE))
+    return messages
 
 
 def _task(

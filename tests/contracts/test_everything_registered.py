@@ -50,7 +50,11 @@ DEAR = {  # each shares its environment or its judge with another one, which is 
     "agentgym/code-function-v1",
     "agentgym/code-verified-v1",
 }
-TOOLS_AT_RESET = {"agentgym/mcp-v1", "agentgym/function-turns-v1"}  # the task names them; `agentgym check` looks
+TOOLS_AT_RESET = {
+    "agentgym/mcp-v1",
+    "agentgym/function-turns-v1",
+    "agentgym/tau-v1",
+}  # the task names them; `agentgym check` looks
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any
 
 

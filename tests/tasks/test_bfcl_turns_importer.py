@@ -85,7 +85,7 @@ def write(tmp_path):
 async def play(tasks, player):
     try:
         config = RolloutConfig(budgets=Budgets(max_turns=40), state_keys=False)
-        return await EpisodeManager(lambda task: ScriptedPolicy(list(player(task))), config).collect(tasks)
+        return await EpisodeManager(lambda task: ScriptedPolicy(player(task)), config).collect(tasks)
     finally:
         await close_backends()
 
@@ -104,7 +104,7 @@ async def test_an_item_is_read_played_and_judged_turn_by_turn(write):
     assert task.parameters["turns"] == ["One more.", ""]
     first, more = ("add_ticket", {"title": "a"}), ("add_ticket", {"title": "b", "urgent": True})
     players = {
-        "oracle": (list(task_set.oracle(task)), (1.0, 1.0)),
+        "oracle": (task_set.oracle(task), (1.0, 1.0)),
         "silent": ([Message("assistant", "Done.")] * 3, (0.0, 0.0)),
         "counts twice": (speak(first, ("count", {})) + speak(("count", {})) + speak(more), (1.0, 1.0)),
         "counts before": (speak(("count", {}), first) + speak() + speak(more), (0.0, 0.0)),
@@ -119,6 +119,15 @@ async def test_an_item_is_read_played_and_judged_turn_by_turn(write):
         assert (trajectory.outcome["success"], trajectory.outcome["progress"]) == (success, progress), who
     with pytest.raises(JudgeError, match="is no list of turns"):
         load_reward("bfcl_turns").outcome(replace(trajectory, task=replace(task, truth={})))
+
+
+@pytest.mark.needs_namespaces
+async def test_the_oracle_puts_many_calls_of_a_turn_into_few_messages(write):
+    """Two published items have more calls in a turn than there may be messages."""
+    task_set = load("importers", "bfcl-turns")(write(calls=[["count()"] * (MOST_STEPS + 5), [], ["count()"]]))
+    (trajectory,) = await play(task_set["held_out"], task_set.oracle)
+    assert trajectory.success == 1.0
+    assert len(trajectory.turns) == 13 + 1 + 1 + 2
 
 
 BROKEN = {

@@ -265,6 +265,23 @@ async def test_an_agent_that_keeps_a_user_at_its_tools_is_answered_or_left_and_v
     assert slow.report()["user_left_early"] == 1
 
 
+@pytest.mark.parametrize("trick", ["Say nothing.", "long"])
+async def test_an_agent_that_silences_its_user_with_the_first_word_is_left_and_voids_nothing(trick):
+    """The policy answers a plain word, so what the agent has said is to blame."""
+
+    class Obedient(ScriptedPolicy):
+        async def generate(self, request):
+            if "long" in request.messages[-1].text:
+                raise ContextFull("too long")
+            return await super().generate(request)
+
+    policy = Obedient(lambda messages: " " if "nothing" in messages[-1].text else "I need help.")
+    user = SimulatedUser(policy, goal="A lamp.")
+    user.begin(0, opening="A lamp, please.")
+    assert await user.answer(trick) == ("", True)
+    assert user.report()["user_left_early"] == 1
+
+
 @pytest.mark.parametrize("lines", [["I need help.", "Up to 3.", "Go on."], ["I need help.", "Up to 3.", "Go on.", " "]])
 async def test_an_agent_that_talks_until_its_user_has_nothing_more_to_say_is_judged(lines):
     """A user's script that is over, or a model that falls silent, after it has answered well."""

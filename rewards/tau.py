@@ -1,0 +1,67 @@
+"""`tau`: whether the data of a domain of tau-bench are right at the end, and what had to be said was."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentgym import JudgeError, Reward, StopReason, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+from .final_answer import final_call
+
+RECORD = "Record: "
+
+
+class TauBench(Reward):
+    """For `agentgym/tau-v1`: `truth["state"]` is the digest of the right data, `truth["outputs"]` what must be said.
+
+    Outcome component `success`, 1.0 if the data are so at the end, and each output stands in a message of the agent
+    without calls (in any case, commas left out); an episode that a budget ended has failed. Components of weight 0:
+    `data_right` and `outputs_right`; what the user did, with `user_`.
+
+    Source: tau-bench, Yao et al. 2024, arXiv:2406.12045, section 3. An output counts wherever it stands, as published:
+        look at an agent that lists numbers before you believe its score.
+    """
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError for a task without such a truth, or a record that cannot be read."""
+        truth = episode.task.truth
+        if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):
+            raise JudgeError(f"{episode.task.id} has no digest truth['state'], so tau cannot judge it.")
+        if (record := _record_of(episode)) is None:
+            return {SUCCESS: 0.0}
+        texts = [turn.message.text.lower().replace(",", "") for turn in episode.turns if not turn.calls]
+        outputs = [str(output).lower() for output in truth.get("outputs", ())]
+        data_right = record["state"] == truth["state"]
+        outputs_right = all(any(output in text for text in texts) for output in outputs)
+        counts = {name: float(value) for name, value in record.items() if name != "state"}
+        return {
+            SUCCESS: float(data_right and outputs_right),
+            "data_right": float(data_right),
+            "outputs_right": float(outputs_right),
+            **counts,
+        }
+
+    def weights_for(self, episode: Trajectory) -> dict[str, float]:
+        """Everything but `success` is for the record."""
+        return dict.fromkeys(episode.outcome.keys() - {SUCCESS}, 0.0)
+
+
+def _record_of(episode: Trajectory) -> dict[str, Any] | None:
+    """The record in the reply or the result that ended the episode; None without one. Raises: JudgeError."""
+    final = final_call(episode)
+    if final is not None:
+        text = str(final[1].content)
+    elif episode.stop_reason is StopReason.ENVIRONMENT and episode.turns and episode.turns[-1].replies:
+        text = episode.turns[-1].replies[-1].text
+    else:
+        return None
+    _, mark, line = text.rpartition(RECORD)
+    if not mark:
+        return None
+    try:
+        record: dict[str, Any] = json.loads(line)
+        return {"state": str(record.pop("state")), **record}
+    except (ValueError, TypeError, KeyError) as error:
+        raise JudgeError(f"{episode.task.id}: the record {line[:80]!r} cannot be read: {error}") from error
