@@ -44,6 +44,10 @@ for text in sys.stdin:
             write([1, 2])
         if mode == "hang":
             continue
+        if mode == "chatter":
+            for n in range(1000):
+                write({{"episode": "0", "messages": [], "tools": [tool]}})
+            continue
         if mode == "deaf":
             time.sleep(1000)
         bad = {{"rewards": {{"r": "much"}}, "metrics": {{}}, "stop": None}}
@@ -75,9 +79,9 @@ def task(index=0):
     return Task(f"t{index}", "fake/sums-v1", "Task", parameters={"index": index, "key": f"k{index}"})
 
 
-async def play(*tasks, concurrency=4):
-    config = RolloutConfig(concurrency=concurrency, budgets=Budgets(infra_retries=0))
-    script = [Message("assistant", "", (Call("add", {}),))]
+async def play(*tasks, calls=1):
+    config = RolloutConfig(concurrency=4, budgets=Budgets(infra_retries=0, max_turns=100))
+    script = [Message("assistant", "", tuple(Call("add", {}, f"call_{n}") for n in range(calls)))] * 100
     return await EpisodeManager(lambda task: ScriptedPolicy(script), config).collect(tasks)
 
 
@@ -89,6 +93,14 @@ async def test_an_episode_is_judged_by_what_the_process_says(registered):
     assert episode.return_from() == 1.0
 
 
+async def test_a_call_after_the_end_is_told_so(registered):
+    registered("good")
+    [episode] = await play(task(), calls=2)
+    assert episode.error is None
+    assert len(episode.turns) == 1
+    assert "[the episode is over]" in [message.text for message in episode.messages()]
+
+
 @pytest.mark.parametrize(
     ("mode", "message"),
     [
@@ -98,6 +110,7 @@ async def test_an_episode_is_judged_by_what_the_process_says(registered):
         ("lists", "it wrote a line that makes no sense: it is no object"),
         ("hang", "did not go on with episode 0 within 0.5 s"),
         ("deaf", "did not go on with episode 0 within 0.5 s"),
+        ("chatter", "it says more than it was asked"),
         ("verdict", "verifiers judges by what makes no sense"),
         ("no messages", "asks for what makes no sense"),
         ("unopened", "The taskset cannot be opened: KeyError: 'x'"),

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from agentgym.environment import Environment
 from agentgym.errors import EnvironmentServerError, TaskError, ToolDefinitionError
 from agentgym.interop.verifiers.worker_process import SharedWorker, WorkerProcess
-from agentgym.messages import Call, Message, Result
+from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.registry import load, register
 from agentgym.reward import SUCCESS, Components, Reward
 from agentgym.task import Split, Task, TaskSet, seed_of
@@ -60,11 +60,11 @@ class VerifiersEnvironment(Environment):
 
     async def call(self, call: Call) -> Result:
         """Say a message with one call, and read what the harness asks next. Raises: EnvironmentServerError."""
-        if call.error is not None or call.name not in self.tools or self._over is not None:
+        if call.error is not None or call.name not in self.tools:
             return await super().call(call)
         async with self._in_order:
             if self._over is not None:
-                return Result("The episode is over.", name=call.name, call_id=call.id)
+                return Result("The episode is over.", ResultStatus.TOOL_ERROR, call.name, call.id)
             function = {"name": call.name, "arguments": json.dumps(call.arguments)}
             await self._say(
                 {"content": None, "tool_calls": [{"id": call.id, "type": "function", "function": function}]}

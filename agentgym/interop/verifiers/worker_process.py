@@ -16,6 +16,7 @@ from agentgym.errors import EnvironmentServerError
 
 WORKER = Path(__file__).with_name("worker.py")
 MAX_LINE_BYTES = 16 * 2**20
+_MOST_ANSWERS = 16  # that nobody has taken yet
 _WORDS = 4000  # characters of its standard error that an error shows
 _OPEN_S, _END_S = 600.0, 5.0
 
@@ -32,7 +33,7 @@ class WorkerProcess:
         self._process, self._answer_s = process, answer_s
         self._numbers = count()
         self._answers: dict[str, asyncio.Queue[Mapping[str, Any] | EnvironmentServerError]] = {}
-        self._opened: asyncio.Queue[Mapping[str, Any] | EnvironmentServerError] = asyncio.Queue()
+        self._opened: asyncio.Queue[Mapping[str, Any] | EnvironmentServerError] = asyncio.Queue(_MOST_ANSWERS)
         self._words = ""
         self._failure: EnvironmentServerError | None = None
         self._reading = [asyncio.create_task(self._read()), asyncio.create_task(self._listen())]
@@ -73,7 +74,7 @@ class WorkerProcess:
     async def begin(self, index: int, key: str) -> str:
         """Begin an episode of a task. Returns: its name here."""
         name = str(next(self._numbers))
-        self._answers[name] = asyncio.Queue()
+        self._answers[name] = asyncio.Queue(_MOST_ANSWERS)
         await self._write({"op": "begin", "episode": name, "index": index, "key": key})
         return name
 
@@ -126,6 +127,8 @@ class WorkerProcess:
             raise self._failure or EnvironmentServerError(str(error)) from error
 
     async def _next(self, queue: asyncio.Queue[Any], purpose: str, within_s: float) -> Mapping[str, Any]:
+        if self._failure is not None and queue.empty():
+            raise self._failure
         try:
             answer = await asyncio.wait_for(queue.get(), within_s)
         except TimeoutError:
@@ -156,6 +159,8 @@ class WorkerProcess:
             self._fail("it has ended")
         except (ValueError, RecursionError) as error:
             self._fail(f"it wrote a line that makes no sense: {str(error)[:200]}")
+        except asyncio.QueueFull:
+            self._fail("it says more than it was asked")
 
     async def _listen(self) -> None:
         assert self._process.stderr is not None
@@ -168,7 +173,8 @@ class WorkerProcess:
         if self._failure is None:
             self._failure = EnvironmentServerError(f"The process of verifiers failed: {why}.{self._last_words()}")
             for queue in (self._opened, *self._answers.values()):
-                queue.put_nowait(self._failure)
+                if not queue.full():  # else nobody waits for it
+                    queue.put_nowait(self._failure)
 
     def _last_words(self) -> str:
         return f" Its last words: {self._words[-1500:].strip()}" if self._words.strip() else ""
