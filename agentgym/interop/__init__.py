@@ -1,4 +1,4 @@
-"""Bridges to others: environments of Gymnasium, MCP and OpenEnv as ours, ours as theirs, and programs as agents.
+"""Bridges: environments of Gymnasium, MCP, OpenEnv and verifiers as ours, ours as theirs, and programs as agents.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.toy_text import ActionText
     from agentgym.interop.trl_environments import TrlEnvironments
+    from agentgym.interop.verifiers import VerifiersEnvironment, register_verifiers, verifiers_tasks
 
 _HOME = {
     "ActionText": "toy_text",
@@ -34,11 +35,14 @@ _HOME = {
     "PolicyGateway": "gateway",
     "TextEnv": "text_env",
     "TrlEnvironments": "trl_environments",
+    "VerifiersEnvironment": "verifiers",
     "gymnasium_tasks": "gymnasium",
     "openenv_tasks": "openenv",
     "register_gymnasium": "gymnasium",
     "register_mcp": "mcp",
     "register_openenv": "openenv",
+    "register_verifiers": "verifiers",
+    "verifiers_tasks": "verifiers",
 }
 
 __all__ = [
@@ -52,11 +56,14 @@ __all__ = [
     "PolicyGateway",
     "TextEnv",
     "TrlEnvironments",
+    "VerifiersEnvironment",
     "gymnasium_tasks",
     "openenv_tasks",
     "register_gymnasium",
     "register_mcp",
     "register_openenv",
+    "register_verifiers",
+    "verifiers_tasks",
 ]
 
 

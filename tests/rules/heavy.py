@@ -24,6 +24,8 @@ HEAVY_MODULES = {
     "agentgym.interop.inspect.task": "inspect",
     "agentgym.interop.openenv.connection": "openenv",
     "agentgym.interop.openenv.server": "openenv",
+    "agentgym.interop.verifiers.taskset": "verifiers",  # imported by verifiers alone
+    "agentgym.interop.verifiers.worker": "verifiers",  # runs in its environment
     "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",
     "agentgym.policy.checkpoint": "train",

@@ -1,0 +1,180 @@
+"""Our task sets for verifiers: a taskset, and the harness that plays it, which a module of yours exports.
+
+Each rollout is an ordinary episode of ours. Its policy is the model of verifiers, its judge is our reward.
+Source: `verifiers.v1` of verifiers 0.4.0, whose harnesses may run in its process as long as every model call goes
+through the rollout's endpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import verifiers.v1 as vf
+from pydantic import Field
+
+from agentgym.errors import AgentGymError, PolicyError, PolicyLeft, TaskError
+from agentgym.policy import ChatApiPolicy, JsonEndpoint, Reply, Request, RetryPolicy
+from agentgym.registry import load_task_set
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
+from agentgym.task import Task, canary_of
+from agentgym.trajectory import Trajectory
+
+__all__ = ["AgentgymEnv", "AgentgymHarness", "AgentgymTaskset"]
+
+
+class AgentgymConfig(vf.TasksetConfig):
+    """What is played.
+
+    Attributes:
+        tasks: a task set and a split, `text/sokoban-v1:train`, or a file of tasks; without a split: train.
+        reward: registered name; by default that of the environment. `backend`: makes the sandboxes of the tools.
+        seed: of the environments' resets, with each task's id; rollouts of one task begin equal.
+        max_turns, time_s: of an episode; verifiers' own limits hold too.
+    """
+
+    tasks: str = ""
+    reward: str | None = None
+    backend: str | None = None
+    seed: int = 0
+    max_turns: int = Field(16, gt=0)
+    time_s: float = Field(3600.0, gt=0)
+
+
+class AgentgymData(vf.TaskData):
+    """A task as verifiers records it: what to play, without its truth."""
+
+    play: AgentgymConfig
+    canary: str = ""
+
+
+class AgentgymState(vf.State):
+    """What our judge said."""
+
+    outcome: dict[str, float] = Field(default_factory=dict)
+    earned: float = 0.0
+
+
+class AgentgymTask(vf.Task[AgentgymData, AgentgymState]):
+    """Judged by our reward when the episode has ended."""
+
+    @vf.reward
+    async def episode_return(self, trace: Any) -> float:
+        """The components of all turns and of the end, weighed."""
+        return float(trace.state.earned)
+
+    @vf.metric
+    async def outcome(self, trace: Any) -> dict[str, float]:
+        """The components of the end, `success` among them."""
+        return dict(trace.state.outcome)
+
+
+class AgentgymTaskset(vf.Taskset[AgentgymTask, AgentgymConfig]):
+    """One split of one of our task sets."""
+
+    def load(self) -> Iterator[AgentgymTask]:
+        """Raises: TaskError for a split without tasks, or no name of a task set."""
+        canary = canary_of(self.config.tasks.partition(":")[0])
+        for task in _tasks(self.config.tasks).values():
+            prompt = "\n\n".join(message.text for message in task.opening())
+            yield AgentgymTask(AgentgymData(id=task.id, prompt=prompt, play=self.config, canary=canary))
+
+
+class AgentgymHarnessConfig(vf.HarnessConfig):
+    """It has nothing to configure."""
+
+
+class AgentgymHarness(vf.Harness[AgentgymHarnessConfig]):
+    """Plays a task of `AgentgymTaskset`: our loop, environment and judge, in the process of verifiers."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    EXECUTES_CODE = False  # outside of our sandboxes
+    NEEDS_CONTAINER = False
+
+    async def launch(
+        self,
+        ctx: Any,
+        trace: Any,
+        runtime: Any,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: Any,
+    ) -> Any:
+        """Play the episode to its end. Raises: AgentGymError if the infrastructure failed it: it is no reward of 0."""
+        trajectory = await _play(data, _Model(endpoint, secret, ctx.model, trace), trace.id)
+        if trajectory.error is not None:
+            raise AgentGymError(f"The episode failed, and has no reward: {trajectory.error}")
+        trace.state.outcome, trace.state.earned = dict(trajectory.outcome), trajectory.return_from()
+        trace.info["agentgym"] = {
+            "task": trajectory.task.id,
+            "stop_reason": str(trajectory.stop_reason),
+            "turn_rewards": [dict(turn.rewards) for turn in trajectory.turns],
+        }
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+
+class AgentgymEnvConfig(vf.EnvConfig):
+    """The one seat plays in the process of verifiers: what needs a sandbox has one of ours."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+
+
+class AgentgymEnv(vf.Env[AgentgymEnvConfig]):
+    """One agent, one task of `AgentgymTaskset`."""
+
+    async def run(self, task: Any, agents: Any) -> None:
+        """Play the task once."""
+        await agents.agent.run(task)
+
+
+class _Model(ChatApiPolicy):
+    """The model of a rollout, asked through its endpoint. Once verifiers has stopped the rollout, it has left."""
+
+    name = "verifiers"
+
+    def __init__(self, endpoint: str, secret: str, model: str, trace: Any) -> None:
+        super().__init__(endpoint, model, omit=("temperature", "top_p", "max_tokens", "seed"))  # verifiers adds its own
+        headers = {"Authorization": f"Bearer {secret}"}
+        self._endpoint = JsonEndpoint(endpoint, headers=headers, retry_policy=RetryPolicy(attempts=3))
+        self._trace = trace
+
+    async def generate(self, request: Request) -> Reply:
+        """Raises: PolicyError; PolicyLeft for a rollout that is over."""
+        try:
+            return await super().generate(request)
+        except PolicyError as error:
+            if self._trace.stop_condition is not None:
+                raise PolicyLeft(f"verifiers has stopped the rollout: {self._trace.stop_condition}.") from error
+            raise
+
+
+async def _play(data: Any, model: _Model, label: str) -> Trajectory:
+    play = data.play
+    task = _tasks(play.tasks)[data.id]
+    budgets = Budgets(max_turns=play.max_turns, max_calls=16 * play.max_turns, time_s=play.time_s, infra_retries=0)
+    config = RolloutConfig(
+        reward=play.reward,
+        backend=play.backend,
+        seed=play.seed,
+        budgets=budgets,
+        instruction=data.system_prompt or "",
+    )
+    try:
+        [trajectory] = await EpisodeManager(model, config, label=label).collect([task])
+    finally:
+        await model.close()
+    return trajectory
+
+
+@cache
+def _tasks(text: str) -> dict[str, Task]:
+    """The tasks that the config names, by id, in order. Raises: TaskError for a split without tasks, or no name."""
+    name, _, split = text.partition(":")
+    if not name:
+        raise TaskError("The taskset's config names no tasks: set --env.taskset.tasks, such as text/sokoban-v1:train.")
+    tasks = load_task_set(name)[split or "train"]
+    if not tasks:
+        raise TaskError(f"{text} has no tasks.")
+    return {task.id: task for task in tasks}
