@@ -26,6 +26,7 @@ WORKDIR = "/app"
 """Where commands run if no WORKDIR says so."""
 STORE = "/work/files"
 """What lies at /app for commands lies at /work/files/app in the sandbox."""
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 HEREDOC = re.compile(r"<<-?\s*[\"']?\w+")
 
 
@@ -102,16 +103,16 @@ def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple
         if name == "FROM":
             base = rest.split(" ")[0]
         elif name == "ENV":
-            environment |= _variables(rest)
+            environment |= {key: expanded(value, environment, keep=True) for key, value in _variables(rest).items()}
         elif name == "WORKDIR":
-            workdir = _absolute(_expanded(rest, environment), workdir)
+            workdir = _absolute(expanded(rest, environment), workdir)
             enter(workdir)
             steps.append(Step("folder", workdir))
         elif name == "RUN":
             argv = tuple(json.loads(rest)) if rest.startswith("[") else ("sh", "-c", rest)
             steps.append(Step("run", argv=argv, cwd=workdir, environment=tuple(environment.items())))
         elif name == "COPY":
-            for path, file in _copied(_expanded(rest, environment), context, workdir):
+            for path, file in _copied(expanded(rest, environment), context, workdir):
                 if mapped_folder(posixpath.dirname(path)):
                     enter(posixpath.dirname(path))
                     steps.append(Step("file", path, *file))
@@ -145,6 +146,12 @@ def stored(path: str, folders: Sequence[str]) -> str:
     return f"{STORE}{path}" if inside else path
 
 
+def expanded(text: str, environment: Mapping[str, str], *, keep: bool = False) -> str:
+    """A text with the values of its variables. One without a value is nothing, or stays as it is where `keep` says so:
+    the base image may have it."""
+    return VARIABLE.sub(lambda match: environment.get(match[1] or match[2], match[0] if keep else ""), text)
+
+
 def _variables(rest: str) -> dict[str, str]:
     words = _words(rest)
     if words and "=" not in words[0]:
@@ -157,10 +164,6 @@ def _words(text: str) -> list[str]:
         return json.loads(text) if text.startswith("[") else shlex.split(text)
     except ValueError as error:
         raise TaskError(f"its Dockerfile has {text[:60]!r}: {error}") from error
-
-
-def _expanded(text: str, environment: Mapping[str, str]) -> str:
-    return re.sub(r"\$(?:\{(\w+)\}|(\w+))", lambda match: environment.get(match[1] or match[2], ""), text)
 
 
 def _absolute(path: str, workdir: str) -> str:

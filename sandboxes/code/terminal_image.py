@@ -10,13 +10,14 @@ import posixpath
 import shutil
 import sys
 import tempfile
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 
 from agentgym import SandboxSpec, SandboxUnavailable, TaskError
 from agentgym.sandbox import Backend, Sandbox, Snapshot, cache_folder, rootfs, shared_snapshot
 
-from .dockerfile import STORE, BuildPlan, Step, stored
+from .dockerfile import STORE, BuildPlan, Step, expanded, stored
 from .terminal_folder import TerminalFolder
 from .transcript import last_lines
 
@@ -121,7 +122,8 @@ async def spec_of(folder: TerminalFolder, base: str) -> SandboxSpec:
     """The sandbox of a task. Raises: TaskError."""
     image, variables = await asyncio.to_thread(make_image, folder.plan, base)
     home = HOME if (image / "root" / HOME[1:]).is_symlink() else f"{STORE}{HOME}"
-    environment = {"HOME": home, **dict(variables), **dict(folder.plan.environment)}
+    environment = {"HOME": home, **dict(variables)}
+    environment |= {name: expanded(value, environment) for name, value in folder.plan.environment}
     return SandboxSpec(
         image=str(image / "root"),
         memory_mib=folder.memory_mib,
@@ -154,22 +156,26 @@ async def _build(backend: Backend, spec: SandboxSpec, folder: TerminalFolder) ->
         files = [path for path in sorted(moved.rglob("*")) if path.is_file() and not path.is_symlink()]
         for path in files:
             target = stored(f"/{path.relative_to(moved).as_posix()}", plan.folders)
-            await sandbox.write(target, path.read_bytes(), path.stat().st_mode & 0o777)
+            await sandbox.write(target, path.read_bytes(), path.stat().st_mode & 0o777 | 0o600)
         for step in plan.steps:
-            await _carry_out(sandbox, step, folder)
+            await _carry_out(sandbox, step, folder, dict(spec.environment))
         return await sandbox.snapshot()
     finally:
         await sandbox.close()
 
 
-async def _carry_out(sandbox: Sandbox, step: Step, folder: TerminalFolder) -> None:
+async def _carry_out(sandbox: Sandbox, step: Step, folder: TerminalFolder, variables: Mapping[str, str]) -> None:
     if step.kind == "folder":
         await _make(sandbox, [step.path])
     elif step.kind == "file":
         await sandbox.write(stored(step.path, folder.plan.folders), step.data, step.mode)
     else:
         result = await sandbox.exec(
-            step.argv, cwd=step.cwd, env=dict(step.environment), timeout_s=folder.build_s, max_output_bytes=2**20
+            step.argv,
+            cwd=step.cwd,
+            env={name: expanded(value, variables) for name, value in step.environment},
+            timeout_s=folder.build_s,
+            max_output_bytes=2**20,
         )
         if not result.ok:
             ended = f"did not end in {folder.build_s:g} s" if result.timed_out else f"ended with {result.exit_code}"

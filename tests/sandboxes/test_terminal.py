@@ -33,6 +33,8 @@ def tasks(tmp_path_factory):
         images = top / "cache" / "images"
         images.mkdir(parents=True)
         rootfs.write_python_image(images / "python3.11", sys.executable, programs=PROGRAMS, data=())
+        (images / "python3.11" / "data").mkdir()
+        (images / "python3.11" / "data" / "of-the-image.txt").write_text("was there\n")
         (images / "debian-12").symlink_to(images / "python3.11")
         write_folders(top / "folders")
         task_set = load("importers", "harbor")(top / "folders")
@@ -80,6 +82,7 @@ async def test_the_files_are_what_the_dockerfile_says_and_the_shell_keeps_its_st
             "/work/files/app\nAda\nHello, you\nAda\n/solution:\n\n/tests:"
         )
         assert await bash("echo $x; pwd") == "3\n/"
+        assert (await bash("hello; echo $PATH")).startswith("hello\n/app/bin:/usr/")
         before = await environment.state_key()
         await twin.restore(task.public(), await environment.checkpoint(), seed=0)
         assert await bash("echo $x; pwd", twin) == "3\n/"
@@ -130,6 +133,18 @@ async def test_what_is_wrong_is_not_paid(tasks, name):
 
 async def test_a_program_that_writes_the_reward_while_it_is_tested_is_called_forged(tasks):
     assert await earned(tasks["counted"], FORGING) == (0, 1)
+
+
+async def test_what_the_image_has_in_a_folder_is_there_and_can_be_changed(tasks):
+    environment = agentgym.make("agentgym/code-terminal-v1")
+    try:
+        await environment.reset(tasks["counted"].public(), seed=0)
+        command = "echo more >> of-the-image.txt; cat of-the-image.txt; ls; touch /usr/x"
+        content = (await environment.call(Call("bash", {"command": command}))).content
+        assert content.startswith("was there\nmore\ncount.py\nempty\nof-the-image.txt\n")
+        assert "Read-only file system" in content
+    finally:
+        await environment.close()
 
 
 async def test_an_episode_is_paid_for_what_was_handed_in(tasks):

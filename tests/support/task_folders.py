@@ -76,7 +76,10 @@ def test_nothing():
 FROM python:3.11-slim
 ENV NAME_FILE=/app/name.txt GREETING="Hello, you"
 WORKDIR /app
+ENV BIN=/app/bin
+ENV PATH=${BIN}:$PATH
 COPY --chmod=755 greet /usr/local/bin/greet
+RUN mkdir bin && printf '#!/bin/sh\\necho hello\\n' > bin/hello && chmod +x bin/hello && hello
 RUN greet > "$NAME_FILE" && \\
     # a comment in between
     test -s name.txt
