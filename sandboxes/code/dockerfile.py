@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -20,8 +20,8 @@ CARRIED_OUT = ("FROM", "WORKDIR", "COPY", "RUN", "ENV")
 WITHOUT_EFFECT = ("CMD", "LABEL", "MAINTAINER", "EXPOSE", "STOPSIGNAL")
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "boot", "var")
 NOT_MAPPED = ("tmp", "work", "proc", "sys", "dev", "run")
-FOLDERS = ("/logs", "/root", "/solution", "/tests")
-"""Writable in every task: where Harbor puts the tests, the solution and the reward, and the home folder."""
+FOLDERS = ("/app", "/logs", "/root", "/solution", "/tests")
+"""Writable in every task: where commands run if nothing else is said, the home folder, and where Harbor puts its own."""
 WORKDIR = "/app"
 """Where commands run if no WORKDIR says so."""
 STORE = "/work/files"
@@ -95,6 +95,8 @@ def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple
     system: dict[str, tuple[bytes, int]] = {}
     folders: set[str] = set(FOLDERS)
 
+    known = {workdir}
+
     def enter(path: str) -> None:
         if folder := mapped_folder(path):
             folders.add(folder)
@@ -106,13 +108,14 @@ def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple
             environment |= {key: expanded(value, environment, keep=True) for key, value in _variables(rest).items()}
         elif name == "WORKDIR":
             workdir = _absolute(expanded(rest, environment), workdir)
+            known.add(workdir)
             enter(workdir)
             steps.append(Step("folder", workdir))
         elif name == "RUN":
-            argv = tuple(json.loads(rest)) if rest.startswith("[") else ("sh", "-c", rest)
+            argv = tuple(_json_words(rest) or ("sh", "-c", rest))
             steps.append(Step("run", argv=argv, cwd=workdir, environment=tuple(environment.items())))
         elif name == "COPY":
-            for path, file in _copied(expanded(rest, environment), context, workdir):
+            for path, file in _copied(expanded(rest, environment), context, workdir, known):
                 if mapped_folder(posixpath.dirname(path)):
                     enter(posixpath.dirname(path))
                     steps.append(Step("file", path, *file))
@@ -161,9 +164,18 @@ def _variables(rest: str) -> dict[str, str]:
 
 def _words(text: str) -> list[str]:
     try:
-        return json.loads(text) if text.startswith("[") else shlex.split(text)
+        return _json_words(text) or shlex.split(text)
     except ValueError as error:
         raise TaskError(f"its Dockerfile has {text[:60]!r}: {error}") from error
+
+
+def _json_words(text: str) -> list[str]:
+    """The words of an instruction in JSON; none for one that is not, such as `[ -f x ] || touch x`."""
+    try:
+        words = json.loads(text) if text.startswith("[") else []
+    except (ValueError, RecursionError):
+        return []
+    return words if all(isinstance(word, str) for word in words) else []
 
 
 def _absolute(path: str, workdir: str) -> str:
@@ -171,18 +183,19 @@ def _absolute(path: str, workdir: str) -> str:
 
 
 def _copied(
-    rest: str, context: Mapping[str, tuple[bytes, int]], workdir: str
+    rest: str, context: Mapping[str, tuple[bytes, int]], workdir: str, known: Container[str]
 ) -> Iterator[tuple[str, tuple[bytes, int]]]:
-    """Target paths and files of a COPY."""
+    """Target paths and files of a COPY. `known`: folders that are there."""
     flags = [word for word in rest.split(" ") if word.startswith("--")]
-    mode = next((int(flag[8:], 8) for flag in flags if re.fullmatch(r"--chmod=[0-7]{3,4}", flag)), None)
-    if wrong := [flag for flag in flags if not flag.startswith(("--chown=", "--chmod=0", "--chmod=7", "--chmod=6"))]:
+    modes = [int(flag[8:], 8) for flag in flags if re.fullmatch(r"--chmod=[0-7]{3,4}", flag)]
+    mode = modes[0] if modes else None
+    if wrong := [flag for flag in flags if not re.fullmatch(r"--chown=.*|--chmod=[0-7]{3,4}", flag)]:
         raise TaskError(f"its Dockerfile has COPY {wrong[0]}, which is not supported")
     *sources, target = _words(" ".join(word for word in rest.split(" ") if word not in flags)) or [""]
     if not sources:
         raise TaskError(f"its Dockerfile has COPY {rest[:60]}: give files and where they go")
     into = _absolute(target, workdir)
-    is_folder = target.endswith(("/", ".")) or len(sources) > 1 or into == workdir
+    is_folder = posixpath.basename(target) in ("", ".", "..") or len(sources) > 1 or into in known
     for source in sources:
         name = posixpath.normpath(source.lstrip("/") or ".")
         below = {path: file for path, file in context.items() if name == "." or path.startswith(f"{name}/")}

@@ -102,7 +102,7 @@ def _harbor(folder: Path) -> TerminalFolder:
         disk_mib=_mib(environment, "storage", DISK_MIB),
         cpu_cores=_number(environment, "cpus", 1.0),
         verifier_environment={str(k): str(v) for k, v in _section(sections["verifier"], "env").items()},
-        tags=tuple(map(str, sections["metadata"].get("tags", ()))),
+        tags=tuple(map(str, tags)) if isinstance(tags := sections["metadata"].get("tags"), list) else (),
     )
 
 

@@ -16,6 +16,7 @@ from agentgym.cli.app import app
 from agentgym.errors import TaskError
 from agentgym.registry import close_backends, load_reward
 from agentgym.sandbox import rootfs
+from agentgym.sandboxes.code.dockerfile import parse_dockerfile, plan_of
 from agentgym.sandboxes.code.terminal_folder import TerminalFolder
 from agentgym.sandboxes.code.terminal_image import make_image
 from agentgym.testing import check_environment
@@ -185,6 +186,35 @@ def test_the_command_imports_what_validates_and_says_why_it_leaves_others_out(ta
     assert reasons["more/greeting"].startswith("its solution is not paid")
     assert "RUN sh -c apt-get update" in reasons["bad/greeting"].replace("'", "")
     assert "There is no network" in reasons["bad/greeting"]
+
+
+def test_instructions_mean_what_they_mean_to_docker():
+    context = {name: (name.encode(), 0o644) for name in ("a.txt", "d/b.txt", "d/e/c.txt")}
+    text = """FROM a AS b
+    RUN [ -f x ] || \\
+        touch x
+    RUN ["touch", "y z"]
+    WORKDIR /srv/one
+    WORKDIR two
+    COPY a.txt /srv/one
+    COPY ["a.txt", "other.txt"]
+    COPY --chown=1:1 --chmod=700 d/*.txt d/e ./to/
+    COPY d /usr/share/d
+    """
+    plan = plan_of(parse_dockerfile("\n".join(line.strip() for line in text.splitlines())), context)
+    assert (plan.base, plan.workdir) == ("a", "/srv/one/two")
+    assert [step.argv for step in plan.steps if step.kind == "run"] == [
+        ("sh", "-c", "[ -f x ] || touch x"),
+        ("touch", "y z"),
+    ]
+    assert [(step.path, step.mode) for step in plan.steps if step.kind == "file"] == [
+        ("/srv/one/a.txt", 0o644),
+        ("/srv/one/two/other.txt", 0o644),
+        ("/srv/one/two/to/b.txt", 0o700),
+        ("/srv/one/two/to/c.txt", 0o700),
+    ]
+    assert list(plan.system) == ["/usr/share/d/b.txt", "/usr/share/d/e/c.txt"]
+    assert plan.folders == ("/app", "/logs", "/root", "/solution", "/srv", "/tests")
 
 
 @pytest.mark.parametrize("line", ["COPY greet /usr/bin/greet", "WORKDIR /usr/src/app"])
