@@ -21,7 +21,7 @@ WITHOUT_EFFECT = ("CMD", "LABEL", "MAINTAINER", "EXPOSE", "STOPSIGNAL")
 SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "boot", "var")
 NOT_MAPPED = ("tmp", "work", "proc", "sys", "dev", "run")
 FOLDERS = ("/app", "/logs", "/root", "/solution", "/tests")
-"""Writable in every task: where commands run if nothing else is said, the home folder, and where Harbor puts its own."""
+"""Writable in every task: where commands run unless told otherwise, the home folder, and where Harbor puts its own."""
 WORKDIR = "/app"
 """Where commands run if no WORKDIR says so."""
 STORE = "/work/files"
