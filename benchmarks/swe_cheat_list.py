@@ -329,6 +329,7 @@ KNOWN = {"always equal by a coin for each run": 0.25}
 
 PAID_BEFORE = frozenset(
     (
+        "always equal, and ends the run at what no real test compares with",
         "plugin by dist-info",
         "reports forged for tests/",
         "report's key from the frames",

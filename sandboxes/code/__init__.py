@@ -2,7 +2,11 @@
 
 workbench.py     the sandbox of one episode, with the task's files in it
 transcript.py    what a run printed, as text for the agent
+terminal.py      a shell on the files of a task folder of Harbor or Terminal-Bench, with
+    terminal_folder.py, dockerfile.py, terminal_image.py    what the folder says, and what its Dockerfile makes
+    terminal_verifier.py                                    its tests, in a sandbox of their own
 guest_tests.py   runs inside: visible tests        guest_files.py   runs inside: hands in all files
+guest_entries.py runs inside: which files can be executed, and where links lead
 """
 
 from .bash import CodeBash
@@ -14,6 +18,8 @@ from .function import CodeFunction
 from .maths import CodeMaths
 from .notebook import CodeNotebook
 from .program import CodeProgram
+from .terminal import CodeTerminal
+from .terminal_verifier import TerminalVerifier
 from .verified import CodeVerified
 from .verilog import CodeVerilog
 
@@ -27,6 +33,8 @@ __all__ = [
     "CodeMaths",
     "CodeNotebook",
     "CodeProgram",
+    "CodeTerminal",
     "CodeVerified",
     "CodeVerilog",
+    "TerminalVerifier",
 ]

@@ -29,6 +29,9 @@ NAMED = re.compile(r"\b(it|test|describe|suite|TEST)\s*\(\s*$")
 """What stands before the name of a test, which a control has as well."""
 LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\b\d+\b")
 
+PLAIN_LETTER = re.compile(r"\\\w+|%[-+ #0-9.]*\w|(?P<letter>[A-Za-z0-9])")
+"""Letters of a literal that belong to no escape sequence, and to no format."""
+
 
 async def run_command(
     sandbox: Sandbox, parameters: RepositoryParameters, *, cpu_s: int, timeout_s: float, max_bytes: int = MAX_REPORT
@@ -106,7 +109,12 @@ def control_text(source: str, rng: random.Random) -> str:
 def _other(literal: str, rng: random.Random) -> str:
     if literal.isdigit():
         return str(int(literal) + rng.randrange(1, 9))
-    return f"{literal[:-1]}x{rng.randrange(9)}{literal[-1]}"
+    places = [match.start() for match in PLAIN_LETTER.finditer(literal) if match["letter"]]
+    if not places:
+        return f"{literal[:-1]}{rng.choice('aehnorst')}{literal[-1]}"
+    at = rng.choice(places)
+    letter = rng.choice([letter for letter in "aehnorst" if letter != literal[at]])
+    return f"{literal[:at]}{letter}{literal[at + 1 :]}"
 
 
 async def files_of_tests(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str, str]:

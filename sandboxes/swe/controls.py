@@ -27,6 +27,11 @@ NEGATED = {
     "assertRegex": "assertNotRegex",
 }
 NEGATED |= {negative: positive for positive, negative in NEGATED.items()}
+OTHER_AT_RUN_TIME = (
+    "{{int: lambda v: v + 3, float: lambda v: v * -7 - 12345, bool: lambda v: not v, "
+    "str: lambda v: v[1:] + v[:1] * 2 or 'a'}}.get(type({name}), lambda v: object())({name})"
+)
+"""What a parameter becomes whose value is known when the test runs: another of the same type, for the usual types."""
 RAISES = ("raises", "assertRaises", "assertRaisesRegex", "assertRaisesMessage")
 
 
@@ -128,7 +133,7 @@ class _File:
             if isinstance(statement, ast.Assert):
                 for name in _compared_parameters(statement.test, parameters) if own_lines else ():
                     at = self._start(first)
-                    yield _Edit(at, at, f"{name} = object()\n{indent}", 1)
+                    yield _Edit(at, at, f"{name} = {OTHER_AT_RUN_TIME.format(name=name)}\n{indent}", 1)
                 yield from self._of_condition(statement.test, rng)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 yield from self._of_call(statement.value, rng)
@@ -225,20 +230,26 @@ def _is_literal(node: ast.expr) -> bool:
 
 
 def _other(value: Any, rng: random.Random, *, exact: bool) -> Any:
-    """A value of the same type that is not equal, and not near."""
-    word = rng.choice(WORDS)
+    """A value of the same type and size that is not equal, and not near: nothing in it says that a control has it."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float | complex):
         return value + rng.randrange(1, 9) if exact and abs(value) < 2**50 else value * -7 - 12345
     if isinstance(value, str):
-        return value + word
+        at = rng.randrange(len(value)) if value else 0
+        letter = rng.choice([letter for letter in "aehnorst" if letter != value[at : at + 1]])
+        return f"{value[:at]}{letter}{value[at + 1 :]}"
     if isinstance(value, bytes):
-        return value + word.encode()
+        return _other(value.decode("latin-1"), rng, exact=exact).encode("latin-1")
     if isinstance(value, list | tuple):
-        return type(value)([*value, word])
+        items = list(value) or [1]
+        at = rng.randrange(len(items))
+        items[at] = _other(items[at], rng, exact=exact)
+        return type(value)(items)
     if isinstance(value, dict):
-        return {**value, word: word}
+        key = rng.choice(list(value)) if value else 1
+        return {**value, key: _other(value.get(key), rng, exact=exact)}
     if isinstance(value, set | frozenset):
-        return {*value, word}
+        item = rng.choice(sorted(value, key=repr)) if value else 1
+        return type(value)({*value} - {item} | {_other(item, rng, exact=exact)})
     return 0

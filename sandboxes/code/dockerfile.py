@@ -1,0 +1,213 @@
+"""The part of Dockerfiles that is carried out without Docker: FROM, WORKDIR, COPY, RUN and ENV.
+
+Of a sandbox only /work and /tmp can be written. So every folder that a Dockerfile works in or copies to is a link into
+/work in the image that is made, and what it copies to folders of the system is in the image itself.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from agentgym import TaskError
+
+CARRIED_OUT = ("FROM", "WORKDIR", "COPY", "RUN", "ENV")
+WITHOUT_EFFECT = ("CMD", "LABEL", "MAINTAINER", "EXPOSE", "STOPSIGNAL")
+SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "usr", "etc", "boot", "var")
+NOT_MAPPED = ("tmp", "work", "proc", "sys", "dev", "run")
+FOLDERS = ("/app", "/logs", "/root", "/solution", "/tests")
+"""Writable in every task: where commands run unless told otherwise, the home folder, and where Harbor puts its own."""
+WORKDIR = "/app"
+"""Where commands run if no WORKDIR says so."""
+STORE = "/work/files"
+"""What lies at /app for commands lies at /work/files/app in the sandbox."""
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+HEREDOC = re.compile(r"<<-?\s*[\"']?\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to be done in order: a folder made, a file written, or a command run.
+
+    Attributes:
+        kind: `folder`, `file` or `run`. path: of a folder or file. data, mode: of a file.
+        argv, cwd, environment: of a command.
+    """
+
+    kind: str
+    path: str = ""
+    data: bytes = b""
+    mode: int = 0o644
+    argv: tuple[str, ...] = ()
+    cwd: str = ""
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class BuildPlan:
+    """What a Dockerfile comes to: `base` names an image, `folders` are links into /work, `system` are files of the
+    image itself by path, with their modes."""
+
+    base: str
+    folders: tuple[str, ...]
+    system: Mapping[str, tuple[bytes, int]]
+    steps: tuple[Step, ...]
+    workdir: str
+    environment: tuple[tuple[str, str], ...]
+
+
+def parse_dockerfile(text: str) -> list[tuple[str, str]]:
+    """Instructions and what stands behind them. Raises: TaskError for those that are not supported, all at once."""
+    instructions: list[tuple[str, str]] = []
+    pending = ""
+    for line in text.splitlines():
+        if line.lstrip().startswith("#") or not (pending or line.strip()):
+            continue
+        pending += line.rstrip()
+        if pending.endswith("\\"):
+            pending = pending[:-1]
+            continue
+        name, _, rest = pending.strip().partition(" ")
+        instructions.append((name.upper(), rest.strip()))
+        pending = ""
+    wrong = sorted({name for name, _ in instructions} - {*CARRIED_OUT, *WITHOUT_EFFECT})
+    wrong += [f"{name} {rest[:40]}" for name, rest in instructions if HEREDOC.search(rest)]
+    wrong += [f"a second FROM {rest[:40]}" for name, rest in instructions[1:] if name == "FROM"]
+    if wrong:
+        raise TaskError(
+            f"its Dockerfile has {', '.join(wrong)}; carried out are {', '.join(CARRIED_OUT)}, once each FROM"
+        )
+    if not instructions or instructions[0][0] != "FROM":
+        raise TaskError("its Dockerfile does not begin with FROM")
+    return instructions
+
+
+def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple[bytes, int]]) -> BuildPlan:
+    """Raises: TaskError for an instruction that cannot be carried out, or a file that is not there."""
+    base, workdir = "", WORKDIR
+    environment: dict[str, str] = {}
+    steps: list[Step] = []
+    system: dict[str, tuple[bytes, int]] = {}
+    folders: set[str] = set(FOLDERS)
+
+    known = {workdir}
+
+    def enter(path: str) -> None:
+        if folder := mapped_folder(path):
+            folders.add(folder)
+
+    for name, rest in instructions:
+        if name == "FROM":
+            base = rest.split(" ")[0]
+        elif name == "ENV":
+            environment |= {key: expanded(value, environment, keep=True) for key, value in _variables(rest).items()}
+        elif name == "WORKDIR":
+            workdir = _absolute(expanded(rest, environment), workdir)
+            known.add(workdir)
+            enter(workdir)
+            steps.append(Step("folder", workdir))
+        elif name == "RUN":
+            argv = tuple(_json_words(rest) or ("sh", "-c", rest))
+            steps.append(Step("run", argv=argv, cwd=workdir, environment=tuple(environment.items())))
+        elif name == "COPY":
+            for path, file in _copied(expanded(rest, environment), context, workdir, known):
+                if mapped_folder(posixpath.dirname(path)):
+                    enter(posixpath.dirname(path))
+                    steps.append(Step("file", path, *file))
+                elif path.split("/")[1] in SYSTEM:
+                    system[path] = file
+                else:
+                    raise TaskError(f"its Dockerfile copies to {path}: name a folder, and none of {NOT_MAPPED}")
+    enter(workdir)
+    outermost = {path for path in folders if not any(path.startswith(f"{other}/") for other in folders)}
+    first = [Step("folder", path) for path in (*sorted(outermost), workdir)]
+    return BuildPlan(base, tuple(sorted(outermost)), system, (*first, *steps), workdir, tuple(environment.items()))
+
+
+def mapped_folder(path: str) -> str:
+    """The folder to be a link into /work for a path to be writable: its topmost, below folders of the system itself.
+
+    Empty for a path that is writable anyway, and for folders of the system.
+    """
+    parts = path.strip("/").split("/")
+    if parts[0] in ("", *NOT_MAPPED):
+        return ""
+    if parts[0] not in SYSTEM:
+        return f"/{parts[0]}"
+    is_own = parts[:2] in (["usr", "src"], ["var", "www"], ["var", "lib"]) and len(parts) > 2
+    return f"/{'/'.join(parts)}" if is_own else ""
+
+
+def stored(path: str, folders: Sequence[str]) -> str:
+    """Where the file that commands know by a path lies in the sandbox."""
+    inside = any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+    return f"{STORE}{path}" if inside else path
+
+
+def expanded(text: str, environment: Mapping[str, str], *, keep: bool = False) -> str:
+    """A text with the values of its variables. One without a value is nothing, or stays as it is where `keep` says so:
+    the base image may have it."""
+    return VARIABLE.sub(lambda match: environment.get(match[1] or match[2], match[0] if keep else ""), text)
+
+
+def _variables(rest: str) -> dict[str, str]:
+    words = _words(rest)
+    if words and "=" not in words[0]:
+        return {words[0]: " ".join(words[1:])}
+    return dict(word.split("=", 1) for word in words if "=" in word)
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return _json_words(text) or shlex.split(text)
+    except ValueError as error:
+        raise TaskError(f"its Dockerfile has {text[:60]!r}: {error}") from error
+
+
+def _json_words(text: str) -> list[str]:
+    """The words of an instruction in JSON; none for one that is not, such as `[ -f x ] || touch x`."""
+    try:
+        words = json.loads(text) if text.startswith("[") else []
+    except (ValueError, RecursionError):
+        return []
+    return words if all(isinstance(word, str) for word in words) else []
+
+
+def _absolute(path: str, workdir: str) -> str:
+    return posixpath.normpath(posixpath.join(workdir, path))
+
+
+def _copied(
+    rest: str, context: Mapping[str, tuple[bytes, int]], workdir: str, known: Container[str]
+) -> Iterator[tuple[str, tuple[bytes, int]]]:
+    """Target paths and files of a COPY. `known`: folders that are there."""
+    flags = [word for word in rest.split(" ") if word.startswith("--")]
+    modes = [int(flag[8:], 8) for flag in flags if re.fullmatch(r"--chmod=[0-7]{3,4}", flag)]
+    mode = modes[0] if modes else None
+    if wrong := [flag for flag in flags if not re.fullmatch(r"--chown=.*|--chmod=[0-7]{3,4}", flag)]:
+        raise TaskError(f"its Dockerfile has COPY {wrong[0]}, which is not supported")
+    *sources, target = _words(" ".join(word for word in rest.split(" ") if word not in flags)) or [""]
+    if not sources:
+        raise TaskError(f"its Dockerfile has COPY {rest[:60]}: give files and where they go")
+    into = _absolute(target, workdir)
+    is_folder = posixpath.basename(target) in ("", ".", "..") or len(sources) > 1 or into in known
+    for source in sources:
+        name = posixpath.normpath(source.lstrip("/") or ".")
+        below = {path: file for path, file in context.items() if name == "." or path.startswith(f"{name}/")}
+        plain = {
+            path: file
+            for path, file in context.items()
+            if fnmatchcase(path, name) and path.count("/") == name.count("/")
+        }
+        if not below and not plain:
+            raise TaskError(f"its Dockerfile copies {source!r}, which is not beside it")
+        for path, (data, own) in below.items():
+            short = path if name == "." else path[len(name) + 1 :]
+            yield posixpath.join(into, short), (data, mode or own)
+        for path, (data, own) in plain.items():
+            yield (posixpath.join(into, posixpath.basename(path)) if is_folder else into), (data, mode or own)

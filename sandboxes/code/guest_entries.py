@@ -1,0 +1,32 @@
+"""Runs inside the agent's own sandbox: which files can be executed, and where links lead.
+
+Standard library only: this text is sent to the sandbox as it stands.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+MAX_ENTRIES = 50_000
+
+
+def entries(top: str) -> list[list[str]]:
+    """The paths below a folder of files that can be executed, and [path, target] of links."""
+    executable: list[str] = []
+    links: list[list[str]] = []
+    for folder, names, files in os.walk(os.fsencode(top)):
+        for name in (*names, *files):
+            path = os.path.join(folder, name)
+            try:
+                mode = os.lstat(path).st_mode
+                short = os.fsdecode(os.path.relpath(path, os.fsencode(top)))
+                if stat.S_ISLNK(mode):
+                    links.append([short, os.fsdecode(os.readlink(path))])
+                elif stat.S_ISREG(mode) and mode & 0o100:
+                    executable.append(short)
+            except OSError:
+                continue  # it went while we looked
+            if len(links) + len(executable) >= MAX_ENTRIES:
+                return [executable, *links]
+    return [executable, *links]

@@ -1,0 +1,224 @@
+"""Task folders of Harbor and of Terminal-Bench: what they hold, read and checked. Nothing of them runs on this host.
+
+Harbor: task.toml, instruction.md, environment/Dockerfile, tests/test.sh, solution/solve.sh. The reward is what test.sh
+writes to /logs/verifier/reward.txt, or reward.json. Terminal-Bench: task.yaml, Dockerfile, run-tests.sh, tests/,
+solution.sh. A run of run-tests.sh that ends with status 0 is paid.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agentgym import TaskError
+
+from .dockerfile import BuildPlan, parse_dockerfile, plan_of
+
+MAX_FILES, MAX_BYTES = 2_000, 64 * 2**20
+MEMORY_MIB, DISK_MIB = 2048, 2048
+HARBOR, TERMINAL_BENCH = "task.toml", "task.yaml"
+UNSUPPORTED = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml", ".dockerignore")
+BLOCK = re.compile(r"[|>][+-]?\s*")
+Files = Mapping[str, tuple[bytes, int]]
+"""Contents and modes by path."""
+
+
+@dataclass(frozen=True, slots=True)
+class TerminalFolder:
+    """A task folder.
+
+    Attributes:
+        plan: what its Dockerfile makes. `tests`, `solution`: files as they lie in /tests and /solution.
+        test_script, solution_script: names in them. `pays_by_status`: the reward is the script's status, not a file.
+        agent_s, verifier_s, build_s: seconds of wall time for all commands of the agent, the tests, and one RUN.
+        verifier_environment: variables of the test script.
+        digest: of all that was read.
+    """
+
+    name: str
+    instruction: str
+    plan: BuildPlan
+    tests: Files
+    solution: Files
+    digest: str
+    test_script: str = "test.sh"
+    solution_script: str = "solve.sh"
+    pays_by_status: bool = False
+    agent_s: float = 900.0
+    verifier_s: float = 600.0
+    build_s: float = 600.0
+    memory_mib: int = MEMORY_MIB
+    disk_mib: int = DISK_MIB
+    cpu_cores: float = 1.0
+    verifier_environment: Mapping[str, str] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, path: str | Path) -> TerminalFolder:
+        """Raises: TaskError naming the folder, and what is missing in it or not supported."""
+        folder = Path(path)
+        try:
+            if (folder / HARBOR).is_file():
+                return _harbor(folder)
+            if (folder / TERMINAL_BENCH).is_file():
+                return _terminal_bench(folder)
+            raise TaskError(f"it has neither {HARBOR} (Harbor) nor {TERMINAL_BENCH} (Terminal-Bench)")
+        except TaskError as error:
+            raise TaskError(f"{folder}: {error}.") from error
+
+
+def _harbor(folder: Path) -> TerminalFolder:
+    try:
+        data = tomllib.loads(_text(folder / HARBOR))
+    except tomllib.TOMLDecodeError as error:
+        raise TaskError(f"{HARBOR} is not valid TOML: {error}") from error
+    if "steps" in data:
+        raise TaskError(f"{HARBOR} has [[steps]], and only tasks of one step are supported")
+    sections = {name: _section(data, name) for name in ("agent", "verifier", "environment", "metadata")}
+    environment = sections["environment"]
+    context = _files(folder / "environment")
+    if "Dockerfile" in context:
+        dockerfile = context["Dockerfile"][0].decode("utf-8", "replace")
+    elif image := environment.get("docker_image"):
+        dockerfile = f"FROM {image}\n"
+    else:
+        raise TaskError("there is neither environment/Dockerfile nor environment.docker_image")
+    return _checked(
+        folder,
+        instruction=_text(folder / "instruction.md"),
+        dockerfile=dockerfile,
+        context=context,
+        tests=_files(folder / "tests"),
+        solution=_files(folder / "solution"),
+        agent_s=_number(sections["agent"], "timeout_sec", 900.0),
+        verifier_s=_number(sections["verifier"], "timeout_sec", 600.0),
+        build_s=_number(environment, "build_timeout_sec", 600.0),
+        memory_mib=_mib(environment, "memory", MEMORY_MIB),
+        disk_mib=_mib(environment, "storage", DISK_MIB),
+        cpu_cores=_number(environment, "cpus", 1.0),
+        verifier_environment={str(k): str(v) for k, v in _section(sections["verifier"], "env").items()},
+        tags=tuple(map(str, tags)) if isinstance(tags := sections["metadata"].get("tags"), list) else (),
+    )
+
+
+def _terminal_bench(folder: Path) -> TerminalFolder:
+    data = _yaml_scalars(_text(folder / TERMINAL_BENCH))
+    context = _files(folder)
+    for name in ("Dockerfile", "run-tests.sh"):
+        if name not in context:
+            raise TaskError(f"there is no {name}")
+    tests = {path.removeprefix("tests/"): file for path, file in context.items() if path.startswith("tests/")}
+    hidden = ("tests/", "run-tests.sh", "solution.", TERMINAL_BENCH)
+    return _checked(
+        folder,
+        instruction=data.get("instruction", ""),
+        dockerfile=context["Dockerfile"][0].decode("utf-8", "replace"),
+        context={path: file for path, file in context.items() if not path.startswith(hidden)},
+        tests={**tests, "run-tests.sh": context["run-tests.sh"]},
+        solution={"solution.sh": context["solution.sh"]} if "solution.sh" in context else {},
+        test_script="run-tests.sh",
+        solution_script="solution.sh",
+        pays_by_status=True,
+        agent_s=_number(data, "max_agent_timeout_sec", 900.0),
+        verifier_s=_number(data, "max_test_timeout_sec", 600.0),
+        verifier_environment={"TEST_DIR": "/tests"},
+        tags=tuple(filter(None, (data.get("category"), data.get("difficulty")))),
+    )
+
+
+def _checked(
+    folder: Path, *, dockerfile: str, context: Files, tests: Files, solution: Files, **fields: Any
+) -> TerminalFolder:
+    """A folder whose parts are there."""
+    script, solve = fields.get("test_script", "test.sh"), fields.get("solution_script", "solve.sh")
+    if not fields["instruction"].strip():
+        raise TaskError("it has no instruction")
+    if script not in tests:
+        raise TaskError(f"there is no tests/{script}")
+    if solution and solve not in solution:
+        raise TaskError(f"there is no {solve} in its solution, but {', '.join(sorted(solution)[:5])}")
+    if present := [name for name in UNSUPPORTED if name in context]:
+        raise TaskError(f"its environment has {', '.join(present)}, which is not supported")
+    plan = plan_of(parse_dockerfile(dockerfile), context)
+    files = [sorted(part.items()) for part in (context, tests, solution)]
+    digest = hashlib.sha256(repr((dockerfile, files, sorted(fields.items()))).encode()).hexdigest()
+    return TerminalFolder(folder.name, plan=plan, tests=tests, solution=solution, digest=digest, **fields)
+
+
+def _files(folder: Path) -> Files:
+    """The regular files below a folder; none if there is no folder."""
+    files: dict[str, tuple[bytes, int]] = {}
+    size = 0
+    for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
+        if path.is_symlink() or not path.is_file() or "__pycache__" in path.parts:
+            continue
+        status = path.stat()
+        size += status.st_size
+        if size > MAX_BYTES or len(files) >= MAX_FILES:
+            raise TaskError(f"{folder.name} holds more than {MAX_FILES} files or {MAX_BYTES} bytes")
+        files[path.relative_to(folder).as_posix()] = (path.read_bytes(), 0o755 if status.st_mode & 0o100 else 0o644)
+    return files
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise TaskError(f"{path.name} cannot be read: {error}") from error
+
+
+def _section(data: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = data.get(name, {})
+    if not isinstance(section, Mapping):
+        raise TaskError(f"{name} is {section!r:.80} and no table")
+    return section
+
+
+def _number(data: Mapping[str, Any], name: str, default: float) -> float:
+    value = data.get(name, default)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = 0.0
+    if not 0 < number < 10**6:
+        raise TaskError(f"{name} is {value!r:.80}: give a number above 0")
+    return number
+
+
+def _mib(section: Mapping[str, Any], name: str, default: int) -> int:
+    """`memory = "2G"`, or `memory_mb = 2048`."""
+    if f"{name}_mb" in section:
+        return int(_number(section, f"{name}_mb", default))
+    value = str(section.get(name, f"{default}M"))
+    match = re.fullmatch(r"(\d{1,6})\s*([MG])i?B?", value, re.I)
+    if match is None or not int(match[1]):
+        raise TaskError(f"environment.{name} is {value!r:.80}: give a size such as 2G or 512M")
+    return int(match[1]) * (1024 if match[2] in "Gg" else 1)
+
+
+def _yaml_scalars(text: str) -> dict[str, str]:
+    """The texts of the top level of a YAML file, plain, quoted or as blocks; all that is nested is passed over."""
+    scalars: dict[str, str] = {}
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        match = re.match(r"([A-Za-z_]\w*):\s*(.*)$", line)
+        if match is None:
+            continue
+        name, value = match.groups()
+        if BLOCK.fullmatch(value):
+            body: list[str] = []
+            for inner in lines[number + 1 :]:
+                if inner.strip() and not inner.startswith((" ", "\t")):
+                    break
+                body.append(inner)
+            indent = min((len(inner) - len(inner.lstrip()) for inner in body if inner.strip()), default=0)
+            joined = " " if value.startswith(">") else "\n"
+            scalars[name] = joined.join(inner[indent:] for inner in body).strip()
+        elif value:
+            scalars[name] = value[1:-1] if value[0] in "'\"" and value[-1:] == value[0] else value.partition(" #")[0]
+    return scalars

@@ -1,0 +1,185 @@
+"""`terminal_verifier`: what the tests of a task folder say of files that were handed in, in another sandbox."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import secrets
+from collections.abc import Mapping
+
+from agentgym import JudgeError, Reward, SandboxError, Task, TaskError, ToolError, Trajectory, load, shared_backend
+from agentgym.reward import SUCCESS, Components
+from agentgym.sandbox import Backend, Sandbox
+
+from .dockerfile import STORE
+from .terminal import HANDED_IN, CodeTerminal, folder_of, put
+from .terminal_image import built
+
+REWARD_FILE = "/logs/verifier/reward"
+MAX_REWARD = 2**16
+OUTPUT = 2**16
+
+
+class TerminalVerifier(Reward):
+    """Outcome components `success`, the reward from 0 to 1 that the tests of the task's folder give, and `forged`.
+
+    The files that the agent changed are put into a new sandbox, in which nothing of the agent runs, then the tests, and
+    their script is run with its own time limit. A script that is stopped or killed gives nothing, and so does a reward
+    that is no number from 0 to 1. An episode that was not handed in earns nothing.
+
+    What the tests start of the agent's could write the reward itself. So where a reward is more than 0 and the tests
+    are pytest's, they are run once more with a test in each file that fails: if the reward is the same, and falls with
+    the folder's own solution, it is `forged` and nothing is paid.
+
+    Args:
+        backend: makes the sandboxes; a name or a Backend.
+    """
+
+    weights: Mapping[str, float] = {"forged": 0.0}
+
+    def __init__(self, *, backend: str | Backend = "namespaces") -> None:
+        self.backend = backend
+
+    async def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError when the folder is not what it was, or no sandbox would run the tests."""
+        final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
+        submission = next((text.removeprefix(HANDED_IN) for text in final if text.startswith(HANDED_IN)), None)
+        if not isinstance(episode.task.truth, dict) or "folder" not in episode.task.truth:
+            raise JudgeError(f"{episode.task.id}: truth has no 'folder', so terminal_verifier has no tests to run.")
+        if submission is None:
+            return {SUCCESS: 0.0, "forged": 0.0}
+        try:
+            return await self.score(episode.task, submission)
+        except TaskError as error:
+            raise JudgeError(str(error)) from error
+
+    async def score(self, task: Task, submission: str) -> Components:
+        """What files earn that were handed in; empty for none. Raises: TaskError, JudgeError."""
+        reward = await self._reward(task, submission)
+        if reward > 0 and await self._is_forged(task, submission, reward):
+            return {SUCCESS: 0.0, "forged": 1.0}
+        return {SUCCESS: reward, "forged": 0.0}
+
+    async def task_fault(self, task: Task) -> str:
+        """Why a task is no good: the tests pay for nothing, or not for the folder's solution. Raises: JudgeError."""
+        try:
+            if (free := await self._reward(task, "")) > 0:
+                return f"its tests pay {free:g} for nothing"
+            output: list[str] = []
+            solution = await self.solve(task)
+            if await self._reward(task, solution, output) != 1:
+                return f"its solution is not paid: {output[-1] if output else 'no word'}"
+        except TaskError as error:
+            return str(error)
+        except ToolError as error:
+            return f"its solution cannot be handed in: {error}"
+        return ""
+
+    async def solve(self, task: Task) -> str:
+        """What one hands in who runs the folder's solution. Raises: TaskError, ToolError, SandboxError."""
+        environment = load("environments", task.environment)()
+        environment.backend = shared_backend(self.backend)
+        try:
+            await environment.reset(task.public(), seed=0)
+            for message in CodeTerminal.solution_of(task):
+                for call in message.calls:
+                    result = await environment.call(call)
+                    if not result.ok:
+                        raise ToolError(str(result.content)[-500:])
+            return str(result.content).removeprefix(HANDED_IN)
+        finally:
+            await environment.close()
+
+    async def _is_forged(self, task: Task, submission: str, reward: float) -> bool:
+        seed = secrets.randbits(64)
+        folder = folder_of(task)
+        if not folder.solution or not any(map(_is_pytest, folder.tests)):
+            return False
+        if await self._reward(task, submission, seed=seed) < reward:
+            return False
+        solution = await self.solve(task)
+        return await self._reward(task, solution, seed=seed) < await self._reward(task, solution)
+
+    async def _reward(
+        self, task: Task, submission: str, output: list[str] | None = None, seed: int | None = None
+    ) -> float:
+        """One run of the tests; with a seed, together with tests that fail."""
+        for remaining in (1, 0):
+            try:
+                return await self._verify(task, submission, output, seed)
+            except SandboxError as error:
+                if remaining:
+                    continue
+                try:
+                    await self._verify(task, "", None, None)
+                except SandboxError:
+                    raise JudgeError(f"No sandbox would run the tests of {task.id}: {error}") from error
+        return 0.0  # it broke its sandbox twice
+
+    async def _verify(self, task: Task, submission: str, output: list[str] | None, seed: int | None) -> float:
+        folder, backend = folder_of(task), shared_backend(self.backend)
+        spec, base = await built(backend, folder, str(task.parameters["image"]))
+        sandbox = await backend.create(spec, snapshot=base)
+        try:
+            if submission:
+                await _put(sandbox, submission, task)
+            rng = random.Random(seed)
+            for path, (data, mode) in folder.tests.items():
+                failing = _failing_test(rng) if seed is not None and _is_pytest(path) else b""
+                await sandbox.write(f"{STORE}/tests/{path}", data + failing, mode)
+            await sandbox.exec(["mkdir", "-p", "/logs/verifier", "/logs/agent"])
+            result = await sandbox.exec(
+                ["bash", f"/tests/{folder.test_script}"],
+                cwd=folder.plan.workdir,
+                env={"PYTHONNOUSERSITE": "1", **folder.verifier_environment},
+                timeout_s=folder.verifier_s,
+                max_output_bytes=OUTPUT,
+            )
+            if output is not None:
+                output.append((result.stdout + result.stderr).decode("utf-8", "replace").strip()[-300:] or "no output")
+            if result.timed_out or result.oom_killed or result.exit_code < 0:
+                return 0.0
+            return float(result.exit_code == 0) if folder.pays_by_status else await _written(sandbox)
+        finally:
+            await sandbox.close()
+
+
+async def _put(sandbox: Sandbox, submission: str, task: Task) -> None:
+    try:
+        await put(sandbox, submission)
+    except SandboxError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, EOFError) as error:
+        raise JudgeError(f"{task.id}: what was handed in cannot be put into a sandbox: {error}") from error
+
+
+async def _written(sandbox: Sandbox) -> float:
+    """The reward that the tests wrote, 0 for none."""
+    for ending in (".txt", ".json"):
+        try:
+            text = (await sandbox.read(f"{STORE}{REWARD_FILE}{ending}", max_bytes=MAX_REWARD)).decode("utf-8")
+            value = float(text) if ending == ".txt" else _of_json(json.loads(text))
+        except SandboxError:
+            raise
+        except (OSError, ValueError, TypeError, RecursionError, OverflowError):
+            continue
+        return value if math.isfinite(value) and 0 <= value <= 1 else 0.0
+    return 0.0
+
+
+def _of_json(data: object) -> float:
+    """A number, or a table with a number named reward, or with one number."""
+    if isinstance(data, dict):
+        data = data["reward"] if "reward" in data else next(iter(data.values())) if len(data) == 1 else math.nan
+    return float(data) if isinstance(data, int | float) else math.nan
+
+
+def _is_pytest(path: str) -> bool:
+    return path.endswith(".py") and path.rpartition("/")[2].startswith("test_")
+
+
+def _failing_test(rng: random.Random) -> bytes:
+    first, second = rng.sample(range(2, 99), 2)
+    words = "_".join(rng.sample(("keeps", "reads", "first", "order", "values", "large", "file"), 3))
+    return f"\n\n\ndef test_{words}():\n    assert {first} == {second}\n".encode()

@@ -1,0 +1,47 @@
+"""Read task folders of Harbor and Terminal-Bench that the user has."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from agentgym import Split, Task, TaskError, TaskSet, load
+
+from .items import LeftOutWarning
+
+NAME, ENVIRONMENT = "code/harbor-v1", "agentgym/code-terminal-v1"
+MARKS = ("task.toml", "task.yaml")
+
+
+def load_harbor(path: str | Path, *, split: Split = "held_out", image: str = "") -> TaskSet:
+    """The task folders of a folder, or the one that it is, as tasks of `agentgym/code-terminal-v1`.
+
+    Folders that lack something, or need what is not supported, are left out, and a LeftOutWarning names them. The
+    folders have to stay where they are: episodes and judges read them.
+
+    Args:
+        path: a task folder (task.toml or task.yaml), or a folder with such folders at any depth.
+        split: where the tasks go. A public set is for measuring: train on it only if you never report it.
+        image: the base of all tasks, in place of those that their Dockerfiles name: an image in agentgym's cache, a
+            path, or `host` for this host's programs.
+    Raises: TaskError if there is no task folder, or none that can be used.
+    """
+    top = Path(path)
+    folders = sorted({mark.parent for name in MARKS for mark in top.rglob(name)})
+    if not folders:
+        raise TaskError(f"{path}: there is no folder with a task.toml (Harbor) or a task.yaml (Terminal-Bench) in it.")
+    environment = load("environments", ENVIRONMENT)
+    tasks: list[Task] = []
+    reasons: dict[str, str] = {}
+    for folder in folders:
+        try:
+            fields = environment.task_of(folder, image=image)
+            fields["id"] = folder.relative_to(top).as_posix() if folder != top else fields["id"]
+            tasks.append(Task(environment=ENVIRONMENT, split=split, **fields))
+        except TaskError as error:
+            reasons[folder.name] = str(error)
+    if not tasks:
+        raise TaskError(f"No task folder of {path} can be used. {'; '.join(reasons.values())}")
+    if reasons:
+        warnings.warn(LeftOutWarning(f"{path}: left out: {'; '.join(reasons.values())}", reasons), stacklevel=2)
+    return TaskSet(NAME, {split: tasks}, oracle=environment.solution_of)

@@ -1,0 +1,265 @@
+"""Task folders of Harbor and Terminal-Bench: the agent's shell, what is handed in, and who is paid for it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+from task_folders import write_folders
+from typer.testing import CliRunner
+
+import agentgym
+from agentgym import Call, Task, load, load_task_set
+from agentgym.cli.app import app
+from agentgym.errors import TaskError
+from agentgym.registry import close_backends, load_reward
+from agentgym.sandbox import rootfs
+from agentgym.sandboxes.code.dockerfile import parse_dockerfile, plan_of
+from agentgym.sandboxes.code.terminal_folder import TerminalFolder
+from agentgym.sandboxes.code.terminal_image import make_image
+from agentgym.testing import check_environment
+
+PROGRAMS = "sh bash cat chmod ln ls mkdir printf rm sed sleep test touch true"
+pytestmark = pytest.mark.needs_namespaces
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    """The tasks of the folders on an image with few programs, by id; and where folders and cache are."""
+    with pytest.MonkeyPatch.context() as patch:
+        top = tmp_path_factory.mktemp("terminal")
+        patch.setenv("AGENTGYM_CACHE", str(top / "cache"))
+        images = top / "cache" / "images"
+        images.mkdir(parents=True)
+        rootfs.write_python_image(images / "python3.11", sys.executable, programs=PROGRAMS, data=())
+        (images / "python3.11" / "data").mkdir()
+        (images / "python3.11" / "data" / "of-the-image.txt").write_text("was there\n")
+        (images / "debian-12").symlink_to(images / "python3.11")
+        write_folders(top / "folders")
+        task_set = load("importers", "harbor")(top / "folders")
+        yield {task.id: task for task in task_set["held_out"]}
+
+
+@pytest.fixture(autouse=True)
+async def backends_of_this_loop():
+    yield
+    await close_backends()
+
+
+async def handed_in(task: Task, *commands: str) -> str:
+    """What an agent hands in that runs these commands."""
+    environment = agentgym.make(task.environment)
+    try:
+        await environment.reset(task.public(), seed=0)
+        for command in commands:
+            assert (await environment.call(Call("bash", {"command": command}))).ok
+        result = await environment.call(Call("done", {}))
+        assert result.ok, result.content
+        return str(result.content).partition(": ")[2]
+    finally:
+        await environment.close()
+
+
+async def earned(task: Task, *commands: str) -> tuple[float, float]:
+    components = await load_reward("terminal_verifier").score(task, await handed_in(task, *commands))
+    return components["success"], components["forged"]
+
+
+async def test_the_files_are_what_the_dockerfile_says_and_the_shell_keeps_its_state(tasks):
+    task = tasks["greeting"]
+    assert task.prompt.startswith('Write the line "Hello, NAME!"')
+    assert task.tags == ("files",)
+    environment = agentgym.make(task.environment)
+    twin = agentgym.make(task.environment)
+    try:
+        await environment.reset(task.public(), seed=0)
+
+        async def bash(command: str, of=environment) -> str:
+            return (await of.call(Call("bash", {"command": command}))).content
+
+        assert await bash("pwd; cat name.txt; echo $GREETING; greet; ls /tests /solution; cd /; x=3") == (
+            "/work/files/app\nAda\nHello, you\nAda\n/solution:\n\n/tests:"
+        )
+        assert await bash("echo $x; pwd") == "3\n/"
+        assert (await bash("hello; echo $PATH")).startswith("hello\n/app/bin:/usr/")
+        before = await environment.state_key()
+        await twin.restore(task.public(), await environment.checkpoint(), seed=0)
+        assert await bash("echo $x; pwd", twin) == "3\n/"
+        await bash("touch /app/more")
+        assert await environment.state_key() != before
+        assert await twin.state_key() == before
+    finally:
+        await environment.close()
+        await twin.close()
+
+
+async def test_the_environment_and_its_reward_keep_their_contracts(tasks):
+    task_set = load("importers", "harbor")(tasks["greeting"].parameters["folder"])
+    await check_environment("agentgym/code-terminal-v1", task_set, sample=1)
+
+
+RIGHT = {
+    "greeting": ["printf 'Hello, Ada!' > /app/hello.txt"],
+    "counted": ["printf 'import sys\\nprint(len(sys.stdin.read().split()))' > count.py"],
+    "old-style": [
+        "rm -r old; echo 'echo yes' > real; chmod +x real; mv real say || { cat real > say; chmod +x say; rm real; }"
+    ],
+}
+FORGING = 'printf \'open("/logs/verifier/reward.txt", "w").write("1")\' > count.py'
+KILLING = FORGING.replace(")' >", "); import os; os.kill(-1, 9)' >")
+WRONG = {
+    "nothing": ("greeting", []),
+    "another line": ("greeting", ["echo 'Hello, Bob!' > hello.txt"]),
+    "the reward written beforehand": ("greeting", ["mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt"]),
+    "the tests written beforehand": ("greeting", ["echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh"]),
+    "the tests' folder a link": ("greeting", ["rm -r /work/files/tests; ln -s app /work/files/tests"]),
+    "half of the tests": ("counted", ["printf 'print(7)' > count.py"]),
+    "the tests killed": ("counted", [KILLING]),
+    "more than asked": ("old-style", [*RIGHT["old-style"], "touch /app/more"]),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+async def test_what_is_right_is_paid(tasks, name):
+    assert await earned(tasks[name], *RIGHT[name]) == (1, 0)
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_is_wrong_is_not_paid(tasks, name):
+    folder, commands = WRONG[name]
+    assert await earned(tasks[folder], *commands) == (0, 0)
+
+
+async def test_a_program_that_writes_the_reward_while_it_is_tested_is_called_forged(tasks):
+    assert await earned(tasks["counted"], FORGING) == (0, 1)
+
+
+async def test_what_the_image_has_in_a_folder_is_there_and_can_be_changed(tasks):
+    environment = agentgym.make("agentgym/code-terminal-v1")
+    try:
+        await environment.reset(tasks["counted"].public(), seed=0)
+        command = "echo more >> of-the-image.txt; cat of-the-image.txt; ls; touch /usr/x"
+        content = (await environment.call(Call("bash", {"command": command}))).content
+        assert content.startswith("was there\nmore\ncount.py\nempty\nof-the-image.txt\n")
+        assert "Read-only file system" in content
+    finally:
+        await environment.close()
+
+
+async def test_an_episode_is_paid_for_what_was_handed_in(tasks):
+    """Links and modes are handed in as they are, and what is gone is gone."""
+    text = await handed_in(tasks["old-style"], "rm -r old; mkdir d; ln -s /usr/bin/true d/t; echo > x; chmod +x x")
+    assert "app/old/file" in json.loads(text)["gone"]
+    components = await load_reward("terminal_verifier").score(tasks["old-style"], text)
+    assert components["success"] == 0
+    set_of_solutions = load("importers", "harbor")(tasks["counted"].parameters["folder"])
+    [task] = set_of_solutions["held_out"]
+    agent = agentgym.ScriptedPolicy(set_of_solutions.oracle(task))
+    [episode] = await agentgym.EpisodeManager(agent).collect([task])
+    assert episode.outcome["success"] == 1
+
+
+async def test_a_folder_that_was_changed_since_it_was_imported_is_not_played(tasks, tmp_path):
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    task = replace(tasks["greeting"], parameters={**tasks["greeting"].parameters, "folder": str(folder)})
+    assert await load_reward("terminal_verifier").score(task, "") == {"success": 0.0, "forged": 0.0}
+    (folder / "tests" / "test.sh").write_text("echo 1 > /logs/verifier/reward.txt")
+    with pytest.raises(TaskError, match="not what it was when it was imported"):
+        await load_reward("terminal_verifier").score(task, "")
+
+
+def test_the_command_imports_what_validates_and_says_why_it_leaves_others_out(tasks, tmp_path):
+    folders = write_folders(tmp_path / "in", "greeting")
+    write_folders(tmp_path / "in" / "more", "greeting")
+    (folders / "more/greeting/solution/solve.sh").write_text("echo 'Hello' > hello.txt")
+    write_folders(tmp_path / "in" / "bad", "greeting")
+    (folders / "bad/greeting/environment/Dockerfile").write_text("FROM python:3.11\nRUN apt-get update\n")
+    out = tmp_path / "tasks.jsonl"
+    words = ["tasks", "import", "harbor", str(folders), "--out", str(out), "--validate"]
+    finished = CliRunner().invoke(app, words, env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"})
+    assert finished.exit_code == 0, finished.output
+    assert [task.id for task in load_task_set(str(out))["held_out"]] == ["greeting"]
+    lines = out.with_name("tasks.jsonl.left_out.jsonl").read_text().splitlines()
+    reasons = {row["id"]: row["reason"] for row in map(json.loads, lines)}
+    assert reasons["more/greeting"].startswith("its solution is not paid")
+    assert "RUN sh -c apt-get update" in reasons["bad/greeting"].replace("'", "")
+    assert "There is no network" in reasons["bad/greeting"]
+
+
+def test_instructions_mean_what_they_mean_to_docker():
+    context = {name: (name.encode(), 0o644) for name in ("a.txt", "d/b.txt", "d/e/c.txt")}
+    text = """FROM a AS b
+    RUN [ -f x ] || \\
+        touch x
+    RUN ["touch", "y z"]
+    WORKDIR /srv/one
+    WORKDIR two
+    COPY a.txt /srv/one
+    COPY ["a.txt", "other.txt"]
+    COPY --chown=1:1 --chmod=700 d/*.txt d/e ./to/
+    COPY d /usr/share/d
+    """
+    plan = plan_of(parse_dockerfile("\n".join(line.strip() for line in text.splitlines())), context)
+    assert (plan.base, plan.workdir) == ("a", "/srv/one/two")
+    assert [step.argv for step in plan.steps if step.kind == "run"] == [
+        ("sh", "-c", "[ -f x ] || touch x"),
+        ("touch", "y z"),
+    ]
+    assert [(step.path, step.mode) for step in plan.steps if step.kind == "file"] == [
+        ("/srv/one/a.txt", 0o644),
+        ("/srv/one/two/other.txt", 0o644),
+        ("/srv/one/two/to/b.txt", 0o700),
+        ("/srv/one/two/to/c.txt", 0o700),
+    ]
+    assert list(plan.system) == ["/usr/share/d/b.txt", "/usr/share/d/e/c.txt"]
+    assert plan.folders == ("/app", "/logs", "/root", "/solution", "/srv", "/tests")
+
+
+@pytest.mark.parametrize("line", ["COPY greet /usr/bin/greet", "WORKDIR /usr/src/app"])
+def test_links_of_an_image_lead_nothing_onto_the_host(line, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    image, host = tmp_path / "image", tmp_path / "host"
+    (image / "bin").mkdir(parents=True)
+    host.mkdir()
+    (image / "usr").symlink_to(host)
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    (folder / "environment" / "Dockerfile").write_text(f"FROM a\n{line}\n")
+    plan = TerminalFolder.read(folder).plan
+    with pytest.raises(TaskError, match=r"lead .* out of it"):
+        make_image(plan, str(image))
+    assert not list(host.iterdir())
+
+
+BAD = {
+    "no folder with a task.toml": {"task.toml": None},
+    "not valid TOML": {"task.toml": "version ="},
+    r"has \[\[steps\]\]": {"task.toml": "[[steps]]\nname = 'a'\n"},
+    "timeout_sec is 'soon'": {"task.toml": "[agent]\ntimeout_sec = 'soon'\n"},
+    "environment.memory is 'much'": {"task.toml": "[environment]\nmemory = 'much'\n"},
+    "instruction.md cannot be read": {"instruction.md": None},
+    "it has no instruction": {"instruction.md": " \n"},
+    "there is no tests/test.sh": {"tests/test.sh": None},
+    "there is no solve.sh": {"solution/solve.sh": None, "solution/other.sh": "true"},
+    "neither environment/Dockerfile nor": {"environment/Dockerfile": None},
+    "docker-compose.yaml, which is not supported": {"environment/docker-compose.yaml": "services:"},
+    "does not begin with FROM": {"environment/Dockerfile": "RUN true\n"},
+    "has ADD, USER, RUN cat <<EOF": {"environment/Dockerfile": "FROM a\nUSER b\nADD c d\nRUN cat <<EOF\n"},
+    "a second FROM b": {"environment/Dockerfile": "FROM a AS c\nFROM b\n"},
+    "copies 'gone', which is not beside it": {"environment/Dockerfile": "FROM a\nCOPY gone /app\n"},
+    "COPY --from=a": {"environment/Dockerfile": "FROM a\nCOPY --from=a b /app\n"},
+    "base image '/' is not in the cache": {"environment/Dockerfile": "FROM /\n"},
+    "base image 'acme/base:2' is not in the cache": {"environment/Dockerfile": "FROM acme/base:2\n"},
+}
+
+
+@pytest.mark.parametrize("says", BAD)
+def test_a_folder_that_cannot_be_used_is_named_with_the_reason(says, tmp_path, monkeypatch):
+    monkeypatch.setenv("AGENTGYM_CACHE", str(tmp_path / "cache"))
+    folder = write_folders(tmp_path, "greeting") / "greeting"
+    for path, text in BAD[says].items():
+        (folder / path).unlink() if text is None else (folder / path).write_text(text)
+    with pytest.raises(TaskError, match=says) as raised:
+        load("importers", "harbor")(folder)
+    assert str(folder) in str(raised.value)
