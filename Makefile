@@ -17,7 +17,7 @@ REAL        ?= smollm2
 TORCH_FROM  ?=
 PYTEST_ARGS ?=
 WORKERS     ?= 4
-BENCHMARKS  ?= overhead episodes warehouse sandbox pool credit environments swe gui viewer training learning
+BENCHMARKS  ?= overhead episodes gateway warehouse sandbox pool credit environments swe gui viewer training learning
 PEERS       ?= .venv-peers
 FUZZ_SECONDS ?= 60
 
