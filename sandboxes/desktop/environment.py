@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shlex
 import shutil
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -57,6 +59,7 @@ class Desktop(Environment):
     _folders: tuple[str, ...]
     _programs: tuple[str, ...]
     _images: bool
+    _wanted: ClassVar[Mapping[str, bool]] = {}  # what else a screen must hold
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
@@ -78,8 +81,9 @@ class Desktop(Environment):
         await self._sandbox.exec(["mkdir", "-p", HOME, *(f"{HOME}/{folder}" for folder in self._folders)])
         for path, text in self._files.items():
             await self._sandbox.write(f"{HOME}/{path}", text.encode())
+        settings = self._settings()
         instructions = (
-            f"A desktop of {WIDTH} x {HEIGHT} pixels. Programs: {', '.join(self._programs)}. "
+            f"A desktop of {settings['width']} x {settings['height']} pixels. Programs: {', '.join(self._programs)}. "
             "Files lie in the home folder, /work/home. Call done at the end."
         )
         return [Message("system", instructions), *task.opening()]
@@ -182,6 +186,10 @@ class Desktop(Environment):
             raise ToolError("The desktop has ended: its display or its helper was killed. All that is left is done.")
         if screen["refused"]:
             raise ToolError(f"That could not be done: {screen['refused']}")
+        return self._render(screen)
+
+    def _render(self, screen: dict[str, Any]) -> list[Part]:
+        """What the agent sees of a screen."""
         lines = [
             f"{'*' if window['active'] else '-'} {window['title']} [{window['class']}], "
             f"{window['size'][0]} x {window['size'][1]}"
@@ -195,7 +203,9 @@ class Desktop(Environment):
         if self._ended_by_agent or self._channel is None or self._sandbox is None:
             return None
         try:
-            screen: dict[str, Any] = await self._channel.request({"steps": steps, "image": image}, timeout_s=ACT_S - 5)
+            screen: dict[str, Any] = await self._channel.request(
+                {"steps": steps, **self._wanted, "image": image}, timeout_s=ACT_S - 5
+            )
             if screen.get("failed"):
                 raise SandboxUnavailable(
                     f"The desktop does not start: {screen['failed']}. Is a package of {PACKAGES} broken?"
@@ -221,9 +231,12 @@ class Desktop(Environment):
         assert self._sandbox is not None
         for name, content in _guest():
             await self._sandbox.write(f"helper/guest/{name}", content)
-        size = json.dumps({"width": WIDTH, "height": HEIGHT})
-        start = f"cd /work/helper && exec python3 -m guest.hub '{size}'"
+        start = f"cd /work/helper && exec python3 -m guest.hub {shlex.quote(json.dumps(self._settings()))}"
         self._channel = await self._sandbox.open_channel(["sh", "-c", start])
+
+    def _settings(self) -> dict[str, Any]:
+        """What the guest process is told when it starts."""
+        return {"width": WIDTH, "height": HEIGHT}
 
     async def _home_files(self) -> dict[str, str | None]:
         """Text of every file below the home folder, within the limits; None for a file that is long or not text."""
@@ -263,4 +276,4 @@ class Desktop(Environment):
 @cache
 def _guest() -> tuple[tuple[str, bytes], ...]:
     folder = files(__package__) / "guest"
-    return tuple((name, (folder / name).read_bytes()) for name in ("__init__.py", "hub.py", "screen.py"))
+    return tuple((name, (folder / name).read_bytes()) for name in ("__init__.py", "hub.py", "screen.py", "tree.py"))

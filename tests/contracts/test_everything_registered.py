@@ -36,6 +36,7 @@ from agentgym.testing import (
 EXTRAS = ("torch", "transformers")  # without the extra `train`, some policies and every objective cannot be imported
 SAMPLES = {
     "agentgym/desktop-v1": 1,  # each of its episodes starts a display and real programs
+    "agentgym/desktop-v2": 1,
     "agentgym/web-form-v1": 1,  # it is web-v1 with fewer tools
     "agentgym/web-wizard-v1": 1,  # it shares all but its tool with web-v1
 }

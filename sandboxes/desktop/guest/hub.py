@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
+import select
 import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 from .screen import png, read_screen
 
 HOME = "/work/home"
-BUFFER = "/tmp/screen"
+BUFFER, BUS = "/tmp/screen", "/tmp/bus"
 FAMILY = "/usr/share/fonts/truetype/dejavu"  # reading all fonts of a host would take most of the start
 FONTS = (
     '<?xml version="1.0"?><!DOCTYPE fontconfig SYSTEM "fonts.dtd"><fontconfig>'
@@ -35,7 +38,12 @@ MAX_WINDOWS, MAX_TITLE = 40, 200
 class DesktopSession:
     """The display and the programs on it."""
 
-    def __init__(self, width: int, height: int) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
+        """Take `width` and `height`, and where the host chooses them, `programs`, `windows`, `window_s` and `tree`."""
+        width, height = settings["width"], settings["height"]
+        self.programs: dict[str, list[str]] = settings.get("programs", PROGRAMS)
+        self.expected_windows: dict[str, str] = settings.get("windows", {})
+        self.window_s: float = settings.get("window_s", WINDOW_S)
         self.environment = {
             "HOME": HOME,
             "DISPLAY": ":7",
@@ -64,6 +72,7 @@ class DesktopSession:
         self._start(["openbox"])
         self._wait_until(lambda: self._tool("get_num_desktops").returncode == 0, "The window manager does not come up")
         self._tool("mousemove", str(width - 2), str(height - 2))
+        self.trees = Trees(self.environment, self._start) if settings.get("tree") else None
 
     def _write(self, path: str, text: str) -> None:
         with open(path, "w") as file:
@@ -97,11 +106,13 @@ class DesktopSession:
 
     def launch(self, program: str, file: str) -> str:
         before = {window["id"] for window in self.windows()}
-        self._start(PROGRAMS[program] + ([file] if file else []))
-        deadline = time.monotonic() + WINDOW_S
+        self._start(self.programs[program] + ([file] if file else []))
+        expected = re.compile(self.expected_windows.get(program, ""))
+        deadline = time.monotonic() + self.window_s
         while time.monotonic() < deadline:
-            if any(window["id"] not in before for window in self.windows()):
-                return ""
+            for window in self.windows():
+                if window["id"] not in before and expected.search(f"{window['title']}\n{window['class']}"):
+                    return ""
             time.sleep(0.05)
         return "no window of it came up"
 
@@ -144,19 +155,85 @@ class DesktopSession:
                 return
             time.sleep(0.02)
 
-    def look(self, image: bool) -> dict[str, object]:
+    def look(self, image: bool, tree: bool = False) -> dict[str, object]:
         self.settle()
         screen: dict[str, object] = {"windows": self.windows()}
         if image:
             screen["png"] = base64.b64encode(png(*read_screen(BUFFER + "/Xvfb_screen0"))).decode()
+        if tree and self.trees is not None:
+            screen["tree"] = self.trees.look()
         return screen
 
 
+class Trees:
+    """The bus of accessibility of this display, and the process that reads trees from it."""
+
+    def __init__(self, environment: dict[str, str], start: Callable[[list[str]], None]) -> None:
+        """Start the buses. Programs join them because `environment` is changed."""
+        environment["DBUS_SESSION_BUS_ADDRESS"] = f"unix:path={BUS}"
+        environment["GTK_MODULES"] = "gail:atk-bridge"  # GTK 2 joins with this, later ones by themselves
+        del environment["NO_AT_BRIDGE"]
+        self._environment = environment
+        start(["dbus-daemon", "--session", "--nofork", f"--address={environment['DBUS_SESSION_BUS_ADDRESS']}"])
+        deadline = time.monotonic() + UP_S
+        while not os.path.exists(BUS):
+            if time.monotonic() > deadline:
+                raise RuntimeError("The session bus does not come up")
+            time.sleep(0.02)
+        start(["/usr/libexec/at-spi-bus-launcher", "--launch-immediately"])
+        self._reader = self._begin(deadline)
+
+    def look(self) -> list[str]:
+        """What is on the screen, a line for each element; one that says so where the programs do not answer."""
+        if self._reader.poll() is not None:
+            self._reader = self._begin(time.monotonic() + TOOL_S)
+        try:
+            self._reader.stdin.write(b"\n")  # type: ignore[union-attr]
+            self._reader.stdin.flush()  # type: ignore[union-attr]
+        except OSError:
+            pass  # it has ended
+        lines = self._answer(TOOL_S)
+        if lines is None:
+            self._reader.kill()
+            return ["(the tree cannot be read: a program does not answer)"]
+        return lines
+
+    def _begin(self, deadline: float) -> subprocess.Popen[bytes]:
+        """The reading process, started until it finds the bus. Raises: RuntimeError."""
+        program = os.path.join(os.path.dirname(__file__), "tree.py")
+        while time.monotonic() < deadline:
+            self._reader = subprocess.Popen(
+                ["/usr/bin/python3", program],
+                env=self._environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+            if self._answer(deadline - time.monotonic()) is not None:
+                return self._reader
+            self._reader.kill()
+            self._reader.wait()
+            time.sleep(0.05)
+        raise RuntimeError("The bus of accessibility does not come up")
+
+    def _answer(self, limit_s: float) -> list[str] | None:
+        """The next line of the reading process; None if none comes."""
+        output = self._reader.stdout
+        assert output is not None
+        if not select.select([output], [], [], max(limit_s, 0.0))[0]:
+            return None
+        try:
+            lines: list[str] = json.loads(output.readline())
+        except ValueError:
+            return None
+        return lines
+
+
 def main() -> None:
-    size = json.loads(sys.argv[1])
+    settings = json.loads(sys.argv[1])
     desktop, failed = None, ""
     try:
-        desktop = DesktopSession(size["width"], size["height"])
+        desktop = DesktopSession(settings)
     except (RuntimeError, OSError) as error:
         failed = str(error)
     for line in sys.stdin:
@@ -168,7 +245,7 @@ def main() -> None:
                 refusal = desktop.launch(*step[1:]) if step[0] == "launch" else desktop.act(*step)
                 if refusal:
                     break
-            answer = {**desktop.look(request.get("image", False)), "refused": refusal}
+            answer = {**desktop.look(request.get("image", False), request.get("tree", False)), "refused": refusal}
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 

@@ -7,6 +7,7 @@ import http.client
 import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -24,12 +25,18 @@ if TYPE_CHECKING:
     import http.server
 
 APPS_FOLDER = "/tmp/apps"
-HOOK_S, MAX_STATE = 120.0, 4 << 20
+SETUP_S, STATE_S, MAX_STATE = 120.0, 55.0, 4 << 20  # three times STATE_S must fit into the host's wait
+PORTS, STARTS = range(15_000, 32_000), 3  # below those that a system gives to whoever asks for any
 _POLL_S, _ANSWER_S, _CHUNK = 0.05, 120.0, 1 << 16
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 _numbers = itertools.count(1)
+_ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
 _preparing = threading.Lock()
 _states: dict[str, Any] = {}  # of each prepared folder, what its state hook said
+
+
+class MachineFailed(Exception):
+    """A hook that worked before fails where no agent has acted: the machine is too slow for it, or has no memory."""
 
 
 class OwnApp(Site):
@@ -58,18 +65,14 @@ class OwnApp(Site):
 
     def close(self) -> None:
         """End every process of the application and remove its folder."""
-        process, self._process = self._process, None
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):  # all have ended
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        self._end_processes()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
         if self._description["state"]:
-            outcome["effects"] = changes(self._before, self._state(self._folder))
+            outcome["effects"] = changes(self._before, self._end_state())
         return outcome
 
     def forward(self, handler: http.server.BaseHTTPRequestHandler, path: str) -> None:
@@ -128,10 +131,26 @@ class OwnApp(Site):
             self._run("setup", template)
         return self._state(template) if self._description["state"] else None
 
+    def _end_processes(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            with contextlib.suppress(ProcessLookupError):  # all have ended
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
     def _start(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        """Start the application, again on another port where somebody has taken the one it was given."""
+        for start in range(1, STARTS + 1):
+            self._port = free_port()
+            try:
+                self._start_on_port()
+                return
+            except SiteFailed:
+                if start == STARTS or self._process is None or self._process.poll() is None or is_free(self._port):
+                    raise
+                self._end_processes()
+
+    def _start_on_port(self) -> None:
         command = [part.replace("{port}", str(self._port)) for part in self._description["command"]]
         log = f"{self._folder}.log"
         with open(log, "wb") as output:
@@ -161,6 +180,16 @@ class OwnApp(Site):
             f"{{port}}: {_end_of(log)}"
         )
 
+    def _end_state(self) -> Any:
+        """The state that the agent left. Raises: SiteFailed; MachineFailed where it is not the agent's doing."""
+        with contextlib.suppress(SiteFailed):
+            return self._state(self._folder)
+        try:
+            self._state(f"{APPS_FOLDER}/{self._description['key']}")  # as it was before the agent acted
+        except SiteFailed as error:
+            raise MachineFailed(f"{error}, where no agent has acted") from error
+        return self._state(self._folder)
+
     def _state(self, folder: str) -> Any:
         output = self._run("state", folder)
         try:
@@ -170,10 +199,10 @@ class OwnApp(Site):
 
     def _run(self, hook: str, folder: str) -> bytes:
         """Run a hook. Returns: what it printed. Raises: SiteFailed."""
-        command = self._description[hook]
+        command, limit_s = self._description[hook], SETUP_S if hook == "setup" else STATE_S
         try:
             done = subprocess.run(
-                command, cwd=folder, env=self._environment(folder), capture_output=True, timeout=HOOK_S, check=False
+                command, cwd=folder, env=self._environment(folder), capture_output=True, timeout=limit_s, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SiteFailed(f"its {hook} command {command!r} failed: {error}") from error
@@ -196,6 +225,24 @@ class OwnApp(Site):
             "PYTHONPATH": f"{self._packages}:{folder}",
             "PYTHONUNBUFFERED": "1",
         }
+
+
+def free_port() -> int:
+    """A port that nobody has, and that none of the last applications was given. Raises: SiteFailed."""
+    for port in itertools.islice(_ports, len(PORTS)):
+        if is_free(port):
+            return port
+    raise SiteFailed(f"all ports from {PORTS[0]} to {PORTS[-1]} are taken")
+
+
+def is_free(port: int) -> bool:
+    """Whether nobody has bound a port of this sandbox."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def changes(before: Any, after: Any) -> Any:

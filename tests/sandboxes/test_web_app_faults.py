@@ -1,0 +1,100 @@
+"""Whose fault it is when an application of the task's own does not start, or its hook fails at the end.
+
+The guest's class runs here without a browser.
+"""
+
+from __future__ import annotations
+
+import io
+import sys
+import textwrap
+import zipfile
+
+import pytest
+
+from agentgym.sandboxes.gui.guest import own_app
+from agentgym.sandboxes.gui.guest.own_app import MachineFailed, OwnApp
+from agentgym.sandboxes.gui.guest.sites import SiteFailed
+
+SERVE = "import http.server, os; http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), None).serve_forever()"
+TAKEN = """
+    import http.server, os, pathlib, socket, subprocess, sys
+    port = int(os.environ["PORT"])
+    if not os.path.exists("../../taken"):  # as if another program had been quicker
+        pathlib.Path("../../taken").write_text("")
+        code = (
+            f"import socket, time; s = socket.socket(); s.bind(('127.0.0.1', {port})); print(flush=True); "
+            "time.sleep(60)"
+        )
+        rival = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        rival.stdout.readline()
+    http.server.HTTPServer(("127.0.0.1", port), None).serve_forever()
+"""
+STATE = """
+    for sign in spoiled ../slow ../../slow; do
+        [ -e $sign ] && exec sleep 60
+    done
+    echo '{"rows": 1}'
+"""
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    """Makes an application with a command; closes what was made."""
+    monkeypatch.setattr(own_app, "APPS_FOLDER", str(tmp_path))
+    monkeypatch.setattr(own_app, "_states", {})
+    made = []
+
+    def make(serve=SERVE):
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("serve.py", textwrap.dedent(serve))
+            archive.writestr("state.sh", textwrap.dedent(STATE))
+        description = {
+            "path": "/",
+            "key": "template",
+            "packages_key": "none",
+            "data": None,
+            "command": [sys.executable, "serve.py"],
+            "setup": [],
+            "state": ["sh", "state.sh"],
+            "start_s": 60.0,
+        }
+        made.append(OwnApp(description, [zipfile.ZipFile(packed)]))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_an_application_whose_port_was_taken_is_started_on_another(app, tmp_path):
+    one = app(TAKEN)
+    one.open()
+    assert (tmp_path / "taken").exists()
+    assert one.outcome(None, "")["effects"] == {}
+
+
+def test_no_two_applications_are_given_the_same_port():
+    ports = [own_app.free_port() for _ in range(200)]
+    assert len(set(ports)) == 200
+    assert all(port in own_app.PORTS for port in ports)
+
+
+def test_a_state_hook_that_is_late_only_where_the_agent_acted_is_the_agents_failure(app, monkeypatch):
+    one = app()
+    one.open()
+    monkeypatch.setattr(own_app, "STATE_S", 1.0)
+    with open(f"{one._folder}/spoiled", "w"):
+        pass
+    with pytest.raises(SiteFailed, match=r"its state command .* timed out"):
+        one.outcome(None, "")
+
+
+def test_a_state_hook_that_is_late_where_no_agent_acted_is_the_machines_failure(app, tmp_path, monkeypatch):
+    one = app()
+    one.open()
+    monkeypatch.setattr(own_app, "STATE_S", 0.3)
+    (tmp_path / "slow").write_text("")
+    with pytest.raises(MachineFailed, match="where no agent has acted"):
+        one.outcome(None, "")
