@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from agentgym import errors, strict_json
+from agentgym import errors
 from agentgym.sandbox import Capabilities, Connection, ExecResult, Layer, Running, SandboxSpec, Snapshot, Usage
 
 PIECE_BYTES = 1 << 16
@@ -44,7 +44,7 @@ def decode(message: bytes) -> Any:
     try:
         (size,) = _LENGTH.unpack_from(message)
         start = _LENGTH.size + size
-        return _Values(memoryview(message)[start:]).of(strict_json.loads(message[_LENGTH.size : start]))
+        return _Values(memoryview(message)[start:]).of(json.loads(message[_LENGTH.size : start]))
     except (struct.error, ValueError, TypeError, KeyError, IndexError, RecursionError, errors.SandboxError) as error:
         raise HostMessageError(f"no message of a sandbox host ({type(error).__name__}: {error!s:.200})") from error
 

@@ -249,8 +249,9 @@ async def test_bad_clients_harm_nobody_and_leave_nothing_behind():
             head = {"authorization": f"Bearer {name}"}
             assert (await http.post("/v1/responses", json={}, headers=head)).status_code == 401
         assert (await http.post("/episodes")).status_code == 401  # a program's token takes no episodes
-        while (await http.post("/mcp", content=b"no")).status_code == 400:
-            pass
+        with suppress(httpx.HTTPError):  # the gateway closes with its last episode, which this may be
+            while (await http.post("/mcp", content=b"no")).status_code == 400:
+                pass
 
     async def stalls(http, episode):
         tokens.append(episode["token"])
