@@ -29,7 +29,8 @@ class DelegationLimits:
 
     Attributes:
         tasks: handed to executors in an episode. task_chars: of each.
-        calls: tool calls of an executor. One that has used them up is over, and its planner is told.
+        calls: of an executor, also to tools that it has not. One that has used them up is over, and its planner is
+            told.
     Raises: ValueError for a limit below 1.
     """
 
@@ -121,8 +122,8 @@ class Delegation(EnvironmentWrapper):
             result = await self.call_own(call)
             if result.ok and call.name == "delegate":
                 self._queue(_Order(call.id, str(call.arguments["task"])))
-            return result
-        result = await self._environment.call(call)
+        else:
+            result = await self._environment.call(call)
         if self.role == EXECUTOR:
             self._calls += 1
             if self._calls >= self._limits.calls and not self.changes_context:

@@ -158,3 +158,20 @@ async def test_a_tool_of_the_environment_with_the_name_of_one_of_the_teams_is_na
     Reporter.tools = {**CounterWithState.tools, "report": CounterWithState.tools["add"]}
     with pytest.raises(ToolDefinitionError, match="Reporter has a tool 'report'"):
         await with_delegation(Reporter)().reset(TASK, seed=0)
+
+
+async def test_calls_to_tools_that_there_are_not_use_up_an_executors_calls():
+    plan = [say(("delegate", {"task": "Add 1."})), say(("submit", {}))]
+    lost = await play(team(lambda *_: say(("fly", {})), planner=plan), limits=DelegationLimits(calls=2))
+    assert "has used up its 2 calls" in lost.turns[0].results[0].content
+    assert (lost.stop_reason, len(lost.turns)) == (StopReason.ANSWERED, 4)
+
+
+async def test_an_episode_that_ends_in_an_executors_context_is_whole_in_the_ledger(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    trajectory = await play(team(adds), ledger, budgets=Budgets(max_turns=3))
+    stored = ledger.load(trajectory.id)
+    ledger.close()
+    assert [(turn.index, turn.row, turn.results) for turn in stored.turns] == [
+        (turn.index, turn.row, turn.results) for turn in trajectory.turns
+    ]
