@@ -81,6 +81,8 @@ class Delegation(EnvironmentWrapper):
         environment, plan, execute, limits: as of `with_delegation`.
     """
 
+    begins_contexts = True
+
     def __init__(self, environment: Environment, plan: str, execute: str, limits: DelegationLimits) -> None:
         super().__init__(environment)
         self._plan, self._execute, self._limits = plan, execute, limits

@@ -86,6 +86,8 @@ class Pipeline(EnvironmentWrapper):
         environment, stages: as of `with_pipeline`.
     """
 
+    begins_contexts = True
+
     def __init__(self, environment: Environment, stages: tuple[PipelineStage, ...]) -> None:
         super().__init__(environment)
         self._stages = stages
