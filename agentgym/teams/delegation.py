@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agentgym.environment import ContextChange, Environment
 from agentgym.errors import ToolDefinitionError, ToolError
-from agentgym.messages import Call, Message, Result
+from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.task import Task
 from agentgym.tools import Tool, tool
 from agentgym.wrapper import EnvironmentWrapper
 
 PLANNER, EXECUTOR = "planner", "executor"
 MAX_REPORT_CHARS = 2_000
+SAME_ID = "Another call of this message has the same id, so this task was not handed over."
 PLAN = (
     "You plan. Hand parts of the task to executors by delegate(task): each reads only the text that you give it, "
     "has the tools, and reports back in words. What they report comes as the result of your call."
@@ -123,6 +124,8 @@ class Delegation(EnvironmentWrapper):
         if call.name not in self.tools or call.error is not None or call.name in self._own:
             result = await self.call_own(call)
             if result.ok and call.name == "delegate":
+                if call.id in self._reports or any(order.call_id == call.id for order in self._orders):
+                    return replace(result, content=SAME_ID, status=ResultStatus.TOOL_ERROR)
                 self._queue(_Order(call.id, str(call.arguments["task"])))
         else:
             result = await self._environment.call(call)

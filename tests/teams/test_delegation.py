@@ -11,7 +11,7 @@ from agentgym.messages import ResultStatus, StopReason
 from agentgym.policy.guided import GuidedPolicy
 from agentgym.storage.ledger import Ledger
 from agentgym.teams import DelegationLimits, with_delegation
-from agentgym.teams.delegation import EXECUTE, MAX_REPORT_CHARS
+from agentgym.teams.delegation import EXECUTE, MAX_REPORT_CHARS, SAME_ID
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 TASK = Task("t", "test/counter-v1", "Count to 3.", parameters={"target": 3}, truth=3)
@@ -175,3 +175,11 @@ async def test_an_episode_that_ends_in_an_executors_context_is_whole_in_the_ledg
     assert [(turn.index, turn.row, turn.results) for turn in stored.turns] == [
         (turn.index, turn.row, turn.results) for turn in trajectory.turns
     ]
+
+
+async def test_two_orders_with_one_id_do_not_share_a_report():
+    orders = [Call("delegate", {"task": f"Add {n}."}, "x") for n in (1, 2)]
+    trajectory = await play(team(adds, planner=[Message("assistant", "", tuple(orders)), say(("submit", {}))]))
+    contents = [result.content for result in trajectory.turns[0].results]
+    assert contents == ["It stands at 1.", SAME_ID]
+    assert len(trajectory.further_rows) == 1
