@@ -223,7 +223,7 @@ class Environment:
         """Called by a tool or `respond` when the agent is to go on in the context that waits for this one.
 
         Args:
-            results: what the calls of its last message have come to meanwhile, by their ids.
+            results: what the calls of its last message have come to meanwhile, by their ids. One that failed stays so.
         """
         self._context_change = ContextChange(results=dict(results))
 

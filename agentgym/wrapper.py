@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment import Checkpoint, ContextChange, Environment
+from agentgym.errors import AgentGymError
 from agentgym.messages import Call, Result, ResultStatus
 from agentgym.sandbox import Usage
 from agentgym.task import Task
@@ -17,9 +18,13 @@ class EnvironmentWrapper(Environment):
 
     A subclass overrides `reset`, `call` and `respond`, and `data` and `restore_data` if it has a state of its own.
 
+    Contexts that the environment begins are passed on, too; a wrapper with contexts of its own refuses them.
+
     Args:
         environment: of one episode.
     """
+
+    begins_contexts: ClassVar[bool] = False
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
@@ -33,6 +38,21 @@ class EnvironmentWrapper(Environment):
     @property
     def ended(self) -> bool:
         return self._ended or self._environment.ended
+
+    @property
+    def changes_context(self) -> bool:
+        return super().changes_context or self._environment.changes_context
+
+    def take_context_change(self) -> ContextChange | None:
+        """As Environment. Raises: AgentGymError where both the wrapper and the environment begin contexts."""
+        if (change := self._environment.take_context_change()) is None:
+            return super().take_context_change()
+        if self.begins_contexts:
+            raise AgentGymError(
+                f"{type(self._environment.unwrapped).__qualname__} begins contexts of its own, and so does "
+                f"{type(self).__name__}, which cannot be around it: wrap an environment with one context."
+            )
+        return change
 
     def private_texts(self) -> Sequence[str]:
         return self._environment.private_texts()

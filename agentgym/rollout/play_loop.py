@@ -189,7 +189,9 @@ class PlayLoop:
                 raise RuntimeError(f"end_context was called in turn {turn.index}, and no context waits for this one.")
             self._conversation, waiting = self._waiting.pop()
             self._row, results = waiting.row, change.results
-            waiting.results = tuple(replace(r, content=results.get(r.call_id, r.content)) for r in waiting.results)
+            waiting.results = tuple(
+                replace(r, content=results.get(r.call_id, r.content)) if r.ok else r for r in waiting.results
+            )
             self._observe(waiting)
             return True
         self._retries.activity = f"rendering the context that follows turn {turn.index}"

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agentgym.environment import ContextChange, Environment
 from agentgym.errors import ToolDefinitionError, ToolError
-from agentgym.messages import Call, Message, Result
+from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.task import Task
 from agentgym.tools import Tool, tool
 from agentgym.wrapper import EnvironmentWrapper
 
 PLANNER, EXECUTOR = "planner", "executor"
 MAX_REPORT_CHARS = 2_000
+SAME_ID = "Another call of this message has the same id, so this task was not handed over."
 PLAN = (
     "You plan. Hand parts of the task to executors by delegate(task): each reads only the text that you give it, "
     "has the tools, and reports back in words. What they report comes as the result of your call."
@@ -29,7 +30,8 @@ class DelegationLimits:
 
     Attributes:
         tasks: handed to executors in an episode. task_chars: of each.
-        calls: tool calls of an executor. One that has used them up is over, and its planner is told.
+        calls: of an executor, also to tools that it has not. One that has used them up is over, and its planner is
+            told.
     Raises: ValueError for a limit below 1.
     """
 
@@ -80,6 +82,8 @@ class Delegation(EnvironmentWrapper):
         environment, plan, execute, limits: as of `with_delegation`.
     """
 
+    begins_contexts = True
+
     def __init__(self, environment: Environment, plan: str, execute: str, limits: DelegationLimits) -> None:
         super().__init__(environment)
         self._plan, self._execute, self._limits = plan, execute, limits
@@ -120,9 +124,11 @@ class Delegation(EnvironmentWrapper):
         if call.name not in self.tools or call.error is not None or call.name in self._own:
             result = await self.call_own(call)
             if result.ok and call.name == "delegate":
+                if call.id in self._reports or any(order.call_id == call.id for order in self._orders):
+                    return replace(result, content=SAME_ID, status=ResultStatus.TOOL_ERROR)
                 self._queue(_Order(call.id, str(call.arguments["task"])))
-            return result
-        result = await self._environment.call(call)
+        else:
+            result = await self._environment.call(call)
         if self.role == EXECUTOR:
             self._calls += 1
             if self._calls >= self._limits.calls and not self.changes_context:

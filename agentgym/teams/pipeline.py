@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
@@ -50,7 +51,9 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
     for stage in stages:
         if not stage.role or stage.role in known:
             raise AgentGymError(f"The role {stage.role!r} of a pipeline is empty, or taken.")
-        read = {name for _, name, _, _ in Formatter().parse(stage.prompt) if name is not None}
+        if not re.fullmatch(r"[A-Za-z_][\w-]*", stage.role):
+            raise AgentGymError(f"The role {stage.role!r} cannot stand in a prompt: give it letters, digits, _ and -.")
+        read = _read_by(stage)
         if unknown := sorted(read - known):
             raise AgentGymError(
                 f"The prompt of {stage.role!r} reads {{{unknown[0]}}}, and only {', '.join(sorted(known))} are said "
@@ -58,6 +61,19 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
             )
         known.add(stage.role)
     return lambda: Pipeline(make(), stages)
+
+
+def _read_by(stage: PipelineStage) -> set[str]:
+    """What the prompt of a stage reads. Raises: AgentGymError where the prompt is no template."""
+    try:
+        fields = [part[1:] for part in Formatter().parse(stage.prompt) if part[1] is not None]
+    except ValueError as error:
+        raise AgentGymError(
+            f"The prompt of {stage.role!r} is no template ({error}): write {{{{ and }}}} for a brace that is meant."
+        ) from None
+    if formatted := next((str(name) for name, spec, conversion in fields if spec or conversion), None):
+        raise AgentGymError(f"The prompt of {stage.role!r} reads {{{formatted}}} with a format: write the name alone.")
+    return {str(name) for name, _, _ in fields}
 
 
 class Pipeline(EnvironmentWrapper):
@@ -69,6 +85,8 @@ class Pipeline(EnvironmentWrapper):
     Args:
         environment, stages: as of `with_pipeline`.
     """
+
+    begins_contexts = True
 
     def __init__(self, environment: Environment, stages: tuple[PipelineStage, ...]) -> None:
         super().__init__(environment)
@@ -102,14 +120,13 @@ class Pipeline(EnvironmentWrapper):
         self.tools = {name: tool for name, tool in tools if name in stage.tools or (is_last and tool.options.final)}
 
     def _opening_of_stage(self) -> list[Message]:
-        outputs = {name: text[:MAX_OUTPUT_CHARS] for name, text in self._outputs.items()}
-        return [*self._system, Message("user", self._stages[self._number].prompt.format(**outputs))]
+        return [*self._system, Message("user", self._stages[self._number].prompt.format(**self._outputs))]
 
     async def respond(self, message: Message) -> list[Message]:
         """What a stage says goes to the next one, and of the last one to the environment."""
         if self._number + 1 == len(self._stages):
             return await self._environment.respond(message)
-        self._outputs[self.role] = message.text
+        self._outputs[self.role] = message.text[:MAX_OUTPUT_CHARS]
         self._number += 1
         opening = self._opening_of_stage()
         self.begin_context(opening)

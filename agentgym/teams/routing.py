@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym.environment import Environment
+from agentgym.environment import ContextChange, Environment
 from agentgym.errors import AgentGymError, ContextFull, PolicyError, ToolDefinitionError, ToolError
 from agentgym.messages import Call, Message, Result
 from agentgym.policy import Policy, Reply, Request, Sampling
@@ -135,6 +135,13 @@ class Routing(EnvironmentWrapper):
             raise ToolDefinitionError(f"The environment has a tool {ROUTE!r} already: give it another name.")
         if self.tools.keys() != {ROUTE, *self._environment.tools}:
             self.tools = {ROUTE: self._tool, **self._environment.tools}
+        self.role = self._environment.role
+
+    def take_context_change(self) -> ContextChange | None:
+        """As Environment. Role and tools of the environment may change with the context."""
+        if (change := super().take_context_change()) is not None:
+            self._take_tools()
+        return change
 
     def _described(self, name: str) -> str:
         model = self._pool.prices[name]

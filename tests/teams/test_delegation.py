@@ -11,7 +11,7 @@ from agentgym.messages import ResultStatus, StopReason
 from agentgym.policy.guided import GuidedPolicy
 from agentgym.storage.ledger import Ledger
 from agentgym.teams import DelegationLimits, with_delegation
-from agentgym.teams.delegation import EXECUTE, MAX_REPORT_CHARS
+from agentgym.teams.delegation import EXECUTE, MAX_REPORT_CHARS, SAME_ID
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 TASK = Task("t", "test/counter-v1", "Count to 3.", parameters={"target": 3}, truth=3)
@@ -158,3 +158,28 @@ async def test_a_tool_of_the_environment_with_the_name_of_one_of_the_teams_is_na
     Reporter.tools = {**CounterWithState.tools, "report": CounterWithState.tools["add"]}
     with pytest.raises(ToolDefinitionError, match="Reporter has a tool 'report'"):
         await with_delegation(Reporter)().reset(TASK, seed=0)
+
+
+async def test_calls_to_tools_that_there_are_not_use_up_an_executors_calls():
+    plan = [say(("delegate", {"task": "Add 1."})), say(("submit", {}))]
+    lost = await play(team(lambda *_: say(("fly", {})), planner=plan), limits=DelegationLimits(calls=2))
+    assert "has used up its 2 calls" in lost.turns[0].results[0].content
+    assert (lost.stop_reason, len(lost.turns)) == (StopReason.ANSWERED, 4)
+
+
+async def test_an_episode_that_ends_in_an_executors_context_is_whole_in_the_ledger(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    trajectory = await play(team(adds), ledger, budgets=Budgets(max_turns=3))
+    stored = ledger.load(trajectory.id)
+    ledger.close()
+    assert [(turn.index, turn.row, turn.results) for turn in stored.turns] == [
+        (turn.index, turn.row, turn.results) for turn in trajectory.turns
+    ]
+
+
+async def test_two_orders_with_one_id_do_not_share_a_report():
+    orders = [Call("delegate", {"task": f"Add {n}."}, "x") for n in (1, 2)]
+    trajectory = await play(team(adds, planner=[Message("assistant", "", tuple(orders)), say(("submit", {}))]))
+    contents = [result.content for result in trajectory.turns[0].results]
+    assert contents == ["It stands at 1.", SAME_ID]
+    assert len(trajectory.further_rows) == 1

@@ -8,6 +8,7 @@ from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolic
 from agentgym.errors import AgentGymError
 from agentgym.messages import ResultStatus
 from agentgym.teams import PipelineStage, with_pipeline
+from agentgym.teams.pipeline import MAX_OUTPUT_CHARS
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 TASK = Task("t", "test/counter-v1", "Count to 3.", parameters={"target": 3}, truth=3)
@@ -55,6 +56,10 @@ async def test_each_stage_is_a_row_that_reads_what_was_said_before():
         ([PipelineStage("task", "x")], "'task' of a pipeline is empty, or taken"),
         ([PipelineStage("a", "{b}"), PipelineStage("b", "{a}")], r"'a' reads \{b\}, and only task are said"),
         ([PipelineStage("a", "{a}")], r"'a' reads \{a\}"),
+        ([PipelineStage("a", 'Give {"x": 1')], r"prompt of 'a' is no template .*write \{\{ and \}\} for a brace"),
+        ([PipelineStage("a", "{task:{width}}")], r"'a' reads \{task\} with a format"),
+        ([PipelineStage("a", "{task!r}")], r"'a' reads \{task\} with a format"),
+        ([PipelineStage("0", "x"), PipelineStage("b", "{0}")], "role '0' cannot stand in a prompt"),
     ],
 )
 def test_a_pipeline_that_cannot_be_is_refused_at_once(stages, words):
@@ -80,3 +85,12 @@ async def test_a_pipeline_goes_on_from_a_checkpoint_as_it_was():
     assert (copy.role, [*copy.tools]) == ("counter", ["add"])
     (reply,) = await copy.respond(Message("assistant", "two"))
     assert reply.text == "It was said: two Submit."
+
+
+async def test_a_long_task_is_read_whole_and_what_a_stage_says_is_cut():
+    text = "Count to 3. " * 1000
+    environment = with_pipeline(CounterWithState, [PipelineStage("a", "{task}"), PipelineStage("b", "{a}{task}")])()
+    (opening,) = await environment.reset(Task("t", "test/counter-v1", text, parameters={"target": 3}), seed=0)
+    (reply,) = await environment.respond(Message("assistant", "x" * 9000))
+    assert opening.text == text
+    assert reply.text == "x" * MAX_OUTPUT_CHARS + text

@@ -9,7 +9,8 @@ from agentgym.errors import AgentGymError, ContextFull, PolicyError
 from agentgym.messages import ResultStatus
 from agentgym.policy import Policy, Reply
 from agentgym.rewards.spent_cost import SpentCost
-from agentgym.teams import ModelPool, PricedModel, with_routing
+from agentgym.teams import ModelPool, PipelineStage, PricedModel, with_delegation, with_pipeline, with_routing
+from agentgym.teams.delegation import EXECUTE
 from agentgym.testing import CounterWithState, TargetReached
 
 
@@ -103,3 +104,35 @@ async def test_without_a_model_for_training_a_task_of_training_is_refused():
     pool = ModelPool({"new": Metered("new")}, {"new": PRICES["new"]})
     with pytest.raises(AgentGymError, match="t: all models of the pool are unseen"):
         await with_routing(CounterWithState, pool)().reset(task(), seed=0)
+
+
+async def test_a_team_may_route_and_its_contexts_and_roles_stay():
+    def act(messages):
+        own = sum(message.role == "assistant" for message in messages)
+        calls = {
+            True: [Call("route", {"model": "small", "question": "What?"}, "r"), Call("report", {"text": "done"}, "t")],
+            False: [Call("delegate", {"task": "Ask."}, "d"), Call("submit", {}, "s")],
+        }
+        return Message("assistant", "", (calls[messages[0].text == EXECUTE][own],))
+
+    environment = with_routing(with_delegation(CounterWithState), POOL)
+    config = RolloutConfig(environment=environment, reward=TargetReached())
+    (trajectory,) = await EpisodeManager(ScriptedPolicy(act), config).collect([task()])
+    assert trajectory.error is None
+    assert [(turn.role, turn.row) for turn in trajectory.turns] == [
+        ("planner", 0),
+        ("executor", 1),
+        ("executor", 1),
+        ("planner", 0),
+    ]
+    assert trajectory.turns[0].results[0].content == "done"
+    assert trajectory.turns[1].usage["cost"] > 0
+    assert trajectory.success == 1.0
+
+
+async def test_two_teams_around_one_another_are_refused_by_name():
+    environment = with_delegation(with_pipeline(CounterWithState, [PipelineStage("a", "x"), PipelineStage("b", "y")]))()
+    await environment.reset(task(), seed=0)
+    await environment.respond(Message("assistant", "on"))
+    with pytest.raises(AgentGymError, match="Pipeline begins contexts of its own, and so does Delegation"):
+        environment.take_context_change()
