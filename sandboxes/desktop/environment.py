@@ -59,7 +59,7 @@ class Desktop(Environment):
     _folders: tuple[str, ...]
     _programs: tuple[str, ...]
     _images: bool
-    _wanted: ClassVar[Mapping[str, bool]] = {}  # what else a screen must hold
+    _requested: ClassVar[Mapping[str, bool]] = {}  # what else a screen must hold
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
@@ -204,7 +204,7 @@ class Desktop(Environment):
             return None
         try:
             screen: dict[str, Any] = await self._channel.request(
-                {"steps": steps, **self._wanted, "image": image}, timeout_s=ACT_S - 5
+                {"steps": steps, **self._requested, "image": image}, timeout_s=ACT_S - 5
             )
             if screen.get("failed"):
                 raise SandboxUnavailable(

@@ -40,12 +40,12 @@ READS_TREES = (
 TREE_PACKAGES = "at-spi2-core dbus-daemon gir1.2-atspi-2.0 python3-gi"
 SIZES, LAUNCH_S, LATE_S = (200, 4_096), 30.0, 1.0
 MAX_LINE, MAX_POINTS = 500, 50
-Place = Annotated[int, Field(ge=0, lt=SIZES[1])]
+Position = Annotated[int, Field(ge=0, lt=SIZES[1])]
 Point = Annotated[list[int], Field(min_length=2, max_length=2)]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class DesktopProgram:
     """How the agent's program is started: argv, its Debian package, the window to wait for, and if it takes a file."""
 
     command: tuple[str, ...]
@@ -56,10 +56,10 @@ class Program:
 
 XTERM = ("xterm", "-fa", "DejaVu Sans Mono", "-fs", "10", "-e", "bash", "--norc")
 USUAL = {
-    "editor": Program(("mousepad", "--disable-server"), "mousepad", "Mousepad", opens=True),
-    "files": Program(("pcmanfm",), "pcmanfm", "Pcmanfm", opens=True),
-    "calculator": Program(("galculator",), "galculator", "Galculator"),
-    "terminal": Program(XTERM, "xterm", "XTerm"),
+    "editor": DesktopProgram(("mousepad", "--disable-server"), "mousepad", "Mousepad", opens=True),
+    "files": DesktopProgram(("pcmanfm",), "pcmanfm", "Pcmanfm", opens=True),
+    "calculator": DesktopProgram(("galculator",), "galculator", "Galculator"),
+    "terminal": DesktopProgram(XTERM, "xterm", "XTerm"),
 }
 """The programs of a task that names none."""
 
@@ -82,7 +82,7 @@ class DesktopPrograms(Desktop):
     """
 
     sandbox = SandboxSpec(memory_mib=2048, processes=256, disk_mib=256, open_files=2048)
-    _wanted: ClassVar[Mapping[str, bool]] = {"tree": True}
+    _requested: ClassVar[Mapping[str, bool]] = {"tree": True}
 
     def __init__(self, *, observe: Sequence[View] = ("screenshot",), max_chars: int = 6_000) -> None:
         if unknown := [view for view in observe if view not in VIEWS]:
@@ -91,7 +91,7 @@ class DesktopPrograms(Desktop):
             raise ValueError(f"Desktop needs max_chars >= 200, not {max_chars}.")
         super().__init__()
         self._observe, self._max_chars = tuple(observe), max_chars
-        self._chosen: dict[str, Program] = {}
+        self._chosen: dict[str, DesktopProgram] = {}
         self._size = (WIDTH, HEIGHT)
         self._done: list[list[list[str]]] = []  # the steps of every action
 
@@ -110,8 +110,8 @@ class DesktopPrograms(Desktop):
         opening = await super().reset(task, seed=seed)
         assert self._sandbox is not None
         for name, program in self._chosen.items():
-            found = await self._sandbox.exec(["sh", "-c", 'command -v "$0"', program.command[0]])
-            if found.exit_code != 0:
+            lookup = await self._sandbox.exec(["sh", "-c", 'command -v "$0"', program.command[0]])
+            if lookup.exit_code != 0:
                 raise SandboxUnavailable(
                     f"{task.id}: the program {name!r} needs {program.command[0]}, which is not installed: "
                     f"apt-get install {program.package}."
@@ -157,15 +157,15 @@ class DesktopPrograms(Desktop):
         return await self._act(["launch", program, file])
 
     @tool(timeout_s=ACT_S, parallel=False)
-    async def move(self, x: Place, y: Place) -> list[Part]:
+    async def move(self, x: Position, y: Position) -> list[Part]:
         """Move the pointer without a click."""
         return await self._act(self._to(x, y))
 
     @tool(timeout_s=ACT_S, parallel=False)
     async def click(
         self,
-        x: Place,
-        y: Place,
+        x: Position,
+        y: Position,
         button: Literal["left", "middle", "right"] = "left",
         count: Annotated[int, Field(ge=1, le=3)] = 1,
     ) -> list[Part]:
@@ -176,10 +176,10 @@ class DesktopPrograms(Desktop):
     @tool(timeout_s=ACT_S, parallel=False)
     async def drag(
         self,
-        x: Place,
-        y: Place,
-        to_x: Place,
-        to_y: Place,
+        x: Position,
+        y: Position,
+        to_x: Position,
+        to_y: Position,
         path: Annotated[list[Point], Field(max_length=MAX_POINTS)] | None = None,
     ) -> list[Part]:
         """Press the left button at one place and let it go at another.
@@ -187,11 +187,11 @@ class DesktopPrograms(Desktop):
         Args:
             path: places to pass on the way, as [x, y]; otherwise the way is straight.
         """
-        way = [self._to(*place) for place in path or [[(x + to_x) // 2, (y + to_y) // 2]]]
+        way = [self._to(*point) for point in path or [[(x + to_x) // 2, (y + to_y) // 2]]]
         return await self._act(self._to(x, y), ["mousedown", "1"], *way, self._to(to_x, to_y), ["mouseup", "1"])
 
     @tool(timeout_s=ACT_S, parallel=False)
-    async def scroll(self, x: Place, y: Place, steps: Annotated[int, Field(ge=-20, le=20)]) -> list[Part]:
+    async def scroll(self, x: Position, y: Position, steps: Annotated[int, Field(ge=-20, le=20)]) -> list[Part]:
         """Turn the wheel over a place: down, or up for negative steps."""
         turn = ["click", "--repeat", str(abs(steps) or 1), "--delay", "20", "5" if steps >= 0 else "4"]
         return await self._act(self._to(x, y), turn)
@@ -217,13 +217,13 @@ class DesktopPrograms(Desktop):
 
     def _cut(self, lines: Sequence[str]) -> str:
         """As many lines as may be shown."""
-        room, shown = self._max_chars, list[str]()
+        room, excerpt = self._max_chars, list[str]()
         for line in lines:
             room -= len(line) + 1
             if room < 0:
-                return "\n".join([*shown, f"[cut: {len(lines) - len(shown)} more elements]"])
-            shown.append(line)
-        return "\n".join(shown) or "(none)"
+                return "\n".join([*excerpt, f"[cut: {len(lines) - len(excerpt)} more elements]"])
+            excerpt.append(line)
+        return "\n".join(excerpt) or "(none)"
 
     def _validate_screen(self, screen: dict[str, Any], image: bool) -> None:
         super()._validate_screen(screen, image)
@@ -263,11 +263,11 @@ class DesktopPrograms(Desktop):
         self._images = "screenshot" in self._observe
 
 
-def _programs(task: Task, given: Any) -> dict[str, Program]:
+def _programs(task: Task, given: Any) -> dict[str, DesktopProgram]:
     """The programs that a task names. Raises: TaskError."""
     if not isinstance(given, Mapping) or not given:
         raise TaskError(f"{task.id}: parameters['programs'] is {given!r:.80}; give objects by the programs' names.")
-    chosen: dict[str, Program] = {}
+    chosen: dict[str, DesktopProgram] = {}
     for name, raw in given.items():
         where = f"{task.id}: parameters['programs'][{name!r}]"
         fields = dict(raw) if isinstance(raw, Mapping) else {}
@@ -283,5 +283,5 @@ def _programs(task: Task, given: Any) -> dict[str, Program]:
             re.compile(window)
         except (re.error, TypeError) as error:
             raise TaskError(f"{where}['window'] is {window!r:.80}, no regular expression: {error}.") from error
-        chosen[str(name)] = Program(tuple(command), package, window, bool(fields.get("opens", False)))
+        chosen[str(name)] = DesktopProgram(tuple(command), package, window, bool(fields.get("opens", False)))
     return chosen

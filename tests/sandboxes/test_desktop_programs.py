@@ -34,14 +34,14 @@ async def backends_of_this_loop():
 @pytest.fixture
 async def desktop():
     """Makes environments with constructor arguments; closes them."""
-    made = []
+    created = []
 
-    def one(**arguments):
-        made.append(make(NAME, **arguments))
-        return made[-1]
+    def create(**arguments):
+        created.append(make(NAME, **arguments))
+        return created[-1]
 
-    yield one
-    for environment in made:
+    yield create
+    for environment in created:
         await environment.close()
 
 

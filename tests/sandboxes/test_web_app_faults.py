@@ -13,7 +13,7 @@ import zipfile
 import pytest
 
 from agentgym.sandboxes.gui.guest import own_app
-from agentgym.sandboxes.gui.guest.own_app import MachineFailed, OwnApp
+from agentgym.sandboxes.gui.guest.own_app import OwnApp, SandboxFailed
 from agentgym.sandboxes.gui.guest.sites import SiteFailed
 
 SERVE = "import http.server, os; http.server.HTTPServer(('127.0.0.1', int(os.environ['PORT'])), None).serve_forever()"
@@ -43,7 +43,7 @@ def app(tmp_path, monkeypatch):
     """Makes an application with a command; closes what was made."""
     monkeypatch.setattr(own_app, "APPS_FOLDER", str(tmp_path))
     monkeypatch.setattr(own_app, "_states", {})
-    made = []
+    created = []
 
     def make(serve=SERVE):
         packed = io.BytesIO()
@@ -60,19 +60,19 @@ def app(tmp_path, monkeypatch):
             "state": ["sh", "state.sh"],
             "start_s": 60.0,
         }
-        made.append(OwnApp(description, [zipfile.ZipFile(packed)]))
-        return made[-1]
+        created.append(OwnApp(description, [zipfile.ZipFile(packed)]))
+        return created[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for application in created:
+        application.close()
 
 
 def test_an_application_whose_port_was_taken_is_started_on_another(app, tmp_path):
-    one = app(TAKEN)
-    one.open()
+    application = app(TAKEN)
+    application.open()
     assert (tmp_path / "taken").exists()
-    assert one.outcome(None, "")["effects"] == {}
+    assert application.outcome(None, "")["effects"] == {}
 
 
 def test_no_two_applications_are_given_the_same_port():
@@ -82,19 +82,19 @@ def test_no_two_applications_are_given_the_same_port():
 
 
 def test_a_state_hook_that_is_late_only_where_the_agent_acted_is_the_agents_failure(app, monkeypatch):
-    one = app()
-    one.open()
+    application = app()
+    application.open()
     monkeypatch.setattr(own_app, "STATE_S", 1.0)
-    with open(f"{one._folder}/spoiled", "w"):
+    with open(f"{application._folder}/spoiled", "w"):
         pass
     with pytest.raises(SiteFailed, match=r"its state command .* timed out"):
-        one.outcome(None, "")
+        application.outcome(None, "")
 
 
 def test_a_state_hook_that_is_late_where_no_agent_acted_is_the_machines_failure(app, tmp_path, monkeypatch):
-    one = app()
-    one.open()
+    application = app()
+    application.open()
     monkeypatch.setattr(own_app, "STATE_S", 0.3)
     (tmp_path / "slow").write_text("")
-    with pytest.raises(MachineFailed, match="where no agent has acted"):
-        one.outcome(None, "")
+    with pytest.raises(SandboxFailed, match="where no agent has acted"):
+        application.outcome(None, "")

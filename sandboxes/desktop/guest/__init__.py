@@ -1,1 +1,1 @@
-"""The guest: runs in the sandbox, starts the display and the programs, acts, and observes. Standard library only."""
+"""The guest: runs in the sandbox, starts display and programs, acts, and observes. `tree` alone needs more."""

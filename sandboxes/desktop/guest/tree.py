@@ -11,11 +11,6 @@ import sys
 import time
 from typing import Any
 
-import gi
-
-gi.require_version("Atspi", "2.0")
-from gi.repository import Atspi, GLib  # noqa: E402  the version must be chosen first
-
 MAX_NODES, MAX_LINES, MAX_TEXT, MAX_S, CALL_MS = 3_000, 400, 200, 4.0, 1_000
 DUMB = {"filler", "panel", "separator", "unknown", "redundant object"}  # shown only where they have a name
 STATES = ("FOCUSED", "CHECKED", "SELECTED", "EXPANDED")
@@ -24,7 +19,9 @@ STATES = ("FOCUSED", "CHECKED", "SELECTED", "EXPANDED")
 class TreeWalk:
     """One look at the trees, within the limits."""
 
-    def __init__(self) -> None:
+    def __init__(self, atspi: Any, failure: type[Exception]) -> None:
+        """Take the module Atspi, and what its calls raise."""
+        self._atspi, self._failure = atspi, failure
         self.lines: list[str] = []
         self._left, self._deadline = MAX_NODES, time.monotonic() + MAX_S
 
@@ -36,39 +33,44 @@ class TreeWalk:
         states = node.get_state_set()
         role = node.get_role_name()
         if role != "application":
-            if not states.contains(Atspi.StateType.SHOWING):
+            if not states.contains(self._atspi.StateType.SHOWING):
                 return
             if line := self._line(node, role, states):
                 self.lines.append("  " * min(depth, 20) + line)
                 depth += 1
         for index in range(min(node.get_child_count(), MAX_NODES)):
-            with contextlib.suppress(GLib.Error):  # the node has gone, or its program does not answer
+            with contextlib.suppress(self._failure):  # the node has gone, or its program does not answer
                 self.visit(node.get_child_at_index(index), depth)
 
     def _line(self, node: Any, role: str, states: Any) -> str:
         name, text = (node.get_name() or "").strip(), ""
-        with contextlib.suppress(GLib.Error):
+        with contextlib.suppress(self._failure):
             if node.get_text_iface() is not None:
-                text = Atspi.Text.get_text(node, 0, MAX_TEXT)
+                text = self._atspi.Text.get_text(node, 0, MAX_TEXT)
         if role in DUMB and not name:
             return ""
-        box = node.get_extents(Atspi.CoordType.SCREEN)
+        box = node.get_extents(self._atspi.CoordType.SCREEN)
         words = [role, json.dumps(name[:MAX_TEXT], ensure_ascii=False)]
         if text.strip() and text.strip() != name:
             words.append("says " + json.dumps(text, ensure_ascii=False))
-        words += [state.casefold() for state in STATES if states.contains(getattr(Atspi.StateType, state))]
+        words += [state.casefold() for state in STATES if states.contains(getattr(self._atspi.StateType, state))]
         x, y = box.x + box.width // 2, box.y + box.height // 2
         return " ".join([*words, f"at {x},{y}"] if x >= 0 and y >= 0 else words)
 
 
 def main() -> None:
+    import gi
+
+    gi.require_version("Atspi", "2.0")
+    from gi.repository import Atspi, GLib
+
     if Atspi.init() not in (0, 1):
         sys.exit(1)
     Atspi.set_timeout(CALL_MS, CALL_MS)
     desktop = Atspi.get_desktop(0)
     print(json.dumps([]), flush=True)
     for _ in sys.stdin:
-        walk = TreeWalk()
+        walk = TreeWalk(Atspi, GLib.Error)
         for index in range(desktop.get_child_count()):
             with contextlib.suppress(GLib.Error):
                 walk.visit(desktop.get_child_at_index(index), 0)

@@ -35,7 +35,7 @@ _preparing = threading.Lock()
 _states: dict[str, Any] = {}  # of each prepared folder, what its state hook said
 
 
-class MachineFailed(Exception):
+class SandboxFailed(Exception):
     """A hook that worked before fails where no agent has acted: the machine is too slow for it, or has no memory."""
 
 
@@ -181,13 +181,13 @@ class OwnApp(Site):
         )
 
     def _end_state(self) -> Any:
-        """The state that the agent left. Raises: SiteFailed; MachineFailed where it is not the agent's doing."""
+        """The state that the agent left. Raises: SiteFailed; SandboxFailed where it is not the agent's doing."""
         with contextlib.suppress(SiteFailed):
             return self._state(self._folder)
         try:
             self._state(f"{APPS_FOLDER}/{self._description['key']}")  # as it was before the agent acted
         except SiteFailed as error:
-            raise MachineFailed(f"{error}, where no agent has acted") from error
+            raise SandboxFailed(f"{error}, where no agent has acted") from error
         return self._state(self._folder)
 
     def _state(self, folder: str) -> Any:
