@@ -138,17 +138,18 @@ class FunctionTurns(Environment):
             yield LocalFunctions(cls.program, process, Path(folder))
 
     def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
-        for each in tools:
-            declared = Tool.from_schema(
-                each["name"],
-                each["description"],
-                each["parameters"],
-                self._function(each["name"]),
-                parallel=False,
-                timeout_s=4 * CALL_S,
-                max_output_chars=MOST_CHARS,
-            )
-            self.add_tools(declared)
+        self.add_tools(*map(self._declared, tools))
+
+    def _declared(self, schema: Mapping[str, Any]) -> Tool:
+        return Tool.from_schema(
+            schema["name"],
+            schema["description"],
+            schema["parameters"],
+            self._function(schema["name"]),
+            parallel=False,
+            timeout_s=4 * CALL_S,
+            max_output_chars=MOST_CHARS,
+        )
 
     def _function(self, name: str) -> Any:
         async def call(arguments: dict[str, Any]) -> str:
