@@ -22,7 +22,8 @@ class Tau2Bench(Reward):
     - `outputs_right` (COMMUNICATE): each of `truth["outputs"]` stands in a message of the agent without calls.
     - `checks_right` (ENV_ASSERTION): the assertions give `truth["checks"]`.
     - `actions_right` (ACTION): each of `truth["actions"]` was called, by the agent or the customer, with the arguments
-      named in its `compare_args`; without those, with no other values than its own.
+      named in its `compare_args`; without those, with no other values than its own. A call that was not run, such as
+      one without the arguments that the tool requires, does not count, unlike as published.
 
     Source: tau2-bench, Barres et al. 2025, arXiv:2506.07982, section 3. An output counts wherever it stands, and who
         changes nothing succeeds where nothing has to change, as published.
@@ -39,7 +40,13 @@ class Tau2Bench(Reward):
             *(message for message in episode.opening if message.role == "assistant"),
             *(turn.message for turn in episode.turns),
         ]
-        calls = [(call.name, call.arguments) for message in messages for call in message.calls]
+        calls = [(call.name, call.arguments) for message in episode.opening for call in message.calls]
+        calls += [
+            (call.name, call.arguments)
+            for turn in episode.turns
+            for call, result in zip(turn.calls, turn.results, strict=False)
+            if result.ok
+        ]
         calls += [(name, arguments) for name, arguments in record.pop("calls", ())]
         parts = {
             "DB": ("data_right", record.pop("state") == truth["state"]),

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from agentgym import Call, Message, Policy, Result, Task, TaskError, ToolError, load
 from agentgym.users import SimulatedUser, UserBehaviour
 
-from .function_turns import RECORD, Contents, FunctionTurns
+from .function_turns import RECORD, START_S, Contents, FunctionTurns
 
 GREETING = "Hi! How can I help you today?"
 PACKAGE = "tau_bench.envs"
@@ -114,7 +114,7 @@ class Tau(FunctionTurns):
 
     async def _end_state(self) -> dict[str, Any]:
         """What the reward has to know of the data. Raises: ToolError."""
-        return {"state": (await self._ask({"state": True}))["state"]}
+        return {"state": (await self._ask({"state": True}, timeout_s=START_S))["state"]}
 
     async def _record(self) -> str:
         """The line that the reward reads. Raises: ToolError."""

@@ -12,7 +12,7 @@ from typing import Any
 from agentgym import Call, Environment, Message, Policy, Result, Task
 from agentgym.users import SimulatedUser, UserBehaviour
 
-from ..function_turns import Contents
+from ..function_turns import START_S, Contents
 from ..tau import Tau
 
 CODE, DATA = ("src/tau2/domains", "tau2/domains"), ("data/tau2/domains", "tau2/data/tau2/domains")
@@ -91,7 +91,8 @@ class Tau2(Tau):
     async def _end_state(self) -> dict[str, Any]:
         end_state = await super()._end_state()
         if self._checks:
-            reply = await self._ask({"call": "host.check", "arguments": {"checks": self._checks}})
+            request = {"call": "host.check", "arguments": {"checks": self._checks}}
+            reply = await self._ask(request, timeout_s=START_S)
             end_state["checks"] = json.loads(reply["result"])
         return {**end_state, "calls": self._hand.calls}
 
@@ -100,16 +101,17 @@ class CustomersTools(Environment):
     """What the customer has in its hand. Nothing is isolated here: the tools run where those of the agent do.
 
     Attributes:
-        calls: name and arguments of the customer's calls.
+        calls: name and arguments of the customer's calls that were run.
     """
 
     def __init__(self) -> None:
         self.calls: list[list[Any]] = []
 
     async def call(self, call: Call) -> Result:
-        if len(self.calls) < MOST_KEPT:
+        result = await super().call(call)
+        if result.ok and len(self.calls) < MOST_KEPT:
             self.calls.append([call.name, call.arguments])
-        return await super().call(call)
+        return result
 
 
 def folder_of(source: Path, folders_of_domains: Sequence[str], domain: str) -> Path:

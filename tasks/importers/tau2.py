@@ -26,7 +26,9 @@ SILENCE_PAYS, WITHOUT_JUDGE = "silence_pays", "without_nl_assertions"
 MOST_NAMED = 3
 
 
-def load_tau2(path: str | Path, *, domain: str = "", ignore_nl_assertions: bool = False) -> TaskSet:
+def load_tau2(
+    path: str | Path, *, domain: str = "", ignore_nl_assertions: bool = False, leave_out_silence_pays: bool = False
+) -> TaskSet:
     """The tasks of a clone of tau2-bench, as tasks of `agentgym/tau2-v1`.
 
     The published splits `train` and `test` become train and held_out; a task in neither of them is left out. All tasks
@@ -38,6 +40,8 @@ def load_tau2(path: str | Path, *, domain: str = "", ignore_nl_assertions: bool 
         domain: the only domain that is read, such as `airline`; by default all.
         ignore_nl_assertions: import tasks whose score needs a model that judges the conversation (`NL_ASSERTION`)
             without that part, with the tag `without_nl_assertions`, in place of leaving them out.
+        leave_out_silence_pays: leave out tasks that are paid to an agent that says a word and does nothing. By default
+            they are there, as published, with the tag `silence_pays`.
     Raises: TaskError naming the file, the task and what is wrong with it, or that nothing in the folder is a domain.
     """
     path = Path(path).absolute()
@@ -68,6 +72,8 @@ def load_tau2(path: str | Path, *, domain: str = "", ignore_nl_assertions: bool 
                     if split is None:
                         raise TaskError("it is in neither of the splits train and test")
                     task = _Item(identity, item, shared, ignore_nl_assertions).task(functions, split)
+                    if leave_out_silence_pays and SILENCE_PAYS in task.tags:
+                        raise TaskError("it is paid to an agent that does nothing")
                     splits[split].append(task)
                 except (KeyError, TypeError, ValueError, AttributeError) as error:
                     if not isinstance(error, TaskError):
@@ -211,10 +217,11 @@ class _Item:
             for action in self.actions
         ]
         try:
-            first, checked, gold = functions.play(
-                parameters, [[], check, [("host.run", [], {"actions": self.actions})]]
-            )
-            done, then = functions.play(parameters, [calls, check])
+            run: list[Any] = [("host.run", [], {"actions": self.actions})]
+            first, checked, gold, then = functions.play(parameters, [[], check, run, check])
+            done = gold
+            if customers:  # what agent and customer have in common is synchronised after each call of the oracle
+                done, then = functions.play(parameters, [calls, check])
         except ValueError as error:
             raise TaskError(f"its initial state cannot be reached: {error!s:.300}") from error
         before = {"state": first["state"], "checks": json.loads(checked["texts"][0])}

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from tau2_domain import CODE, DATA, write_library
+from tau2_domain import CODE, DATA, USER_TOOLS, write_library
 
 import agentgym
 from agentgym import Call, EpisodeManager, JudgeError, Message, RolloutConfig, ScriptedPolicy, close_backends
@@ -57,6 +57,8 @@ def test_splits_and_wishes_are_as_published_and_what_cannot_be_judged_is_left_ou
     assert gate.prompt.startswith("The gate stays shut, and you want b1.\n\nYou know: You are Ida, r1.")
     assert (gate.parameters["persona"], lend.parameters.get("persona")) == ("You are in a hurry.", None)
     assert [task.tags for task in task_set["held_out"]] == [("library",), ("library", "silence_pays")]
+    with pytest.warns(LeftOutWarning, match="library/refuse: it is paid to an agent that does nothing"):
+        assert len(load("importers", "tau2")(clone, leave_out_silence_pays=True)["held_out"]) == 1
     with pytest.warns(LeftOutWarning, match="1 left out"):
         with_kind = load("importers", "tau2")(clone, domain="library", ignore_nl_assertions=True)
     assert with_kind["held_out"][-1].tags == ("library", "without_nl_assertions")
@@ -101,13 +103,25 @@ async def test_the_oracle_is_paid_and_whoever_leaves_a_part_out_is_not(tasks):
         "for other days": ("lend", [calls("lend", book_id="b1", reader_id="r1", days=3), SAYS], (0.0, 0.0, 1.0)),
         "after an error": ("lend", [calls("lend", book_id="b2", reader_id="r1"), lends, SAYS], (1.0, 1.0, 1.0)),
         "nobody taps": ("gate", [calls("unblock_card", reader_id="r1"), lends, SAYS], (0.0, 0.0, 0.0)),
+        "by name alone": ("called", [calls("unblock_card"), calls("tap_card"), lends, SAYS], (0.0, 0.0)),
         "card stays blocked": ("gate", [calls("tap_card"), lends, SAYS], (0.0, 1.0, 0.0)),
     }
-    runs = [replace(tasks[task], id=who) for who, (task, _, _) in players.items()]
+    called = replace(tasks["gate"], truth={**tasks["gate"].truth, "basis": ["ACTION"]})
+    runs = [replace({**tasks, "called": called}[task], id=who) for who, (task, _, _) in players.items()]
     by_player = {each.task.id: each for each in await play(runs, lambda task: players[task.id][1])}
     for who, (_, _, expected) in players.items():
         assert tuple(outcome_of(by_player[who]).values()) == expected, who
     assert by_player["after an error"].turns[0].results[0].content == "Error: Fields is lent"
+
+
+@pytest.mark.needs_namespaces
+async def test_data_that_take_long_to_hash_on_a_busy_host_are_no_failure_of_the_agent(tasks, clone, monkeypatch):
+    monkeypatch.setattr("agentgym.sandboxes.function_turns.CALL_S", 0.2)
+    slow = USER_TOOLS + "\n    def get_db_hash(self):\n        import time\n        return str(time.sleep(0.5))\n"
+    (clone / CODE / "user_tools.py").write_text(slow, encoding="utf-8")
+    task = replace(tasks["refuse"], parameters={**tasks["refuse"].parameters, "source": str(clone)})
+    (trajectory,) = await play([task], lambda _: [Message("assistant", "No.")])
+    assert "data_right" in outcome_of(trajectory)  # there is a record
 
 
 @pytest.mark.needs_namespaces
