@@ -129,9 +129,10 @@ def _files_of(source: Path, domain: str) -> Contents:
     Raises: ValueError for a folder that holds none; OSError.
     """
     code, data = folder_of(source, CODE, domain), folder_of(source, DATA, domain)
-    contents = [(f"tau2/domains/{domain}/{path.name}", path.read_bytes()) for path in sorted(code.glob("*.py"))]
+    modules = [*sorted(code.glob("*.py")), *sorted((code.parent.parent / "utils").glob("[!_]*.py"))]
+    contents = [(f"tau2/{path.relative_to(code.parent.parent).as_posix()}", path.read_bytes()) for path in modules]
     for path in sorted(data.iterdir()):
         if path.is_file() and path.suffix in DATA_SUFFIXES and not path.name.startswith(OF_TASKS):
             contents.append((f"data/tau2/domains/{domain}/{path.name}", path.read_bytes()))
-    guest = [each for each in files(f"{__package__}.guest").iterdir() if each.name.endswith(".py")]
-    return (*((f"{GUEST}/{each.name}", each.read_bytes()) for each in guest), *contents)
+    guest = {each.name: each.read_bytes() for each in files(f"{__package__}.guest").iterdir() if each.is_file()}
+    return (*((f"{GUEST}/{name}", guest[name]) for name in sorted(guest)), *contents)

@@ -45,16 +45,14 @@ def load_tau2(
     Raises: TaskError naming the file, the task and what is wrong with it, or that nothing in the folder is a domain.
     """
     path = Path(path).absolute()
-    folders = [
-        folder for folders_of_domains in FOLDERS for folder in sorted((path / folders_of_domains).glob(domain or "*"))
-    ]
-    folders = [folder for folder in folders if (folder / "tasks.json").is_file()]
+    everything = [each for data in FOLDERS for each in sorted((path / data).glob(f"{domain or '*'}/"))]
+    folders = [folder for folder in everything if (folder / "tasks.json").is_file()]
     if not folders:
         raise TaskError(
             f"{path} holds no domain of tau2-bench: {FOLDERS[0]}/{domain or '*'}/tasks.json. Give its clone's folder."
         )
     splits: dict[str, list[Task]] = {split: [] for split in SPLITS.values()}
-    left_out: dict[str, str] = {}
+    left_out = {folder.name: "it has no tasks.json" for folder in everything if folder not in folders}
     with load("environments", ENVIRONMENT).local_functions() as functions:
         for folder in folders:
             split_of = _split_of(folder)

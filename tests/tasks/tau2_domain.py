@@ -84,6 +84,7 @@ from typing import Optional
 from loguru import logger
 from tau2.domains.library.data_model import Book, CardStatus, Free, Lent, LibraryDB, Reader, Shelf
 from tau2.environment.toolkit import ToolKitBase, ToolType, is_tool
+from tau2.utils.titles import quoted
 
 
 class LibraryTools(ToolKitBase):
@@ -131,7 +132,7 @@ class LibraryTools(ToolKitBase):
         """
         book = self.db.books[book_id]
         if not isinstance(book.state, Free):
-            raise ValueError(f"{book.title} is lent")
+            raise ValueError(f"{quoted(book.title)} is lent")
         logger.debug(book.model_dump_json(indent=2))
         book.state = Lent(status="lent", reader_id=reader_id, due=date(2026, 1, 1) + timedelta(days=days))
         self.db.readers[reader_id].books.append(book_id)
@@ -356,6 +357,7 @@ SPLITS = {
 }
 
 FILES = {
+    "src/tau2/utils/titles.py": "def quoted(title):\n    return f'<{title}>'\n",
     f"{CODE}/__init__.py": "",
     f"{CODE}/utils.py": PATHS,
     f"{CODE}/data_model.py": MODELS,

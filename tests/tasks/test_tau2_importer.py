@@ -111,7 +111,7 @@ async def test_the_oracle_is_paid_and_whoever_leaves_a_part_out_is_not(tasks):
     by_player = {each.task.id: each for each in await play(runs, lambda task: players[task.id][1])}
     for who, (_, _, expected) in players.items():
         assert tuple(outcome_of(by_player[who]).values()) == expected, who
-    assert by_player["after an error"].turns[0].results[0].content == "Error: Fields is lent"
+    assert by_player["after an error"].turns[0].results[0].content == "Error: <Fields> is lent"
 
 
 @pytest.mark.needs_namespaces
@@ -221,10 +221,12 @@ def test_a_task_that_cannot_be_played_as_published_is_left_out_with_the_reason(c
     ]
     (clone / DATA / "tasks.json").write_text(json.dumps(rows), encoding="utf-8")
     (clone / DATA / "split_tasks.json").unlink()
+    (clone / DATA / "../bank").mkdir()
     with pytest.warns(LeftOutWarning) as notes:
         task_set = load("importers", "tau2")(clone)
     reasons = notes[0].message.reasons
     assert len(task_set["held_out"]) == 0
+    assert reasons["bank"] == "it has no tasks.json"
     for number, pattern in enumerate(LEFT_OUT):
         with pytest.raises(TaskError, match=pattern):
             raise TaskError(reasons[f"library/{number}"])

@@ -29,6 +29,8 @@ MODULES = (
 )
 """What is found here in place of the published modules."""
 DATA_DIR = Path(__file__).parent.parent / "data"
+__path__ = [str(Path(__file__).parent.parent / "tau2" / "utils")]
+"""Where the other modules of `tau2.utils` are, which are the clone's own."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
 
