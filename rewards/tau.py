@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
-from agentgym import JudgeError, Reward, StopReason, Trajectory
+from agentgym import JudgeError, Message, Reward, StopReason, Trajectory
 from agentgym.reward import SUCCESS, Components
 
 from .final_answer import final_call
@@ -29,12 +30,10 @@ class TauBench(Reward):
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):
             raise JudgeError(f"{episode.task.id} has no digest truth['state'], so tau cannot judge it.")
-        if (record := _record_of(episode)) is None:
+        if (record := record_of(episode)) is None:
             return {SUCCESS: 0.0}
-        texts = [turn.message.text.lower().replace(",", "") for turn in episode.turns if not turn.calls]
-        outputs = [str(output).lower() for output in truth.get("outputs", ())]
         data_right = record["state"] == truth["state"]
-        outputs_right = all(any(output in text for text in texts) for output in outputs)
+        outputs_right = are_said(truth.get("outputs", ()), [turn.message for turn in episode.turns])
         counts = {name: float(value) for name, value in record.items() if name != "state"}
         return {
             SUCCESS: float(data_right and outputs_right),
@@ -48,7 +47,13 @@ class TauBench(Reward):
         return dict.fromkeys(episode.outcome.keys() - {SUCCESS}, 0.0)
 
 
-def _record_of(episode: Trajectory) -> dict[str, Any] | None:
+def are_said(outputs: Iterable[Any], messages: Iterable[Message]) -> bool:
+    """Whether each output stands in a message without calls: in any case, commas left out of the message."""
+    texts = [message.text.lower().replace(",", "") for message in messages if not message.calls]
+    return all(any(str(output).lower() in text for text in texts) for output in outputs)
+
+
+def record_of(episode: Trajectory) -> dict[str, Any] | None:
     """The record in the reply or the result that ended the episode; None without one. Raises: JudgeError."""
     final = final_call(episode)
     if final is not None:

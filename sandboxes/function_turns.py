@@ -94,7 +94,7 @@ class FunctionTurns(Environment):
         if self._ended:
             return []
         try:
-            state = (await self._ask({"state": True}))["state"]
+            state = (await self._ask({"state": True}, timeout_s=START_S))["state"]
         except ToolError:  # the functions are gone, and with them the episode
             return []
         self._records.append({"state": state, "results": self._results})
@@ -138,17 +138,18 @@ class FunctionTurns(Environment):
             yield LocalFunctions(cls.program, process, Path(folder))
 
     def _offer(self, tools: Sequence[Mapping[str, Any]]) -> None:
-        for each in tools:
-            declared = Tool.from_schema(
-                each["name"],
-                each["description"],
-                each["parameters"],
-                self._function(each["name"]),
-                parallel=False,
-                timeout_s=4 * CALL_S,
-                max_output_chars=MOST_CHARS,
-            )
-            self.add_tools(declared)
+        self.add_tools(*map(self._declared, tools))
+
+    def _declared(self, schema: Mapping[str, Any]) -> Tool:
+        return Tool.from_schema(
+            schema["name"],
+            schema["description"],
+            schema["parameters"],
+            self._function(schema["name"]),
+            parallel=False,
+            timeout_s=4 * CALL_S,
+            max_output_chars=MOST_CHARS,
+        )
 
     def _function(self, name: str) -> Any:
         async def call(arguments: dict[str, Any]) -> str:
@@ -160,15 +161,16 @@ class FunctionTurns(Environment):
 
         return call
 
-    async def _ask(self, request: dict[str, Any]) -> Any:
+    async def _ask(self, request: dict[str, Any], *, timeout_s: float | None = None) -> Any:
         """Raises: ToolError if an agent's arguments have ended the functions: the episode is over then; SandboxDied."""
         assert self._channel is not None
+        timeout_s = CALL_S if timeout_s is None else timeout_s
         try:
-            return await self._channel.request(request, timeout_s=CALL_S)
+            return await self._channel.request(request, timeout_s=timeout_s)
         except (SandboxDied, TimeoutError):
             await (await self.default_sandbox()).exec(["true"])  # raises SandboxDied if the whole sandbox has died
             self.end_episode()
-            raise ToolError(f"The function did not answer within {CALL_S:g} s. It is over.") from None
+            raise ToolError(f"The function did not answer within {timeout_s:g} s. It is over.") from None
 
 
 class LocalFunctions:

@@ -8,15 +8,14 @@ from dataclasses import replace
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from agentgym import Call, Message, Policy, Result, Task, TaskError, ToolError, load
 from agentgym.users import SimulatedUser, UserBehaviour
 
-from .function_turns import RECORD, Contents, FunctionTurns
+from .function_turns import RECORD, START_S, Contents, FunctionTurns
 
 GREETING = "Hi! How can I help you today?"
-LAST_TOOLS = frozenset({"transfer_to_human_agents"})
 PACKAGE = "tau_bench.envs"
 
 
@@ -36,6 +35,7 @@ class Tau(FunctionTurns):
     """
 
     reward = "tau"
+    last_tools: ClassVar[frozenset[str]] = frozenset({"transfer_to_human_agents"})
 
     def __init__(self, user: Policy | Mapping[str, Any] | None = None) -> None:
         super().__init__()
@@ -62,17 +62,24 @@ class Tau(FunctionTurns):
         """Raises: TaskError for parameters that describe no domain; PolicyError if the customer does not begin."""
         opening = await super().reset(task, seed=seed)
         system = [Message("system", str(task.parameters["wiki"]))] if "wiki" in task.parameters else []
+        history = list(self._history(task))
         self._user = None
         if self._policy is None:
-            return [*system, *opening]
+            return [*system, *history, *opening]
         try:
             behaviour = UserBehaviour(**task.parameters.get("behaviour", {}))
         except (TypeError, ValueError) as error:
             raise TaskError(f"{task.id}: parameters['behaviour'] cannot be used: {error!r}.") from error
-        self._user = SimulatedUser(self._policy, goal=task.prompt, behaviour=behaviour)
+        self._user = self._customer(task, self._policy, behaviour)
         self._user.begin(seed)
-        text, _ = await self._user.answer(GREETING)
-        return [*system, Message("assistant", GREETING), Message("user", text)]
+        history = history or [Message("assistant", GREETING)]
+        last = history[-1]
+        awaits_customer = last.role == "assistant" and not last.calls
+        self._user.recall(history[:-1] if awaits_customer else history)
+        if awaits_customer:
+            text, _ = await self._user.answer(last.text)
+            history.append(Message("user", text))
+        return [*system, *history]
 
     async def respond(self, message: Message) -> list[Message]:
         """Let the customer answer. Raises: PolicyError if its policy fails."""
@@ -89,7 +96,7 @@ class Tau(FunctionTurns):
 
     async def call(self, call: Call) -> Result:
         result = await super().call(call)
-        if call.name in LAST_TOOLS and result.ok and not self._ended:
+        if call.name in self.last_tools and result.ok and not self._ended:
             record = await self._record()
             self.end_episode()
             return replace(result, content=f"{result.content}\n{record}", final=True)
@@ -98,11 +105,21 @@ class Tau(FunctionTurns):
     def private_texts(self) -> Sequence[str]:
         return [self._user.goal] if self._user is not None else []
 
+    def _history(self, task: Task) -> Sequence[Message]:
+        """What agent and customer have exchanged before the episode."""
+        return ()
+
+    def _customer(self, task: Task, policy: Policy, behaviour: UserBehaviour) -> SimulatedUser:
+        return SimulatedUser(policy, goal=task.prompt, behaviour=behaviour)
+
+    async def _end_state(self) -> dict[str, Any]:
+        """What the reward has to know of the data. Raises: ToolError."""
+        return {"state": (await self._ask({"state": True}, timeout_s=START_S))["state"]}
+
     async def _record(self) -> str:
-        """The line that the reward reads."""
-        state = (await self._ask({"state": True}))["state"]
+        """The line that the reward reads. Raises: ToolError."""
         report = self._user.report() if self._user is not None else {}
-        return RECORD + json.dumps({"state": state, **report})
+        return RECORD + json.dumps({**await self._end_state(), **report})
 
     async def close(self) -> None:
         policy, self._own_policy = self._own_policy, None

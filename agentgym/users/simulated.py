@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.environment import Environment
@@ -77,6 +77,12 @@ class SimulatedUser:
         if opening:
             self._messages += [Message("user", "Hello, how can I help?"), Message("assistant", opening)]
             self._counts["messages"] = 1
+
+    def recall(self, history: Sequence[Message]) -> None:
+        """Know what has been said before: messages of role `user` are its own, `assistant` those of the agent."""
+        for message in history:
+            if message.role in ("user", "assistant") and message.text:
+                self._messages.append(Message("assistant" if message.role == "user" else "user", message.text))
 
     async def answer(self, text: str) -> tuple[str, bool]:
         """Answer what the agent says.

@@ -55,6 +55,7 @@ TOOLS_AT_RESET = {
     "agentgym/mcp-v1",
     "agentgym/function-turns-v1",
     "agentgym/tau-v1",
+    "agentgym/tau2-v1",
 }  # the task names them; `agentgym check` looks
 OF_FOLDERS = {"agentgym/code-terminal-v1"}  # folders of the user's: tests/sandboxes/test_terminal.py checks it on some
 CALLS_OF_FORMAT = {"tags": ("query", "sql")}  # a call that the format knows; others can write any

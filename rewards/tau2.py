@@ -1,0 +1,80 @@
+"""`tau2`: whether a domain of tau2-bench is at the end as it should be, and what had to be said and done was."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym import JudgeError, Reward, Trajectory
+from agentgym.reward import SUCCESS, Components
+
+from .tau import are_said, record_of
+
+
+class Tau2Bench(Reward):
+    """For `agentgym/tau2-v1`: all parts of the published score that the task names in `truth["basis"]`.
+
+    Outcome component `success`, 1.0 if every part of the basis is right; an episode that a budget ended has failed.
+    Components of weight 0: each part of the basis, and what the user did, with `user_`.
+
+    - `data_right` (DB): the data are those of `truth["state"]`, a digest.
+    - `outputs_right` (COMMUNICATE): each of `truth["outputs"]` stands in a message of the agent without calls.
+    - `checks_right` (ENV_ASSERTION): the assertions give `truth["checks"]`.
+    - `actions_right` (ACTION): each of `truth["actions"]` was called, by the agent or the customer, with the arguments
+      named in its `compare_args`; without those, with no other values than its own. A call that was not run, such as
+      one without the arguments that the tool requires, does not count, unlike as published.
+
+    Source: tau2-bench, Barres et al. 2025, arXiv:2506.07982, section 3. An output counts wherever it stands, and who
+        changes nothing succeeds where nothing has to change, as published.
+    """
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError for a task without such a truth, or a record that cannot be read."""
+        truth = episode.task.truth
+        if not isinstance(truth, dict) or not isinstance(truth.get("state"), str) or not truth.get("basis"):
+            raise JudgeError(f"{episode.task.id} has no truth['state'] and truth['basis'], so tau2 cannot judge it.")
+        if (record := record_of(episode)) is None:
+            return {SUCCESS: 0.0}
+        messages = [
+            *(message for message in episode.opening if message.role == "assistant"),
+            *(turn.message for turn in episode.turns),
+        ]
+        calls = [(call.name, call.arguments) for message in episode.opening for call in message.calls]
+        calls += [
+            (call.name, call.arguments)
+            for turn in episode.turns
+            for call, result in zip(turn.calls, turn.results, strict=False)
+            if result.ok
+        ]
+        calls += [(name, arguments) for name, arguments in record.pop("calls", ())]
+        parts = {
+            "DB": ("data_right", record.pop("state") == truth["state"]),
+            "COMMUNICATE": ("outputs_right", are_said(truth.get("outputs", ()), messages)),
+            "ENV_ASSERTION": ("checks_right", record.pop("checks", []) == truth.get("checks", [])),
+            "ACTION": ("actions_right", _are_called(json.loads(truth.get("actions", "[]")), calls)),
+        }
+        if unknown := [part for part in truth["basis"] if part not in parts]:
+            raise JudgeError(f"{episode.task.id}: truth['basis'] names {unknown}; tau2 judges {', '.join(parts)}.")
+        judged = dict(parts[part] for part in truth["basis"])
+        return {
+            SUCCESS: float(all(judged.values())),
+            **{name: float(is_right) for name, is_right in judged.items()},
+            **{name: float(value) for name, value in record.items()},
+        }
+
+    def weights_for(self, episode: Trajectory) -> dict[str, float]:
+        """Everything but `success` is for the record."""
+        return dict.fromkeys(episode.outcome.keys() - {SUCCESS}, 0.0)
+
+
+def _are_called(actions: Sequence[Mapping[str, Any]], calls: Sequence[tuple[str, Mapping[str, Any]]]) -> bool:
+    return all(any(_is_call(action, name, arguments) for name, arguments in calls) for action in actions)
+
+
+def _is_call(action: Mapping[str, Any], name: str, arguments: Mapping[str, Any]) -> bool:
+    compared = action["compare_args"] if action["compare_args"] is not None else arguments.keys()
+    given = {key: value for key, value in arguments.items() if key in compared}
+    return action["name"] == name and given == {
+        key: value for key, value in action["arguments"].items() if key in compared
+    }

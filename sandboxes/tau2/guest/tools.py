@@ -1,0 +1,146 @@
+"""A domain of tau2-bench as one object, whose methods guest_functions.py calls."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+from collections.abc import Mapping, Sequence
+from types import MethodType
+from typing import Any
+
+from . import framework
+from .models import BaseModel
+from .schemas import tool_schema
+
+
+class Tau2Tools:
+    """Each tool of the agent by its name, each of the customer as `user.NAME`, and what only the host calls.
+
+    `host.describe` tells policy and schemas, `host.run` makes published calls, `host.check` calls assertions.
+    """
+
+    def __init__(self) -> None:
+        self._environment: Any = None
+
+    def _load_scenario(self, scenario: Mapping[str, Any], long_context: bool = False) -> None:
+        """Open `{"domain": "retail", "initial": {...}}`, and bring it to the task's initial state.
+
+        Raises: ValueError for an initial state that cannot be reached; what the domain raises.
+        """
+        framework.install()
+        module = importlib.import_module(f"tau2.domains.{scenario['domain']}.environment")
+        self._environment = module.get_environment()
+        self._begin(scenario.get("initial") or {})
+        for prefix, kit in (("", self._environment.tools), ("user.", self._environment.user_tools)):
+            for name in kit.tools if kit is not None else ():
+                setattr(self, prefix + name, MethodType(_caller("user" if prefix else "assistant", name), self))
+        for name, method in (("describe", _describe), ("run", _run), ("check", _check)):
+            setattr(self, f"host.{name}", MethodType(method, self))
+
+    def _begin(self, initial: Mapping[str, Any]) -> None:
+        """As tau2 does: data, functions, and the calls of the conversation so far, which must do what they did."""
+        data = initial.get("initialization_data") or {}
+        for party, key in (("assistant", "agent_data"), ("user", "user_data")):
+            if data.get(key) is not None:
+                self._kit(party).update_db(data[key])
+        for call in initial.get("initialization_actions") or ():
+            self._function(call)
+        for call in initial.get("calls", ()):
+            text = self._respond(call["requestor"], call["name"], call["arguments"])
+            if _parsed(text) != _parsed(call["result"]):
+                raise ValueError(f"{call['name']} gives {text:.200}, and not {call['result']:.200}")
+        self._environment.sync_tools()
+
+    def _state(self) -> str:
+        """Hashes of the data, as tau2 makes them."""
+        kits = (self._environment.tools, self._environment.user_tools)
+        return json.dumps([kit.get_db_hash() if kit is not None and kit.db is not None else None for kit in kits])
+
+    def _kit(self, party: str) -> Any:
+        kit = {"assistant": self._environment.tools, "user": self._environment.user_tools}[party]
+        if kit is None:
+            raise ValueError(f"the domain has no tools of the {party}")
+        return kit
+
+    def _function(self, call: Mapping[str, Any]) -> Any:
+        """Any method of a toolkit. Raises: what it raises."""
+        value = getattr(self._kit(call["env_type"]), call["func_name"])(**call["arguments"])
+        self._environment.sync_tools()
+        return value
+
+    def _respond(self, party: str, name: str, arguments: Mapping[str, Any]) -> str:
+        """The result of a tool as text, or its error."""
+        try:
+            value = self._kit(party).use_tool(name, **arguments)
+            self._environment.sync_tools()
+        except Exception as error:  # noqa: BLE001  as tau2 shows it
+            value = f"Error: {error}"
+        return text_of(value)
+
+
+def _caller(party: str, tool: str) -> Any:
+    def call(tools: Tau2Tools, /, **arguments: Any) -> str:
+        return tools._respond(party, tool, arguments)
+
+    return call
+
+
+def _describe(tools: Tau2Tools) -> str:
+    """The policy, and the schemas of the agent's tools and of the customer's."""
+    environment = tools._environment
+    schemas = [
+        [tool_schema(name, function) for name, function in kit.tools.items()] if kit is not None else []
+        for kit in (environment.tools, environment.user_tools)
+    ]
+    return json.dumps({"policy": environment.policy, "tools": schemas[0], "user_tools": schemas[1]})
+
+
+def _run(tools: Tau2Tools, actions: Sequence[Mapping[str, Any]]) -> str:
+    """Make published actions as the published judge does: nothing is synchronised, and what fails is passed over."""
+    for action in actions:
+        try:
+            tools._kit(action["requestor"]).use_tool(action["name"], **action["arguments"])
+        except Exception:  # noqa: BLE001
+            continue
+    return ""
+
+
+def _check(tools: Tau2Tools, checks: Sequence[Mapping[str, Any]]) -> str:
+    """What each assertion gives: true, false, or null if it gives neither, or fails."""
+    values = []
+    for check in checks:
+        try:
+            value = tools._function(check)
+        except Exception:  # noqa: BLE001  the agent may have left data that an assertion does not expect
+            value = None
+        values.append(value if isinstance(value, bool) else None)
+    return json.dumps(values)
+
+
+def text_of(value: Any) -> str:
+    """A tool's value as tau2 writes it. Raises: ValueError for one that it cannot write."""
+    return value if isinstance(value, str) else json.dumps(_written(value), default=str)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_written(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _written(item) for key, item in value.items()}
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    raise ValueError(f"Unsupported type: {type(value)}")
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
