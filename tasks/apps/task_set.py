@@ -14,9 +14,9 @@ from agentgym import Task, TaskSet, load
 from ..generator import TaskGenerator, TaskSlot
 from .oracle import (
     code_oracle,
+    hasty_oracle,
     imperfect_code_oracle,
     imperfect_oracle,
-    imperfect_practised_oracle,
     oracle,
     practised_oracle,
 )
@@ -78,7 +78,7 @@ def task_set_short(seed: int = 0) -> TaskSet:
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed, key=lambda task: task.content_key(numbered=False))
     drawn = {stratum: generator.draw(stratum, _short_task) for stratum in SIZES_SHORT}
     splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
-    return TaskSet(NAME_SHORT, splits, oracle=practised_oracle, imperfect_oracle=imperfect_practised_oracle)
+    return TaskSet(NAME_SHORT, splits, oracle=practised_oracle, imperfect_oracle=hasty_oracle)
 
 
 def _task(rng: random.Random, slot: TaskSlot) -> Task | None:

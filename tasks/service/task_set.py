@@ -54,7 +54,7 @@ def task_set_short(seed: int = 0) -> TaskSet:
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed)
     drawn = {stratum: generator.draw(stratum, _task, levels=1) for stratum in SIZES_SHORT}
     splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
-    return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=hasty_oracle)
 
 
 def _task(rng: random.Random, slot: TaskSlot, levels: int = 3) -> Task | None:
@@ -148,15 +148,36 @@ def imperfect_oracle(task: Task) -> list[Message]:
     rng = random.Random(seed_of("imperfect", task.id))
     moves = json.loads(task.truth["moves"])
     for move in moves:
-        reads = move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search")))
-        if reads or rng.random() > 1 / 3:
+        if _reads(move) or rng.random() > 1 / 3:
             continue
         if move[0] == "say":
-            move[1] = " ".join(word for word in move[1].split(" ") if not any(map(str.isdigit, word)))
+            move[1] = _without_numbers(move[1])
         else:
             name = next(iter(move[2]))
             move[2][name] += 1
     return [_message(number, move) for number, move in enumerate(moves)]
+
+
+def hasty_oracle(task: Task) -> list[Message]:
+    """As the oracle, but it leaves each change out, and the numbers of each sentence, with chance 1/2 each."""
+    rng = random.Random(seed_of("hasty", task.id))
+    moves = []
+    for move in json.loads(task.truth["moves"]):
+        hasty = not _reads(move) and rng.random() < 0.5
+        if not hasty:
+            moves.append(move)
+        elif move[0] == "say":
+            moves.append(["say", _without_numbers(move[1])])
+    return [_message(number, move) for number, move in enumerate(moves)]
+
+
+def _reads(move: list[Any]) -> bool:
+    """Whether a move is a call that changes nothing."""
+    return move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search")))
+
+
+def _without_numbers(text: str) -> str:
+    return " ".join(word for word in text.split(" ") if not any(map(str.isdigit, word)))
 
 
 def _message(number: int, move: list[Any]) -> Message:
