@@ -25,7 +25,7 @@ from .pieces import ACTIONS, QUESTIONS, SHORT, SINKS, Draft, Piece
 NAME, NAME_CODE, NAME_SHORT = "apps/year-v1", "apps/year-code-v1", "apps/short-v1"
 ENVIRONMENT, RECORDS = "agentgym/apps-v1", "apps/year"
 SIZES = {"train": 2_400, "validation": 150, "unseen_records": 150, "unseen_apps": 150, "unseen_compositions": 150}
-SIZES_SHORT = {"train": 4_500, "validation": 60, "unseen_records": 180}
+SIZES_SHORT = {"train": 4_500, "validation": 120, "unseen_records": 360}
 SEEDS = {"train": range(40), "validation": range(40, 44), "held_out": range(44, 52)}
 """Seeds of the records. No split has those of another."""
 HELD_OUT_APPS = frozenset({"files", "music"})

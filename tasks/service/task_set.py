@@ -15,7 +15,7 @@ from .requests import HELD_OUT, REQUESTS, Desk
 
 NAME, NAME_SHORT, ENVIRONMENT = "service/desk-v1", "service/short-v1", "agentgym/service-v1"
 SIZES = {"train": 900, "validation": 90, "unseen_records": 180, "unseen_requests": 180}
-SIZES_SHORT = {"train": 4_500, "validation": 90, "unseen_records": 180}
+SIZES_SHORT = {"train": 3_000, "validation": 120, "unseen_records": 300}
 SEEDS = {"train": range(30), "validation": range(30, 34), "held_out": range(34, 42)}
 """Seeds of the records. No split has those of another."""
 ERRING = {"mistakes": 0.3, "noise": 0.1}
@@ -50,15 +50,17 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def task_set_short(seed: int = 0) -> TaskSet:
-    """Customers with one request, for tiny models. Held-out tasks carry the tag `unseen_records`."""
+    """Customers of a telephone company with one request, for tiny models. Held-out tasks have the tag `unseen_records`."""
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed)
-    drawn = {stratum: generator.draw(stratum, _task, levels=1) for stratum in SIZES_SHORT}
+    drawn = {stratum: generator.draw(stratum, _task, domains=("telecom",), levels=1) for stratum in SIZES_SHORT}
     splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
     return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=hasty_oracle)
 
 
-def _task(rng: random.Random, slot: TaskSlot, levels: int = 3) -> Task | None:
-    domain, level = list(REQUESTS)[slot.index % 3], 1 + slot.index // 3 % levels
+def _task(
+    rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQUESTS), levels: int = 3
+) -> Task | None:
+    domain, level = domains[slot.index % len(domains)], 1 + slot.index // len(domains) % levels
     seeds, records = SEEDS[slot.split], f"service/{domain}"
     seed = seeds[rng.randrange(len(seeds))]
     environment = load("environments", ENVIRONMENT)()

@@ -102,3 +102,12 @@ def test_the_apps_of_a_year_agree_with_each_other():
         assert (f"birthday of {person['name']}", f"2025{person['birthday'][4:]}") in events
     assert sum(row["amount"] for row in tables["payments"]) > 5_000
     assert [row["date"] for row in tables["payments"]] == sorted(row["date"] for row in tables["payments"])
+
+
+async def test_the_short_set_has_a_ceiling_and_a_hasty_player_who_makes_no_wrong_change():
+    short = load_task_set("apps/short-v1")
+    tasks = [*short["train"][:30], *short["held_out"][:30]]
+    assert {trajectory.success for trajectory in await play(tasks, short.oracle)} == {1.0}
+    hasty = await play(tasks, short.imperfect_oracle)
+    assert 0.1 < sum(trajectory.success for trajectory in hasty) / 60 < 0.5
+    assert {trajectory.outcome["collateral_changes"] for trajectory in hasty} == {0.0}
