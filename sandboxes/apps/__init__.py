@@ -5,8 +5,16 @@ guest_client.py the client that code in the sandbox uses
 The other files are an app or two each.
 """
 
+from functools import partial
+
+from agentgym import make
+from agentgym.teams import with_delegation
+
 from ..record_app import StoreApp
 from ..record_store import TableSchema
 from .environment import Apps, AppsCode
 
-__all__ = ["Apps", "AppsCode", "StoreApp", "TableSchema"]
+__all__ = ["Apps", "AppsCode", "StoreApp", "TableSchema", "team"]
+
+team = with_delegation(partial(make, "agentgym/apps-v1"))
+"""`agentgym/apps-team-v1`: a planner, and executors who use the apps."""

@@ -7,11 +7,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, seed_of, tool
+from agentgym import Call, Message, Split, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .fiction_builder import build
-from .fiction_game import Game, State, game_of
+from .fiction_game import FictionState, Game, game_of
 
 
 class Fiction(TextEnvironment):
@@ -82,7 +82,30 @@ class Fiction(TextEnvironment):
     @classmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
         wish, game = build(rng, axes)
-        return puzzle_of(wish, game)
+        return _puzzle(wish, game)
+
+    @classmethod
+    def task_of(cls, name: str, wish: str, game: Any, *, split: Split = "train", least: int = 3) -> Task:
+        """The task of a game that somebody has written.
+
+        Args:
+            name: id of the task. wish: a sentence that says what is to be done.
+            least: commands that its shortest solution must have.
+        Raises: ValueError for a game that is none, cannot be won, or whose solution is shorter.
+        """
+        puzzle = _puzzle(wish, game)
+        solution = puzzle.truth["solution"]
+        if len(solution) < least:
+            raise ValueError(f"it is won by {len(solution)} commands, {', '.join(solution)}; {least} are the least")
+        return Task(
+            name,
+            cls.id,
+            puzzle.prompt,
+            parameters=puzzle.parameters,
+            truth=puzzle.truth,
+            split=split,
+            difficulty=float(len(solution)),
+        )
 
     @staticmethod
     def oracle(task: Task) -> Script:
@@ -96,7 +119,7 @@ class Fiction(TextEnvironment):
         return _player(solution[: random.Random(seed_of("imperfect", task.id)).randrange(len(solution) + 1)])
 
 
-def puzzle_of(wish: str, data: Mapping[str, Any]) -> Puzzle:
+def _puzzle(wish: str, data: Mapping[str, Any]) -> Puzzle:
     """The puzzle of a game. Raises: ValueError for one that is none, that cannot be won, or is won at the start."""
     game = Game.read(data)
     solution = game.solution()
@@ -111,12 +134,12 @@ def _game(task: Task) -> Game:
     return game_of(json.dumps(task.parameters["game"]))
 
 
-def _data(state: State) -> dict[str, Any]:
+def _data(state: FictionState) -> dict[str, Any]:
     return {"at": state.at, "places": list(state.places), "flags": sorted(state.flags)}
 
 
-def _state(data: Mapping[str, Any]) -> State:
-    return State(data["at"], tuple(data["places"]), frozenset(data["flags"]))
+def _state(data: Mapping[str, Any]) -> FictionState:
+    return FictionState(data["at"], tuple(data["places"]), frozenset(data["flags"]))
 
 
 def _player(commands: Sequence[str]) -> Script:

@@ -1,4 +1,4 @@
-"""Builds games of interactive fiction: a treasure behind obstacles, in one of several places."""
+"""Builds games of interactive fiction: a treasure behind obstacles, in one of several themes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .fiction_game import Game
-from .fiction_places import NEW_PLACES, PLACES, Place
+from .fiction_themes import NEW_THEMES, THEMES, Theme
 
 WAYS = (("north", "south"), ("east", "west"), ("up", "down"))
 TRIES = 200
@@ -23,9 +23,9 @@ def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, A
     Raises: ValueError if none was found in TRIES tries.
     """
     for _ in range(TRIES):
-        place = rng.choice(NEW_PLACES if axes["new_places"] else PLACES)
-        draft = _Draft(rng, place, rng.sample(place.rooms, axes["rooms"]))
-        treasure = rng.choice(place.treasures)
+        theme = rng.choice(NEW_THEMES if axes["new_places"] else THEMES)
+        draft = _Draft(rng, theme, rng.sample(theme.rooms, axes["rooms"]))
+        treasure = rng.choice(theme.treasures)
         if not draft.hide_behind(treasure, axes["obstacles"], new_kinds=bool(axes["new_kinds"])):
             continue
         if axes["traps"]:
@@ -34,14 +34,14 @@ def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, A
         game = draft.game(treasure)
         solution = Game.read(game).solution()
         if solution is not None and axes["obstacles"] + 2 <= len(solution) <= LONGEST:
-            return f"You are at {place.name}. Get the {treasure}.", game
+            return f"You are at {theme.name}. Get the {treasure}.", game
     raise ValueError(f"no game was found with {dict(axes)}")
 
 
 @dataclass
 class _Draft:
     rng: random.Random
-    place: Place
+    theme: Theme
     rooms: list[str]
     exits: dict[str, dict[str, Any]] = field(init=False)
     things: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class _Draft:
 
     def _lock_up(self, thing: str) -> list[str] | None:
         """In a box that a key opens."""
-        if (pair := self._unused(self.place.boxes)) is None:
+        if (pair := self._unused(self.theme.boxes)) is None:
             return None
         box, key = pair
         room = self.rng.choice(self.rooms)
@@ -97,27 +97,27 @@ class _Draft:
 
     def _give_to_somebody(self, thing: str) -> list[str] | None:
         """Somebody has it who wants another thing for it."""
-        if (pair := self._unused(self.place.people)) is None:
+        if (pair := self._unused(self.theme.people)) is None:
             return None
-        person, wanted = pair
+        person, requested = pair
         room = self.rng.choice(self.rooms)
-        self._lay(person, room, portable=False, text=f"The {person} would give you the {thing} for a {wanted}.")
+        self._lay(person, room, portable=False, text=f"The {person} would give you the {thing} for a {requested}.")
         self.things[thing] = {"at": "nowhere"}
         self._once(
-            f"give {wanted} to {person}",
-            [_if("here", person), _if("have", wanted)],
-            [_then("remove", wanted), _then("take", thing)],
-            f"The {person} takes the {wanted} and gives you the {thing}.",
-            f"You need a {wanted} for that, and the {person} must be here.",
+            f"give {requested} to {person}",
+            [_if("here", person), _if("have", requested)],
+            [_then("remove", requested), _then("take", thing)],
+            f"The {person} takes the {requested} and gives you the {thing}.",
+            f"You need a {requested} for that, and the {person} must be here.",
         )
-        return [wanted]
+        return [requested]
 
     def _block_the_way(self, thing: str) -> list[str] | None:
         """In a room whose only way in is blocked by what a tool removes; the tool is somewhere before it."""
         inner = [
             room for room in self.rooms[1:] if not any(way["to"] in self._behind(room) for way in self._ways(room))
         ]
-        if (pair := self._unused(self.place.barriers)) is None or not inner:
+        if (pair := self._unused(self.theme.barriers)) is None or not inner:
             return None
         barrier, tool, verb = pair
         room = self.rng.choice(inner)
@@ -164,7 +164,7 @@ class _Draft:
             )
 
     def scatter(self, count: int) -> None:
-        for name in self.rng.sample(self.place.others, count):
+        for name in self.rng.sample(self.theme.others, count):
             self._lay(name, self.rng.choice(self.rooms))
 
     def game(self, treasure: str) -> dict[str, Any]:

@@ -66,7 +66,7 @@ class Thing(_Part):
     portable: bool = True
 
 
-class Rule(_Part):
+class FictionRule(_Part):
     """A command of the game's own: while `needs` hold it has `effects` and says `text`, else it says `otherwise`."""
 
     command: Name
@@ -76,7 +76,7 @@ class Rule(_Part):
     otherwise: Text = "That does not work."
 
 
-class State(NamedTuple):
+class FictionState(NamedTuple):
     """What changes: the room, the places of the things in the order of the game, and the flags that are set."""
 
     at: str
@@ -94,7 +94,7 @@ class Game(_Part):
     start: Name
     rooms: dict[Name, Room] = Field(min_length=1, max_length=30)
     things: dict[Name, Thing] = Field({}, max_length=40)
-    rules: tuple[Rule, ...] = Field((), max_length=60)
+    rules: tuple[FictionRule, ...] = Field((), max_length=60)
     goal: tuple[Condition, ...] = Field(min_length=1, max_length=8)
 
     @classmethod
@@ -149,32 +149,32 @@ class Game(_Part):
     # ---- state
 
     @property
-    def beginning(self) -> State:
-        return State(self.start, tuple(thing.at for thing in self.things.values()))
+    def beginning(self) -> FictionState:
+        return FictionState(self.start, tuple(thing.at for thing in self.things.values()))
 
-    def place(self, state: State, thing: str) -> str:
+    def location(self, state: FictionState, thing: str) -> str:
         return state.places[self._position[thing]]
 
-    def holds(self, condition: Condition, state: State) -> bool:
+    def holds(self, condition: Condition, state: FictionState) -> bool:
         """Whether a condition is met."""
         if condition.kind == "at":
             met = state.at == condition.name
         elif condition.kind == "flag":
             met = condition.name in state.flags
         else:
-            place = self.place(state, condition.name)
-            met = place == YOU or (condition.kind == "here" and place == state.at)
+            location = self.location(state, condition.name)
+            met = location == YOU or (condition.kind == "here" and location == state.at)
         return met == condition.yes
 
-    def all_hold(self, conditions: tuple[Condition, ...], state: State) -> bool:
+    def all_hold(self, conditions: tuple[Condition, ...], state: FictionState) -> bool:
         return all(self.holds(condition, state) for condition in conditions)
 
-    def is_solved(self, state: State) -> bool:
+    def is_solved(self, state: FictionState) -> bool:
         return self.all_hold(self.goal, state)
 
     # ---- commands
 
-    def do(self, command: str, state: State) -> tuple[State, str]:
+    def do(self, command: str, state: FictionState) -> tuple[FictionState, str]:
         """Carry out a command. Returns: the state after it, and what is read. Raises: ValueError with the reason."""
         words = normal(command)
         if (rule := self._rules.get(words)) is not None:
@@ -195,11 +195,11 @@ class Game(_Part):
             after = state._replace(at=passage.to)
             return after, self.look(after)
         if verb in ("take", "examine"):
-            if rest not in self.things or self.place(state, rest) not in (YOU, state.at):
+            if rest not in self.things or self.location(state, rest) not in (YOU, state.at):
                 raise ValueError(f"There is no {rest[:40] or 'such thing'} here.")
             if verb == "examine":
                 return state, self.things[rest].text or "There is nothing special about it."
-            if self.place(state, rest) == YOU:
+            if self.location(state, rest) == YOU:
                 raise ValueError(f"You carry the {rest} already.")
             if not self.things[rest].portable:
                 raise ValueError(f"The {rest} cannot be carried.")
@@ -211,7 +211,7 @@ class Game(_Part):
         own = [rule.command for rule in self.rules]
         return ", ".join(["look", "inventory", "go DIRECTION", "take THING", "examine THING", *own])
 
-    def look(self, state: State) -> str:
+    def look(self, state: FictionState) -> str:
         room = self.rooms[state.at]
         here, ways = self._at(state.at, state), sorted(room.exits)
         lines = [f"You are in the {state.at}.", room.text, f"You see: {', '.join(here)}." if here else ""]
@@ -219,13 +219,13 @@ class Game(_Part):
 
     # ---- search
 
-    def solution(self, state: State | None = None) -> list[str] | None:
+    def solution(self, state: FictionState | None = None) -> list[str] | None:
         """The shortest commands from a state, by default the beginning, to the goal; None if there are none.
 
         Raises: ValueError if a search through MOST_STATES states has not ended.
         """
         origin = self.beginning if state is None else state
-        came: dict[State, tuple[State, str] | None] = {origin: None}
+        came: dict[FictionState, tuple[FictionState, str] | None] = {origin: None}
         queue = deque([origin])
         while queue:
             at = queue.popleft()
@@ -243,19 +243,19 @@ class Game(_Part):
                 raise ValueError(f"it has more than {MOST_STATES:,} states: fewer rooms, things or rules are needed")
         return None
 
-    def _steps(self, state: State) -> Iterator[tuple[str, State]]:
+    def _steps(self, state: FictionState) -> Iterator[tuple[str, FictionState]]:
         """The commands that change a state to another, things that nothing asks for aside."""
         for way, passage in self.rooms[state.at].exits.items():
             if self.all_hold(passage.needs, state):
                 yield f"go {way}", state._replace(at=passage.to)
-        for thing in self._wanted:
-            if self.place(state, thing) == state.at and self.things[thing].portable:
+        for thing in self._requested:
+            if self.location(state, thing) == state.at and self.things[thing].portable:
                 yield f"take {thing}", self._moved(state, thing, YOU)
         for rule in self.rules:
             if self.all_hold(rule.needs, state):
                 yield rule.command, self._with(rule.effects, state)
 
-    def _with(self, effects: tuple[Effect, ...], state: State) -> State:
+    def _with(self, effects: tuple[Effect, ...], state: FictionState) -> FictionState:
         for effect in effects:
             if effect.kind == "go":
                 state = state._replace(at=effect.name)
@@ -264,31 +264,31 @@ class Game(_Part):
             elif effect.kind == "unset":
                 state = state._replace(flags=state.flags - {effect.name})
             else:
-                place = {"take": YOU, "appear": state.at, "remove": NOWHERE}[effect.kind]
-                state = self._moved(state, effect.name, place)
+                location = {"take": YOU, "appear": state.at, "remove": NOWHERE}[effect.kind]
+                state = self._moved(state, effect.name, location)
         return state
 
-    def _moved(self, state: State, thing: str, place: str) -> State:
+    def _moved(self, state: FictionState, thing: str, location: str) -> FictionState:
         number = self._position[thing]
-        return state._replace(places=(*state.places[:number], place, *state.places[number + 1 :]))
+        return state._replace(places=(*state.places[:number], location, *state.places[number + 1 :]))
 
-    def _at(self, place: str, state: State) -> list[str]:
-        return [thing for thing, each in zip(self.things, state.places, strict=True) if each == place]
+    def _at(self, location: str, state: FictionState) -> list[str]:
+        return [thing for thing, each in zip(self.things, state.places, strict=True) if each == location]
 
     @cached_property
     def _position(self) -> Mapping[str, int]:
         return {thing: number for number, thing in enumerate(self.things)}
 
     @cached_property
-    def _rules(self) -> Mapping[str, Rule]:
+    def _rules(self) -> Mapping[str, FictionRule]:
         return {normal(rule.command): rule for rule in self.rules}
 
     @cached_property
-    def _wanted(self) -> tuple[str, ...]:
+    def _requested(self) -> tuple[str, ...]:
         """The things that a condition names."""
-        asked = [*self.goal, *(condition for rule in self.rules for condition in rule.needs)]
-        asked += [c for room in self.rooms.values() for passage in room.exits.values() for c in passage.needs]
-        named = {condition.name for condition in asked if condition.kind in ("have", "here")}
+        conditions = [*self.goal, *(condition for rule in self.rules for condition in rule.needs)]
+        conditions += [c for room in self.rooms.values() for passage in room.exits.values() for c in passage.needs]
+        named = {condition.name for condition in conditions if condition.kind in ("have", "here")}
         return tuple(thing for thing in self.things if thing in named)
 
 

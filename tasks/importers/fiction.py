@@ -7,7 +7,6 @@ from pathlib import Path
 
 from agentgym import Split, TaskError, TaskSet, load
 
-from ..text.written_games import game_task
 from .items import LeftOutWarning, read_items, text_of
 
 NAME = "text/written-fiction-v1"
@@ -25,7 +24,7 @@ def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) ->
         least: commands of the shortest solution of a game that is kept.
     Raises: TaskError for a file that cannot be read, or of whose games none can be used.
     """
-    source = Path(path)
+    source, environment = Path(path), load("environments", "agentgym/text-fiction-v1")
     tasks, reasons = {}, {}
     for number, item in enumerate(read_items(source)):
         name = str(item.get("id") or f"{source.stem}/{number:04d}")
@@ -33,7 +32,7 @@ def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) ->
             if name in tasks:
                 raise ValueError("an earlier game has this id")
             wish = text_of(item, name, "wish")
-            tasks[name] = game_task(name, wish, item.get("game"), split=split, least=least)
+            tasks[name] = environment.task_of(name, wish, item.get("game"), split=split, least=least)
         except (TaskError, ValueError) as error:
             reasons[name] = str(error)
     if not tasks:
@@ -43,6 +42,5 @@ def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) ->
     if reasons:
         lines = "; ".join(f"{name}: {why}" for name, why in reasons.items())
         warnings.warn(LeftOutWarning(f"{path}: left out: {lines}", reasons), stacklevel=2)
-    environment = load("environments", "agentgym/text-fiction-v1")
     players = {"oracle": environment.oracle, "imperfect_oracle": environment.imperfect_oracle}
     return TaskSet(NAME, {split: list(tasks.values())}, **players)

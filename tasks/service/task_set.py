@@ -50,16 +50,14 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def task_set_short(seed: int = 0) -> TaskSet:
-    """Customers of a telephone company with one request, for tiny models. Held-out tasks have the tag `unseen_records`."""
+    """Customers of a telephone company with one request, for tiny models; those held out carry `unseen_records`."""
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed)
     drawn = {stratum: generator.draw(stratum, _task, domains=("telecom",), levels=1) for stratum in SIZES_SHORT}
     splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
     return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=hasty_oracle)
 
 
-def _task(
-    rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQUESTS), levels: int = 3
-) -> Task | None:
+def _task(rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQUESTS), levels: int = 3) -> Task | None:
     domain, level = domains[slot.index % len(domains)], 1 + slot.index // len(domains) % levels
     seeds, records = SEEDS[slot.split], f"service/{domain}"
     seed = seeds[rng.randrange(len(seeds))]

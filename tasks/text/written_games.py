@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
-from agentgym import Message, Policy, Split, Task, TaskError
+from agentgym import Message, Policy, Task, TaskError, load
 from agentgym.policy import Request, Sampling
-from agentgym.sandboxes.text.fiction import Fiction, puzzle_of
 
 RULES = """\
 You write small games of interactive fiction as JSON. Answer with one JSON object {"wish": ..., "game": ...} and
@@ -17,30 +15,6 @@ Conditions are of the kinds at, have, here and flag; effects take, appear, remov
 """
 MOST_CHARS = 40_000
 """Of an answer that is read."""
-
-
-def game_task(name: str, wish: str, game: Any, *, split: Split = "train", least: int = 3) -> Task:
-    """The task of a game.
-
-    Args:
-        least: commands that its shortest solution must have.
-    Raises: ValueError for a game that is none, cannot be won, or whose solution is shorter.
-    """
-    puzzle = puzzle_of(wish, game)
-    length = len(puzzle.truth["solution"])
-    if length < least:
-        raise ValueError(
-            f"it is won by {length} commands, {', '.join(puzzle.truth['solution'])}; {least} are the least"
-        )
-    return Task(
-        name,
-        Fiction.id,
-        puzzle.prompt,
-        parameters=puzzle.parameters,
-        truth=puzzle.truth,
-        split=split,
-        difficulty=round(math.log2(length), 3),
-    )
 
 
 async def write_game(
@@ -55,10 +29,11 @@ async def write_game(
         attempts: answers of the policy at most. seed: of its sampling, and of the example that it is shown.
     Raises: TaskError if no attempt is a game that can be won; PolicyError if the policy cannot be asked.
     """
-    example = Fiction.generate(seed, 1)
-    shown = {"wish": example.prompt.split(". ")[1] + ".", "game": example.parameters["game"]}
+    environment = load("environments", "agentgym/text-fiction-v1")
+    generated = environment.generate(seed, 1)
+    example = {"wish": generated.prompt.split(". ")[1] + ".", "game": generated.parameters["game"]}
     messages = [
-        Message("system", RULES + json.dumps(shown)),
+        Message("system", RULES + json.dumps(example)),
         Message("user", f"Write a game about: {theme}. Its shortest solution must have {least} commands or more."),
     ]
     why = ""
@@ -67,7 +42,7 @@ async def write_game(
         reply = (await policy.generate(Request(messages, sampling=sampling, episode=f"{name}/{attempt}"))).message.text
         try:
             answer = _object(reply[:MOST_CHARS])
-            return game_task(name, str(answer["wish"]), answer["game"], least=least)
+            return environment.task_of(name, str(answer["wish"]), answer["game"], least=least)
         except KeyError as error:
             why = f"the object lacks {error}"
         except (ValueError, TypeError, RecursionError) as error:

@@ -197,19 +197,19 @@ def test_games_in_a_file_become_tasks_and_others_are_named_with_the_reason(tmp_p
 
 
 async def test_a_policy_writes_games_and_is_told_what_is_wrong():
-    asked = []
+    requests = []
 
     def writer(messages):
-        asked.append(messages[-1].text)
-        if len(asked) == 1:
+        requests.append(messages[-1].text)
+        if len(requests) == 1:
             return Message("assistant", "A game? With pleasure.")
-        game = changed(start="attic") if len(asked) == 2 else GAME
+        game = changed(start="attic") if len(requests) == 2 else GAME
         return Message("assistant", f"```json\n{json.dumps({'wish': 'Get the coin.', 'game': game})}\n```")
 
     task = await write_game(ScriptedPolicy(writer), "a cold house", least=4)
     assert task.truth == {"solution": SOLUTION}
-    assert "Its shortest solution must have 4 commands or more." in asked[0]
-    assert "That is no game that can be played: the answer holds no JSON object" in asked[1]
-    assert "start names the room 'attic'" in asked[2]
+    assert "Its shortest solution must have 4 commands or more." in requests[0]
+    assert "That is no game that can be played: the answer holds no JSON object" in requests[1]
+    assert "start names the room 'attic'" in requests[2]
     with pytest.raises(TaskError, match="wrote no game about 'a cold house' that can be won, in 2 attempts; the last:"):
         await write_game(ScriptedPolicy(lambda messages: Message("assistant", "{}")), "a cold house", attempts=2)

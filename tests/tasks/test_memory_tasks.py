@@ -72,8 +72,8 @@ def test_notes_are_taken_in_the_order_in_which_things_are_said(task_set):
         for session, notes in zip(task.parameters["sessions"], json.loads(task.truth["notes"]), strict=True):
             lines = session.splitlines()
             values = [text.rpartition(" ")[2] for _, text in notes]
-            places = [[n for n, line in enumerate(lines) if value in line] for value in values]
-            known = [place[0] for place in places if len(place) == 1]
+            rows = [[n for n, line in enumerate(lines) if value in line] for value in values]
+            known = [numbers[0] for numbers in rows if len(numbers) == 1]
             assert known == sorted(known)
             compared += len(known) > 1
     assert compared > 50

@@ -1,15 +1,15 @@
-"""The words of the generated games: places with their rooms, treasures, people and tools. Written for this project."""
+"""The words of the generated games: themes with their rooms, treasures, people and tools. Our own."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
-    """Words of one place.
+class Theme(NamedTuple):
+    """Words of one theme.
 
     Attributes:
-        boxes: pairs of a box and its key. people: pairs of somebody and what is wanted.
+        boxes: pairs of a box and its key. people: pairs of somebody and what they ask for.
         barriers: what blocks a way, the tool that removes it, and the verb for it.
         others: things that nobody needs.
     """
@@ -23,8 +23,8 @@ class Place(NamedTuple):
     others: tuple[str, ...]
 
 
-PLACES: tuple[Place, ...] = (
-    Place(
+THEMES: tuple[Theme, ...] = (
+    Theme(
         "a lighthouse",
         ("boat house", "store", "stair", "lamp room", "kitchen", "cellar", "gallery", "workshop"),
         ("log book", "brass lens", "signal flag"),
@@ -33,7 +33,7 @@ PLACES: tuple[Place, ...] = (
         (("heap of nets", "knife", "cut"), ("rotten plank", "crowbar", "lift"), ("gull nest", "long pole", "push")),
         ("shell", "lantern glass", "oilskin", "cork float"),
     ),
-    Place(
+    Theme(
         "an old mill",
         ("yard", "grain loft", "wheel room", "flour store", "pantry", "stable", "attic", "office"),
         ("golden ear", "deed", "mill stone chart"),
@@ -42,7 +42,7 @@ PLACES: tuple[Place, ...] = (
         (("pile of sacks", "hand cart", "move"), ("cobweb", "broom", "sweep"), ("jammed gate", "hammer", "strike")),
         ("sieve", "straw hat", "candle end", "feather"),
     ),
-    Place(
+    Theme(
         "a museum",
         ("foyer", "coin room", "whale hall", "archive", "cloakroom", "map room", "roof garden", "studio"),
         ("crown", "meteorite", "first edition"),
@@ -51,7 +51,7 @@ PLACES: tuple[Place, ...] = (
         (("velvet cord", "scissors", "cut"), ("stuck door", "oil can", "loosen"), ("crate", "trolley", "shift")),
         ("brochure", "umbrella", "ticket stub", "sponge"),
     ),
-    Place(
+    Theme(
         "a greenhouse",
         ("porch", "palm house", "fern walk", "potting shed", "cactus room", "orchid room", "boiler room", "pond"),
         ("blue orchid", "rare seed", "glass beetle"),
@@ -60,7 +60,7 @@ PLACES: tuple[Place, ...] = (
         (("bramble", "shears", "cut"), ("heap of soil", "spade", "dig"), ("ivy curtain", "sickle", "slash")),
         ("flower pot", "glove", "label", "string"),
     ),
-    Place(
+    Theme(
         "a mountain station",
         ("platform", "cable room", "canteen", "ski store", "first aid room", "terrace", "sleeping hall", "tunnel"),
         ("summit flag", "old camera", "weather book"),
@@ -69,7 +69,7 @@ PLACES: tuple[Place, ...] = (
         (("snow drift", "shovel", "dig"), ("ice wall", "pick", "break"), ("fallen beam", "winch", "lift")),
         ("mitten", "thermos", "postcard", "whistle"),
     ),
-    Place(
+    Theme(
         "a theatre",
         ("stage door", "stage", "wardrobe", "prop room", "orchestra pit", "balcony", "dressing room", "trap room"),
         ("golden mask", "lost script", "conductor baton"),
@@ -79,8 +79,8 @@ PLACES: tuple[Place, ...] = (
         ("fan", "wig", "playbill", "paper moon"),
     ),
 )
-NEW_PLACES: tuple[Place, ...] = (
-    Place(
+NEW_THEMES: tuple[Theme, ...] = (
+    Theme(
         "a river ship",
         ("gangway", "saloon", "engine room", "bridge", "galley", "cabin", "hold", "upper deck"),
         ("captain medal", "ship bell", "sealed letter"),
@@ -89,7 +89,7 @@ NEW_PLACES: tuple[Place, ...] = (
         (("chain", "file", "saw"), ("stack of barrels", "lever", "roll"), ("jammed hatch", "mallet", "knock")),
         ("deck chair", "tea spoon", "playing card", "life belt"),
     ),
-    Place(
+    Theme(
         "an observatory",
         ("gate", "dome", "library", "clock room", "dark room", "refectory", "vault", "meadow"),
         ("star atlas", "platinum gear", "comet plate"),
