@@ -135,7 +135,8 @@ class Game(_Part):
                 for condition in passage.needs:
                     check(condition.kind, condition.name, f"rooms.{room}.exits.{way}")
         for rule in self.rules:
-            for part in (*rule.needs, *rule.effects):
+            parts: tuple[Condition | Effect, ...] = (*rule.needs, *rule.effects)
+            for part in parts:
                 check(part.kind, part.name, f"the rule {rule.command!r}")
         for condition in self.goal:
             check(condition.kind, condition.name, "goal")

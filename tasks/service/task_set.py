@@ -173,7 +173,7 @@ def hasty_oracle(task: Task) -> list[Message]:
 
 def _reads(move: list[Any]) -> bool:
     """Whether a move is a call that changes nothing."""
-    return move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search")))
+    return bool(move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search"))))
 
 
 def _without_numbers(text: str) -> str:

@@ -29,7 +29,7 @@ async def write_game(
         attempts: answers of the policy at most. seed: of its sampling, and of the example that it is shown.
     Raises: TaskError if no attempt is a game that can be won; PolicyError if the policy cannot be asked.
     """
-    environment = load("environments", "agentgym/text-fiction-v1")
+    environment: Any = load("environments", "agentgym/text-fiction-v1")
     generated = environment.generate(seed, 1)
     example = {"wish": generated.prompt.split(". ")[1] + ".", "game": generated.parameters["game"]}
     messages = [
@@ -42,7 +42,8 @@ async def write_game(
         reply = (await policy.generate(Request(messages, sampling=sampling, episode=f"{name}/{attempt}"))).message.text
         try:
             answer = _object(reply[:MOST_CHARS])
-            return environment.task_of(name, str(answer["wish"]), answer["game"], least=least)
+            task: Task = environment.task_of(name, str(answer["wish"]), answer["game"], least=least)
+            return task
         except KeyError as error:
             why = f"the object lacks {error}"
         except (ValueError, TypeError, RecursionError) as error:
