@@ -15,7 +15,7 @@ from .fiction_game import FictionState, Game, game_of
 
 
 class Fiction(TextEnvironment):
-    """Interactive fiction by anyone: generated, written by hand or by a model. Everything is in memory.
+    """Interactive fiction by anyone: generated, written by hand or by a model. In memory, so nothing is isolated.
 
     Task parameters: `game`, an object as `fiction_game.Game` has it. A reset plays through it by search, and refuses
     a game that cannot be won. One can get stuck in some: the potential of a state without a way to the goal is 0.
