@@ -1,9 +1,11 @@
-"""What turn-level credit is worth: estimators at equal budget, same warm start, several seeds, on the SQL set.
+"""What turn-level credit is worth: estimators at equal budget, same warm start, several seeds.
 
     python benchmarks/learning.py [--seeds 3] [--steps 30] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
+    python benchmarks/learning.py --recipe recipes/apps.toml --estimators "grpo(turn_weight=0.0); potential_shaping"
     python benchmarks/learning.py --estimators "return_to_go; grpo; gigpo | gated(threshold=1.0)"
 
-Without --estimators four arms tell the content of the reward and its placement apart:
+The recipe is by default that of the quickstart, on SQL. Without --estimators four arms tell the content of the reward
+and its placement apart:
     outcome      `grpo` on the outcome alone
     flattened    `grpo` on outcome + the sum of the turn rewards: more content, no placement
     return_to_go the same turn rewards, placed on their turns
@@ -51,6 +53,7 @@ from training_runs import (
 
 from agentgym.credit import CreditWarning, estimator
 from agentgym.errors import AgentGymError
+from agentgym.evaluation.record import Evaluation
 from agentgym.training import Recipe
 
 RECIPE = Path(__file__).parents[1] / "recipes" / "quickstart.toml"
@@ -73,7 +76,6 @@ GPU = [
     "machine.lockstep=false",
 ]
 COMMON = ["train.save_every=10", "train.keep_checkpoints=1", "train.validate_every=5", "evaluate.control={}"]
-STRATUM = "unseen_entities"
 
 
 @dataclass(frozen=True)
@@ -93,19 +95,18 @@ class Arm:
         return f"{words}-{hashlib.sha256(self.label.encode()).hexdigest()[:6]}"
 
 
-def warm_start(seed: int, out: str, sets: list[str]) -> str:
+def warm_start(seed: int, out: str, sets: list[str], file: Path = RECIPE) -> str:
     """The model every arm of a seed begins with."""
-    recipe = Recipe.load(RECIPE, [*sets, f"seed={seed}", "train.steps=0"])
+    recipe = Recipe.load(file, [*sets, f"seed={seed}", "train.steps=0"])
     return str(warm_started(recipe, Path(out) / f"seed-{seed}" / "warm_start"))
 
 
-def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict[str, Any]:
+def run_arm(arm: Arm, out: str, start: str, sets: list[str], file: Path = RECIPE) -> dict[str, Any]:
     """Train one arm from the shared start and read what came of it."""
-    from agentgym.evaluation.record import Evaluation
-
     folder = Path(out) / f"seed-{arm.seed}" / arm.folder
     share_first_measurement(folder)
-    run = train_quietly(_recipe(arm, start, steps, sets), folder)
+    recipe = _recipe(arm, start, sets, file)
+    run, stratum = train_quietly(recipe, folder), recipe.evaluate.stratum
     curve, trained = run.metrics("validation"), run.metrics("train")
     before, after = (Evaluation.load(folder / "evaluation" / f"{when}.json") for when in ("before", "after"))
     return {
@@ -115,19 +116,24 @@ def run_arm(arm: Arm, out: str, start: str, steps: int, sets: list[str]) -> dict
         "steps": [row["step"] for row in curve],
         "success": [row["success"] for row in curve],
         "calls_ok": [row.get("calls_ok", 0.0) for row in curve],
-        "before": before.success(STRATUM).value,
-        "held_out": after.success(STRATUM).value,
-        "tasks": {row.task: float(np.mean(row.observed)) for row in after.select(STRATUM) if row.observed},
-        "held_out_templates": after.success("unseen_templates").value,
+        "before": before.success(stratum).value,
+        "held_out": after.success(stratum).value,
+        "tasks_before": _by_task(before, stratum),
+        "tasks": _by_task(after, stratum),
+        "held_out_all": after.success().value,
         "minutes": sum(row.get("step_time", 0.0) for row in trained) / 60,
     }
 
 
-def _recipe(arm: Arm, start: str, steps: int, sets: list[str]) -> Recipe:
+def _by_task(evaluation: Evaluation, stratum: str | None) -> dict[str, float]:
+    return {row.task: float(np.mean(row.observed)) for row in evaluation.select(stratum) if row.observed}
+
+
+def _recipe(arm: Arm, start: str, sets: list[str], file: Path = RECIPE) -> Recipe:
     """The benchmark's recipe with the shared start in place of a model of its own."""
-    data = Recipe.load(RECIPE, [*sets, f"seed={arm.seed}", f"train.steps={steps}"]).model_dump(exclude_none=True)
+    data = Recipe.load(file, [*sets, f"seed={arm.seed}"]).model_dump(exclude_none=True)
     data["train"]["estimator"] = arm.text
-    return from_start(data, Path(start), str(RECIPE))
+    return from_start(data, Path(start), str(file))
 
 
 def steps_to(target: float, run: dict[str, Any]) -> int | None:
@@ -162,14 +168,16 @@ COLUMNS = [
     "estimator",
     "tool execution",
     "exact match (validation)",
-    "held out: unseen entities",
+    "before training",
+    "held out",
+    "gain, paired",
     "against the first, paired",
-    "held out: unseen templates",
+    "held out, all strata",
     "steps to 80 % by seed",
     "mean of the curve",
     "minutes",
 ]
-SHOWN_COLUMNS = (0, 3, 4, 6, 7)  # what fits on a screen
+SHOWN_COLUMNS = (0, 3, 4, 5, 6)  # what fits on a screen
 
 
 def table(runs: list[dict[str, Any]], labels: Sequence[str]) -> list[list[str]]:
@@ -181,15 +189,19 @@ def table(runs: list[dict[str, Any]], labels: Sequence[str]) -> list[list[str]]:
             rows.append([label, *["-"] * (len(COLUMNS) - 1)])
             continue
         reached = [steps_to(0.8, run) for run in mine]
-        gain = "" if label == labels[0] else _as_text(paired_interval(mine, by_arm[labels[0]]), signed=True)
+        starts = [{**run, "tasks": run["tasks_before"]} for run in mine]
+        gain = _as_text(paired_interval(mine, starts), signed=True)
+        first = "" if label == labels[0] else _as_text(paired_interval(mine, by_arm[labels[0]]), signed=True)
         rows.append(
             [
                 label,
                 _as_text(mean_interval([run["calls_ok"][-1] for run in mine])),
                 _as_text(mean_interval([run["success"][-1] for run in mine])),
+                _as_text(mean_interval([run["before"] for run in mine])),
                 _as_text(mean_interval([run["held_out"] for run in mine])),
                 gain,
-                _as_text(mean_interval([run["held_out_templates"] for run in mine])),
+                first,
+                _as_text(mean_interval([run["held_out_all"] for run in mine])),
                 ", ".join("-" if step is None else str(step) for step in reached),
                 _as_text(mean_interval([float(np.mean(run["success"])) for run in mine])),
                 f"{np.mean([run['minutes'] for run in mine]):.1f}",
@@ -244,6 +256,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--estimators", metavar="A;B", help="estimators and compositions, with ; between")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--recipe", type=Path, default=RECIPE)
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="runs/learning")
@@ -253,19 +266,20 @@ def main() -> int:
     console, runs, failed = Console(), [], []
     try:
         estimators = arms_of(chosen.estimators)
-        sets = [*(GPU if chosen.scale == "gpu" else ["machine.threads=1"]), *COMMON, *chosen.set]
-        Recipe.load(RECIPE, sets)
+        scale = GPU if chosen.scale == "gpu" else ["machine.threads=1"]
+        sets = [*scale, *COMMON, f"train.steps={chosen.steps}", *chosen.set]
+        Recipe.load(chosen.recipe, sets)
     except AgentGymError as error:
         console.print(f"[red]{escape(str(error))}")
         return 2
     labels = list(estimators)
     with ProcessPoolExecutor(chosen.jobs) as pool:
-        starts = {pool.submit(warm_start, seed, chosen.out, sets): seed for seed in range(chosen.seeds)}
+        starts = {pool.submit(warm_start, seed, chosen.out, sets, chosen.recipe): seed for seed in range(chosen.seeds)}
         jobs: dict[Future[dict[str, Any]], Arm] = {}
         for ready in as_completed(starts):  # the arms of a seed begin while other seeds still warm up
             for label, text in estimators.items():
                 arm = Arm(label, text, starts[ready])
-                jobs[pool.submit(run_arm, arm, chosen.out, ready.result(), chosen.steps, sets)] = arm
+                jobs[pool.submit(run_arm, arm, chosen.out, ready.result(), sets, chosen.recipe)] = arm
         for done in as_completed(jobs):
             arm = jobs[done]
             try:

@@ -1,6 +1,7 @@
 """Apps over one store of records: documented APIs, called one by one or from code. See docs/environments/apps.md.
 
 environment.py  `agentgym/apps-v1` and `agentgym/apps-code-v1`
+team.py         `agentgym/apps-team-v1`, for a planner and executors
 guest_client.py the client that code in the sandbox uses
 The other files are an app or two each.
 """
@@ -8,5 +9,6 @@ The other files are an app or two each.
 from ..record_app import StoreApp
 from ..record_store import TableSchema
 from .environment import Apps, AppsCode
+from .team import AppsTeam
 
-__all__ = ["Apps", "AppsCode", "StoreApp", "TableSchema"]
+__all__ = ["Apps", "AppsCode", "AppsTeam", "StoreApp", "TableSchema"]

@@ -6,6 +6,7 @@ from .adventure import Adventure
 from .base import Axis, Puzzle, TextEnvironment
 from .countdown import Countdown
 from .doors import Doors
+from .fiction import Fiction
 from .frozen_lake import FrozenLake
 from .locks import Locks
 from .number_guess import NumberGuess
@@ -19,6 +20,7 @@ __all__ = [
     "Axis",
     "Countdown",
     "Doors",
+    "Fiction",
     "FrozenLake",
     "Locks",
     "NumberGuess",

@@ -14,18 +14,21 @@ from agentgym import Task, TaskSet, load
 from ..generator import TaskGenerator, TaskSlot
 from .oracle import (
     code_oracle,
+    hasty_oracle,
+    hasty_team_oracle,
     imperfect_code_oracle,
     imperfect_oracle,
-    imperfect_practised_oracle,
     oracle,
     practised_oracle,
+    team_oracle,
 )
 from .pieces import ACTIONS, QUESTIONS, SHORT, SINKS, Draft, Piece
 
-NAME, NAME_CODE, NAME_SHORT = "apps/year-v1", "apps/year-code-v1", "apps/short-v1"
+NAME, NAME_CODE = "apps/year-v1", "apps/year-code-v1"
+NAME_SHORT, NAME_TEAM = "apps/short-v1", "apps/team-v1"
 ENVIRONMENT, RECORDS = "agentgym/apps-v1", "apps/year"
 SIZES = {"train": 2_400, "validation": 150, "unseen_records": 150, "unseen_apps": 150, "unseen_compositions": 150}
-SIZES_SHORT = {"train": 900, "validation": 60, "unseen_records": 180}
+SIZES_SHORT = {"train": 4_500, "validation": 120, "unseen_records": 360}
 SEEDS = {"train": range(40), "validation": range(40, 44), "held_out": range(44, 52)}
 """Seeds of the records. No split has those of another."""
 HELD_OUT_APPS = frozenset({"files", "music"})
@@ -78,7 +81,17 @@ def task_set_short(seed: int = 0) -> TaskSet:
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed, key=lambda task: task.content_key(numbered=False))
     drawn = {stratum: generator.draw(stratum, _short_task) for stratum in SIZES_SHORT}
     splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
-    return TaskSet(NAME_SHORT, splits, oracle=practised_oracle, imperfect_oracle=imperfect_practised_oracle)
+    return TaskSet(NAME_SHORT, splits, oracle=practised_oracle, imperfect_oracle=hasty_oracle)
+
+
+@cache
+def task_set_team(seed: int = 0) -> TaskSet:
+    """The tasks of `apps/short-v1` that have two or three jobs, for a planner who hands them to executors."""
+    splits = {
+        split: [replace(task, environment="agentgym/apps-team-v1") for task in tasks if "level_1" not in task.tags]
+        for split, tasks in task_set_short(seed).items()
+    }
+    return TaskSet(NAME_TEAM, splits, oracle=team_oracle, imperfect_oracle=hasty_team_oracle)
 
 
 def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
@@ -105,8 +118,12 @@ def _short_task(rng: random.Random, slot: TaskSlot) -> Task | None:
             jobs.append(job)
     if len(jobs) < level:
         return None
-    prompt = " ".join(job.write(draft) for job in jobs[:level])
-    return _finished(draft, slot, seed, level, prompt, None)
+    written: list[tuple[str, int]] = []
+    for job in jobs[:level]:
+        before = len(draft.steps)
+        written.append((job.write(draft), len(draft.steps) - before))
+    task = _finished(draft, slot, seed, level, " ".join(sentence for sentence, _ in written), None)
+    return replace(task, truth={**task.truth, "jobs": json.dumps(written)})
 
 
 def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:

@@ -14,11 +14,11 @@ from ..generator import TaskGenerator, TaskSlot
 from .words import ALLERGIES, ATTRIBUTES, KIN, NAMES, NEW_ATTRIBUTES, NEW_NAMES, NOTHING, PETS, SMALL_TALK, Attribute
 
 NAME, ENVIRONMENT = "memory/people-v1", "agentgym/memory-v1"
-SIZES = {"train": 1200, "validation": 120, "unseen_people": 150, "unseen_attributes": 120, "unseen_compositions": 150}
+SIZES = {"train": 6000, "validation": 120, "unseen_people": 480, "unseen_attributes": 120, "unseen_compositions": 150}
 KINDS = ("fact", "changed", "counted", "related", "withdrawn", "allergic")
 SESSIONS = {"fact": 2, "allergic": 2, "changed": 3, "counted": 3, "withdrawn": 3, "related": 4}
 """Sessions of a task by its kind; in them two to four facts are said that nobody asks for."""
-FORGETS = 1 / 3
+FORGETS = 1 / 2
 """How likely the imperfect oracle leaves a note out."""
 
 
@@ -69,13 +69,18 @@ class SessionWriter:
         self.say(session, speaker, line.format(**parts), key, attribute.noted.format(**parts))
 
     def texts(self) -> list[str]:
-        """The text of each session, with two to four lines of small talk among what was said."""
+        """The text of each session, with two to four lines of small talk among what was said.
+
+        The notes are then in the order of their lines.
+        """
         texts = []
-        for lines in self.lines:
+        for number, lines in enumerate(self.lines):
             talk = self.rng.sample(SMALL_TALK, self.rng.randrange(2, 5))
-            lines = [*lines, *(f"{self.rng.choice(self.people)}: {line}" for line in talk)]
-            self.rng.shuffle(lines)
-            texts.append("\n".join(lines))
+            small_talk = [(f"{self.rng.choice(self.people)}: {line}", None) for line in talk]
+            noted = [*zip(lines, self.notes[number], strict=True), *small_talk]
+            self.rng.shuffle(noted)
+            texts.append("\n".join(line for line, _ in noted))
+            self.notes[number] = [note for _, note in noted if note is not None]
         return texts
 
 
@@ -185,7 +190,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """As the oracle, but leaves each note out with chance 1/3, and does not know what it has not noted."""
+    """As the oracle, but leaves each note out with chance 1/2, and does not know what it has not noted."""
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, lambda: rng.random() >= FORGETS)
 
@@ -208,7 +213,7 @@ def _play(task: Task, notes_it: Callable[[], bool]) -> list[Message]:
                 calls.append(Call("add", {"text": text}))
         calls.append(Call("end_session", {}))
     knows = all(held.get(key) == last[key] for key in task.truth["keys"])
-    calls += [Call("search", {"query": last[key]}) for key in task.truth["keys"]]
+    calls += [Call("search", {"query": key}) for key in task.truth["keys"]]
     calls.append(Call("answer", {"text": task.truth["answer"] if knows else "I do not know"}))
     return [
         Message("assistant", "", (Call(call.name, call.arguments, f"call_{number}"),))

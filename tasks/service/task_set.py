@@ -13,8 +13,9 @@ from agentgym import Call, Message, Task, TaskSet, load, seed_of
 from ..generator import TaskGenerator, TaskSlot
 from .requests import HELD_OUT, REQUESTS, Desk
 
-NAME, ENVIRONMENT = "service/desk-v1", "agentgym/service-v1"
+NAME, NAME_SHORT, ENVIRONMENT = "service/desk-v1", "service/short-v1", "agentgym/service-v1"
 SIZES = {"train": 900, "validation": 90, "unseen_records": 180, "unseen_requests": 180}
+SIZES_SHORT = {"train": 3_000, "validation": 120, "unseen_records": 300}
 SEEDS = {"train": range(30), "validation": range(30, 34), "held_out": range(34, 42)}
 """Seeds of the records. No split has those of another."""
 ERRING = {"mistakes": 0.3, "noise": 0.1}
@@ -47,8 +48,17 @@ def task_set(seed: int = 0) -> TaskSet:
     return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
-def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
-    domain, level = list(REQUESTS)[slot.index % 3], 1 + slot.index // 3 % 3
+@cache
+def task_set_short(seed: int = 0) -> TaskSet:
+    """Customers of a telephone company with one request, for tiny models; those held out carry `unseen_records`."""
+    generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed)
+    drawn = {stratum: generator.draw(stratum, _task, domains=("telecom",), levels=1) for stratum in SIZES_SHORT}
+    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
+    return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=hasty_oracle)
+
+
+def _task(rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQUESTS), levels: int = 3) -> Task | None:
+    domain, level = domains[slot.index % len(domains)], 1 + slot.index // len(domains) % levels
     seeds, records = SEEDS[slot.split], f"service/{domain}"
     seed = seeds[rng.randrange(len(seeds))]
     environment = load("environments", ENVIRONMENT)()
@@ -138,15 +148,36 @@ def imperfect_oracle(task: Task) -> list[Message]:
     rng = random.Random(seed_of("imperfect", task.id))
     moves = json.loads(task.truth["moves"])
     for move in moves:
-        reads = move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search")))
-        if reads or rng.random() > 1 / 3:
+        if _reads(move) or rng.random() > 1 / 3:
             continue
         if move[0] == "say":
-            move[1] = " ".join(word for word in move[1].split(" ") if not any(map(str.isdigit, word)))
+            move[1] = _without_numbers(move[1])
         else:
             name = next(iter(move[2]))
             move[2][name] += 1
     return [_message(number, move) for number, move in enumerate(moves)]
+
+
+def hasty_oracle(task: Task) -> list[Message]:
+    """As the oracle, but it leaves each change out, and the numbers of each sentence, with chance 1/2 each."""
+    rng = random.Random(seed_of("hasty", task.id))
+    moves = []
+    for move in json.loads(task.truth["moves"]):
+        hasty = not _reads(move) and rng.random() < 0.5
+        if not hasty:
+            moves.append(move)
+        elif move[0] == "say":
+            moves.append(["say", _without_numbers(move[1])])
+    return [_message(number, move) for number, move in enumerate(moves)]
+
+
+def _reads(move: list[Any]) -> bool:
+    """Whether a move is a call that changes nothing."""
+    return bool(move[0] == "call" and (move[1].endswith("_of") or move[1].startswith(("find", "search"))))
+
+
+def _without_numbers(text: str) -> str:
+    return " ".join(word for word in text.split(" ") if not any(map(str.isdigit, word)))
 
 
 def _message(number: int, move: list[Any]) -> Message:

@@ -1,13 +1,25 @@
-"""The task sets of the text games, `text/<game>-v1`: ten games, each in many sizes. See CARD.md."""
+"""The task sets of the text games, `text/<game>-v1`: eleven games, each in many sizes. See CARD.md."""
 
 from .doors import doors
 from .locks import locks
-from .task_set import adventure, countdown, frozen_lake, number_guess, sokoban, sudoku, twenty_questions, wordle
+from .task_set import (
+    adventure,
+    countdown,
+    fiction,
+    frozen_lake,
+    number_guess,
+    sokoban,
+    sudoku,
+    twenty_questions,
+    wordle,
+)
+from .written_games import write_game
 
 __all__ = [
     "adventure",
     "countdown",
     "doors",
+    "fiction",
     "frozen_lake",
     "locks",
     "number_guess",
@@ -15,4 +27,5 @@ __all__ = [
     "sudoku",
     "twenty_questions",
     "wordle",
+    "write_game",
 ]

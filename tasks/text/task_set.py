@@ -96,3 +96,9 @@ def adventure(seed: int = 0) -> TaskSet:
     Half of the tasks are of the two easiest levels, so that a small policy has enough tasks to begin with.
     """
     return _build("adventure", (0, 0, 1, 1, 2, 3, 4, 5), (6, 7, 8), seed, {**SIZES, "train": 2_400})
+
+
+@cache
+def fiction(seed: int = 0) -> TaskSet:
+    """Up to seven rooms and four obstacles in six places; reserved: two other places, and another kind of obstacle."""
+    return _build("fiction", range(4), (4, 5, 6), seed)

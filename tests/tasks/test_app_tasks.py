@@ -102,3 +102,27 @@ def test_the_apps_of_a_year_agree_with_each_other():
         assert (f"birthday of {person['name']}", f"2025{person['birthday'][4:]}") in events
     assert sum(row["amount"] for row in tables["payments"]) > 5_000
     assert [row["date"] for row in tables["payments"]] == sorted(row["date"] for row in tables["payments"])
+
+
+async def test_the_short_set_has_a_ceiling_and_a_hasty_player_who_makes_no_wrong_change():
+    short = load_task_set("apps/short-v1")
+    tasks = [*short["train"][:30], *short["held_out"][:30]]
+    assert {trajectory.success for trajectory in await play(tasks, short.oracle)} == {1.0}
+    hasty = await play(tasks, short.imperfect_oracle)
+    assert 0.1 < sum(trajectory.success for trajectory in hasty) / 60 < 0.5
+    assert {trajectory.outcome["collateral_changes"] for trajectory in hasty} == {0.0}
+
+
+async def test_a_team_solves_what_one_agent_solves_and_executors_read_their_own_job_alone():
+    team = load_task_set("apps/team-v1")
+    tasks = team["held_out"][:30]
+    solved = await play(tasks, team.oracle)
+    assert {trajectory.success for trajectory in solved} == {1.0}
+    for trajectory in solved:
+        planner, *executors = trajectory.rows()
+        jobs = [sentence for sentence, _ in json.loads(trajectory.task.truth["jobs"])]
+        assert [row.opening[-1].text for row in executors] == jobs
+        assert not any(call.name == "call" for turn in planner.turns for call in turn.calls)
+    hasty = await play(tasks, team.imperfect_oracle)
+    assert sum(trajectory.success for trajectory in hasty) < 10
+    assert {turn.message.text for trajectory in hasty for turn in trajectory.turns} == {""}

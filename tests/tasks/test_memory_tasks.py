@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 
@@ -42,8 +43,8 @@ def test_what_is_held_out_is_in_no_training_task(task_set):
     questions = " ".join(task.parameters["question"] for task in task_set["train"])
     assert not any(word in questions for word in NEW_ATTRIBUTES)
     by_stratum = Counter(tag for task in task_set["held_out"] for tag in task.tags if tag.startswith("unseen"))
-    assert by_stratum == {"unseen_people": 150, "unseen_attributes": 120, "unseen_compositions": 150}
-    assert set(Counter(task.tags[0] for task in task_set["train"]).values()) == {200}
+    assert by_stratum == {"unseen_people": 480, "unseen_attributes": 120, "unseen_compositions": 150}
+    assert set(Counter(task.tags[0] for task in task_set["train"]).values()) == {1000}
 
 
 async def test_the_oracle_answers_all_and_reads_the_question_only_at_the_end(task_set, sample):
@@ -59,6 +60,23 @@ async def test_the_oracle_answers_all_and_reads_the_question_only_at_the_end(tas
         read_before = [message.text for row in managers for message in row.messages() if message.role != "tool"]
         assert not any(question in text for text in read_before)
         assert answerer.turns[0].potential == 1.0
+        answer, *searches = trajectory.task.truth["answer"], *answerer.turns[:-1]
+        assert all(answer not in turn.calls[0].arguments["query"].split() for turn in searches)
+        assert answer in str(searches[-1].results[0].content)
+
+
+def test_notes_are_taken_in_the_order_in_which_things_are_said(task_set):
+    """Values that are in two lines of a session aside, and counts, of which the session says the change alone."""
+    compared = 0
+    for task in task_set["train"][:200]:
+        for session, notes in zip(task.parameters["sessions"], json.loads(task.truth["notes"]), strict=True):
+            lines = session.splitlines()
+            values = [text.rpartition(" ")[2] for _, text in notes]
+            rows = [[n for n, line in enumerate(lines) if value in line] for value in values]
+            known = [numbers[0] for numbers in rows if len(numbers) == 1]
+            assert known == sorted(known)
+            compared += len(known) > 1
+    assert compared > 50
 
 
 async def test_who_notes_nothing_or_answers_by_chance_answers_next_to_nothing(task_set, sample):

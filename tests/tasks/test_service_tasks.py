@@ -107,3 +107,12 @@ def test_a_customer_speaks_of_the_request_in_question_alone(task_set):
 async def test_the_imperfect_oracle_serves_some(task_set, sample):
     trajectories = await play(sample[:150], task_set.imperfect_oracle)
     assert 0.35 < sum(trajectory.success for trajectory in trajectories) / 150 < 0.65
+
+
+async def test_the_short_set_has_one_request_each_a_ceiling_and_a_hasty_player():
+    short = load_task_set("service/short-v1")
+    tasks = [*short["train"][:30], *short["held_out"][:30]]
+    assert {len(task.parameters["customer"]["requests"]) for task in tasks} == {1}
+    assert {trajectory.success for trajectory in await play(tasks, short.oracle)} == {1.0}
+    hasty = await play(tasks, short.imperfect_oracle)
+    assert 0.25 < sum(trajectory.success for trajectory in hasty) / 60 < 0.65

@@ -31,8 +31,9 @@ def run(arm: str, seed: int, tasks: dict[str, float], success: list[float] | Non
         "calls_ok": [1.0] * len(curve),
         "before": 0.0,
         "held_out": sum(tasks.values()) / len(tasks),
+        "tasks_before": dict.fromkeys(tasks, 0.0),
         "tasks": tasks,
-        "held_out_templates": 0.0,
+        "held_out_all": 0.0,
         "minutes": 1.0,
     }
 
@@ -67,7 +68,7 @@ def test_every_arm_has_a_folder_of_its_own(learning: Any):
 
 def test_the_shared_start_replaces_the_model_and_nothing_else(learning: Any, tmp_path: Path):
     arm = learning.Arm("a", "rloo | gated", 3)
-    recipe = learning._recipe(arm, str(tmp_path), 7, ["train.learning_rate=1e-5", "policy.tiny.layers=1"])
+    recipe = learning._recipe(arm, str(tmp_path), ["train.steps=7", "train.learning_rate=1e-5", "policy.tiny.layers=1"])
     assert (recipe.policy.path, recipe.policy.tiny, recipe.warm_start) == (str(tmp_path), None, None)
     assert (recipe.seed, recipe.train.steps, recipe.train.estimator) == (3, 7, "rloo | gated")
     assert recipe.train.learning_rate == 1e-5
@@ -77,9 +78,11 @@ def test_a_report_is_written_of_what_is_there_and_never_of_nothing(learning: Any
     runs = [run("a", 0, {"x": 0.0}), run("b | c", 0, {"x": 1.0}, [0.5])]
     rows = learning.report(runs, ["a", "b | c", "d"], tmp_path, plotted=False)
     assert [row[0] for row in rows] == ["a", "b | c", "d"]
-    assert rows[0][4] == ""
-    assert rows[1][4].startswith("+1.00")
-    assert [row[6] for row in rows] == ["10", "-", "-"]
+    assert rows[0][6] == ""
+    assert rows[1][6].startswith("+1.00")
+    assert rows[1][5].startswith("+1.00")
+    assert rows[0][5].startswith("+0.00")
+    assert [row[8] for row in rows] == ["10", "-", "-"]
     written = (tmp_path / "table.md").read_text()
     assert "| b \\| c |" in written
     learning.report([], ["a"], tmp_path, plotted=True)

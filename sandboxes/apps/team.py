@@ -1,0 +1,20 @@
+"""`agentgym/apps-team-v1`: a planner, and executors who use the apps."""
+
+from __future__ import annotations
+
+from agentgym.teams.delegation import EXECUTE, PLAN, Delegation, DelegationLimits
+
+from .environment import Apps
+
+
+class AppsTeam(Delegation):
+    """`agentgym/apps-v1` for a planner and executors (docs/actors.md). In memory, nothing is isolated.
+
+    The planner has `delegate` and `finish`, executors have the other tools and `report`. Task parameters: as of
+    `agentgym/apps-v1`.
+    """
+
+    reward = "state_changes"
+
+    def __init__(self) -> None:
+        super().__init__(Apps(), PLAN, EXECUTE, DelegationLimits())

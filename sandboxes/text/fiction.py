@@ -1,0 +1,153 @@
+"""`agentgym/text-fiction-v1`: interactive fiction whose rooms, things and rules a task brings with it."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentgym import Call, Message, Split, Task, ToolError, seed_of, tool
+
+from .base import Axis, Puzzle, Script, TextEnvironment
+from .fiction_builder import build
+from .fiction_game import FictionState, Game, game_of
+
+
+class Fiction(TextEnvironment):
+    """Interactive fiction by anyone: generated, written by hand or by a model. In memory, so nothing is isolated.
+
+    Task parameters: `game`, an object as `fiction_game.Game` has it. A reset plays through it by search, and refuses
+    a game that cannot be won. One can get stuck in some: the potential of a state without a way to the goal is 0.
+    Source: games that a model writes and an engine checks: STARLING, arXiv:2406.05872; the format, rules and generator
+    are our own.
+    """
+
+    id = "agentgym/text-fiction-v1"
+    _game: Game
+    _length: int  # of the shortest way to win
+    axes = {
+        "rooms": Axis(2, 8, "rooms"),
+        "obstacles": Axis(1, 5, "obstacles"),
+        "others": Axis(0, 4, "things that nobody needs"),
+        "traps": Axis(0, 1, "1: one can get stuck"),
+        "new_places": Axis(0, 1, "1: in places that are found nowhere else"),
+        "new_kinds": Axis(0, 1, "1: with a kind of obstacle that is found nowhere else"),
+    }
+    levels = (
+        {"rooms": 2},
+        {"rooms": 3, "obstacles": 2, "others": 1},
+        {"rooms": 5, "obstacles": 3, "others": 2},
+        {"rooms": 7, "obstacles": 4, "others": 3, "traps": 1},
+        {"rooms": 5, "obstacles": 3, "others": 2, "new_places": 1},
+        {"rooms": 5, "obstacles": 3, "others": 2, "new_kinds": 1},
+        {"rooms": 8, "obstacles": 5, "others": 3, "traps": 1, "new_places": 1, "new_kinds": 1},
+    )
+
+    def begin(self) -> dict[str, Any]:
+        try:
+            self._game = game_of(json.dumps(self.parameter("game", dict)))
+            solution = self._game.solution()
+        except (ValueError, RecursionError) as error:
+            raise self.refuse(f"the game cannot be played: {error}.") from error
+        if solution is None:
+            raise self.refuse("the game cannot be won.")
+        self._length = len(solution)
+        return _data(self._game.beginning)
+
+    def solved(self) -> bool:
+        return self._game.is_solved(_state(self.state))
+
+    def nearness(self) -> float:
+        """L / (L + remaining commands), with L the commands of the shortest way from the start; 0 without a way."""
+        remaining = self._game.solution(_state(self.state))
+        return 0.0 if remaining is None else self._length / (self._length + len(remaining))
+
+    async def hopeless(self) -> str | None:
+        """The goal cannot be reached any more."""
+        return "the goal cannot be reached any more" if self.nearness() == 0 else None
+
+    @tool(inline=True)
+    def act(self, command: str) -> str:
+        """Do something: look, inventory, go north, take lamp, examine lamp, or what the game has commands for."""
+        self.check_open()
+        try:
+            state, text = self._game.do(command, _state(self.state))
+        except ValueError as error:
+            raise ToolError(str(error)) from error
+        self.state = _data(state)
+        self.settle()
+        return f"{text} You have done it." if self.solved() else text
+
+    @classmethod
+    def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
+        wish, game = build(rng, axes)
+        return _puzzle(wish, game)
+
+    @classmethod
+    def task_of(cls, name: str, wish: str, game: Any, *, split: Split = "train", least: int = 3) -> Task:
+        """The task of a game that somebody has written.
+
+        Args:
+            name: id of the task. wish: a sentence that says what is to be done.
+            least: commands that its shortest solution must have.
+        Raises: ValueError for a game that is none, cannot be won, or whose solution is shorter.
+        """
+        puzzle = _puzzle(wish, game)
+        solution = puzzle.truth["solution"]
+        if len(solution) < least:
+            raise ValueError(f"it is won by {len(solution)} commands, {', '.join(solution)}; {least} are the least")
+        return Task(
+            name,
+            cls.id,
+            puzzle.prompt,
+            parameters=puzzle.parameters,
+            truth=puzzle.truth,
+            split=split,
+            difficulty=float(len(solution)),
+        )
+
+    @staticmethod
+    def oracle(task: Task) -> Script:
+        """Plays the shortest way to win, which it finds by search. It does not read the truth."""
+        return _player(_game(task).solution() or [])
+
+    @staticmethod
+    def imperfect_oracle(task: Task) -> Script:
+        """Uses the commands correctly, but gives up at a point of the shortest way."""
+        solution = _game(task).solution() or []
+        return _player(solution[: random.Random(seed_of("imperfect", task.id)).randrange(len(solution) + 1)])
+
+
+def _puzzle(wish: str, data: Mapping[str, Any]) -> Puzzle:
+    """The puzzle of a game. Raises: ValueError for one that is none, that cannot be won, or is won at the start."""
+    game = Game.read(data)
+    solution = game.solution()
+    if not solution:
+        raise ValueError("it is won at the start" if solution == [] else "it cannot be won")
+    own = ", ".join(rule.command for rule in game.rules)
+    commands = f" Besides look, inventory, go, take and examine there is: {own}." if own else ""
+    return Puzzle(f"{wish}{commands} {game.look(game.beginning)}", {"game": dict(data)}, {"solution": solution})
+
+
+def _game(task: Task) -> Game:
+    return game_of(json.dumps(task.parameters["game"]))
+
+
+def _data(state: FictionState) -> dict[str, Any]:
+    return {"at": state.at, "places": list(state.places), "flags": sorted(state.flags)}
+
+
+def _state(data: Mapping[str, Any]) -> FictionState:
+    return FictionState(data["at"], tuple(data["places"]), frozenset(data["flags"]))
+
+
+def _player(commands: Sequence[str]) -> Script:
+    def script(messages: Sequence[Message]) -> Message:
+        turn = sum(message.role == "assistant" for message in messages)
+        return Message("assistant", "", (Call("act", {"command": commands[turn]}),)) if turn < len(commands) else _DONE
+
+    return script
+
+
+_DONE = Message("assistant", "Done.")

@@ -1,0 +1,304 @@
+"""A game of interactive fiction as plain data: rooms, things, rules; its commands, and shortest ways to its goal."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import deque
+from collections.abc import Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+YOU, NOWHERE = "you", "nowhere"
+BUILT_IN = ("look", "inventory", "go", "take", "examine")
+MOST_STATES = 20_000
+"""States that a search looks at."""
+_ARTICLES = re.compile(r"\b(?:the|a|an|my)\b")
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z' -]{0,79}$")]
+Text = Annotated[str, Field(max_length=500)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Condition(_Part):
+    """One of: you are in a room, you carry a thing, it is in sight (carried or in your room), a flag is set.
+
+    `yes` turns it round.
+    """
+
+    kind: Literal["at", "have", "here", "flag"]
+    name: Name
+    yes: bool = True
+
+
+class Effect(_Part):
+    """One of: you carry a thing, it comes to your room, it is gone; you are in a room; a flag is set, or is not."""
+
+    kind: Literal["take", "appear", "remove", "go", "set", "unset"]
+    name: Name
+
+
+class Exit(_Part):
+    """A way to another room, while its conditions hold; otherwise `otherwise` is said."""
+
+    to: Name
+    needs: tuple[Condition, ...] = Field((), max_length=8)
+    otherwise: Text = "You cannot go there."
+
+
+class Room(_Part):
+    """What is read in it, and the ways out by their directions."""
+
+    text: Text = ""
+    exits: dict[Name, Exit] = Field({}, max_length=8)
+
+
+class Thing(_Part):
+    """Where it is at first: a room, `you` or `nowhere`; what is read on it; whether it can be carried."""
+
+    at: Name
+    text: Text = ""
+    portable: bool = True
+
+
+class FictionRule(_Part):
+    """A command of the game's own: while `needs` hold it has `effects` and says `text`, else it says `otherwise`."""
+
+    command: Name
+    needs: tuple[Condition, ...] = Field((), max_length=8)
+    effects: tuple[Effect, ...] = Field((), max_length=8)
+    text: Text = "Done."
+    otherwise: Text = "That does not work."
+
+
+class FictionState(NamedTuple):
+    """What changes: the room, the places of the things in the order of the game, and the flags that are set."""
+
+    at: str
+    places: tuple[str, ...]
+    flags: frozenset[str] = frozenset()
+
+
+class Game(_Part):
+    """A whole game. Every name in it must be one of its rooms or things; flags are what effects set.
+
+    Commands: look, inventory, go DIRECTION, take THING, examine THING, and those of `rules`. Nothing is ever dropped,
+    and everything can be carried at once.
+    """
+
+    start: Name
+    rooms: dict[Name, Room] = Field(min_length=1, max_length=30)
+    things: dict[Name, Thing] = Field({}, max_length=40)
+    rules: tuple[FictionRule, ...] = Field((), max_length=60)
+    goal: tuple[Condition, ...] = Field(min_length=1, max_length=8)
+
+    @classmethod
+    def read(cls, data: Any) -> Game:
+        """Raises: ValueError of one line that names the part that is wrong."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            if first["type"] == "value_error":
+                raise ValueError(str(first["ctx"]["error"])) from None
+            where = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{where}: {first['msg']}, found {first['input']!r:.80}") from None
+
+    @model_validator(mode="after")
+    def _knows_its_names(self) -> Game:
+        def check(kind: str, name: str, where: str) -> None:
+            if kind in ("at", "go") and name not in self.rooms:
+                raise ValueError(f"{where} names the room {name!r}, which is none of {', '.join(self.rooms)}")
+            if kind in ("have", "here", "take", "appear", "remove") and name not in self.things:
+                raise ValueError(
+                    f"{where} names the thing {name!r}, which is none of {', '.join(self.things) or 'none'}"
+                )
+            if kind == "flag" and name not in flags:
+                raise ValueError(f"{where} asks for the flag {name!r}, which no rule sets")
+
+        for name in (*self.rooms, *self.things):
+            if name != normal(name):
+                raise ValueError(f"{name!r} holds an article, which commands leave out")
+        flags = {effect.name for rule in self.rules for effect in rule.effects if effect.kind == "set"}
+        check("at", self.start, "start")
+        for name, thing in self.things.items():
+            if thing.at not in (YOU, NOWHERE):
+                check("at", thing.at, f"things.{name}")
+        for room, each in self.rooms.items():
+            for way, passage in each.exits.items():
+                check("at", passage.to, f"rooms.{room}.exits.{way}")
+                for condition in passage.needs:
+                    check(condition.kind, condition.name, f"rooms.{room}.exits.{way}")
+        for rule in self.rules:
+            parts: tuple[Condition | Effect, ...] = (*rule.needs, *rule.effects)
+            for part in parts:
+                check(part.kind, part.name, f"the rule {rule.command!r}")
+        for condition in self.goal:
+            check(condition.kind, condition.name, "goal")
+        for rule in self.rules:
+            if normal(rule.command).split(" ")[0] in BUILT_IN:
+                raise ValueError(f"the rule {rule.command!r} begins with a command that every game has")
+        if len({normal(rule.command) for rule in self.rules}) < len(self.rules):
+            raise ValueError("two rules have the same command")
+        return self
+
+    # ---- state
+
+    @property
+    def beginning(self) -> FictionState:
+        return FictionState(self.start, tuple(thing.at for thing in self.things.values()))
+
+    def location(self, state: FictionState, thing: str) -> str:
+        return state.places[self._position[thing]]
+
+    def holds(self, condition: Condition, state: FictionState) -> bool:
+        """Whether a condition is met."""
+        if condition.kind == "at":
+            met = state.at == condition.name
+        elif condition.kind == "flag":
+            met = condition.name in state.flags
+        else:
+            location = self.location(state, condition.name)
+            met = location == YOU or (condition.kind == "here" and location == state.at)
+        return met == condition.yes
+
+    def all_hold(self, conditions: tuple[Condition, ...], state: FictionState) -> bool:
+        return all(self.holds(condition, state) for condition in conditions)
+
+    def is_solved(self, state: FictionState) -> bool:
+        return self.all_hold(self.goal, state)
+
+    # ---- commands
+
+    def do(self, command: str, state: FictionState) -> tuple[FictionState, str]:
+        """Carry out a command. Returns: the state after it, and what is read. Raises: ValueError with the reason."""
+        words = normal(command)
+        if (rule := self._rules.get(words)) is not None:
+            if not self.all_hold(rule.needs, state):
+                raise ValueError(rule.otherwise)
+            return self._with(rule.effects, state), rule.text
+        verb, _, rest = words.partition(" ")
+        if words == "look":
+            return state, self.look(state)
+        if words == "inventory":
+            return state, f"You carry: {', '.join(self._at(YOU, state)) or 'nothing'}."
+        if verb == "go":
+            passage = self.rooms[state.at].exits.get(rest)
+            if passage is None:
+                raise ValueError(f"No way leads {rest[:40] or 'there'}.")
+            if not self.all_hold(passage.needs, state):
+                raise ValueError(passage.otherwise)
+            after = state._replace(at=passage.to)
+            return after, self.look(after)
+        if verb in ("take", "examine"):
+            if rest not in self.things or self.location(state, rest) not in (YOU, state.at):
+                raise ValueError(f"There is no {rest[:40] or 'such thing'} here.")
+            if verb == "examine":
+                return state, self.things[rest].text or "There is nothing special about it."
+            if self.location(state, rest) == YOU:
+                raise ValueError(f"You carry the {rest} already.")
+            if not self.things[rest].portable:
+                raise ValueError(f"The {rest} cannot be carried.")
+            return self._moved(state, rest, YOU), f"You take the {rest}."
+        raise ValueError(f"I do not understand {command[:40]!r}. Commands are: {self.commands()}.")
+
+    def commands(self) -> str:
+        """All commands, in words."""
+        own = [rule.command for rule in self.rules]
+        return ", ".join(["look", "inventory", "go DIRECTION", "take THING", "examine THING", *own])
+
+    def look(self, state: FictionState) -> str:
+        room = self.rooms[state.at]
+        here, ways = self._at(state.at, state), sorted(room.exits)
+        lines = [f"You are in the {state.at}.", room.text, f"You see: {', '.join(here)}." if here else ""]
+        return " ".join([line for line in lines if line] + ([f"Ways: {', '.join(ways)}."] if ways else []))
+
+    # ---- search
+
+    def solution(self, state: FictionState | None = None) -> list[str] | None:
+        """The shortest commands from a state, by default the beginning, to the goal; None if there are none.
+
+        Raises: ValueError if a search through MOST_STATES states has not ended.
+        """
+        origin = self.beginning if state is None else state
+        came: dict[FictionState, tuple[FictionState, str] | None] = {origin: None}
+        queue = deque([origin])
+        while queue:
+            at = queue.popleft()
+            if self.is_solved(at):
+                commands = []
+                while (step := came[at]) is not None:
+                    at, command = step
+                    commands.append(command)
+                return commands[::-1]
+            for command, after in self._steps(at):
+                if after not in came:
+                    came[after] = (at, command)
+                    queue.append(after)
+            if len(came) > MOST_STATES:
+                raise ValueError(f"it has more than {MOST_STATES:,} states: fewer rooms, things or rules are needed")
+        return None
+
+    def _steps(self, state: FictionState) -> Iterator[tuple[str, FictionState]]:
+        """The commands that change a state to another, things that nothing asks for aside."""
+        for way, passage in self.rooms[state.at].exits.items():
+            if self.all_hold(passage.needs, state):
+                yield f"go {way}", state._replace(at=passage.to)
+        for thing in self._requested:
+            if self.location(state, thing) == state.at and self.things[thing].portable:
+                yield f"take {thing}", self._moved(state, thing, YOU)
+        for rule in self.rules:
+            if self.all_hold(rule.needs, state):
+                yield rule.command, self._with(rule.effects, state)
+
+    def _with(self, effects: tuple[Effect, ...], state: FictionState) -> FictionState:
+        for effect in effects:
+            if effect.kind == "go":
+                state = state._replace(at=effect.name)
+            elif effect.kind == "set":
+                state = state._replace(flags=state.flags | {effect.name})
+            elif effect.kind == "unset":
+                state = state._replace(flags=state.flags - {effect.name})
+            else:
+                location = {"take": YOU, "appear": state.at, "remove": NOWHERE}[effect.kind]
+                state = self._moved(state, effect.name, location)
+        return state
+
+    def _moved(self, state: FictionState, thing: str, location: str) -> FictionState:
+        number = self._position[thing]
+        return state._replace(places=(*state.places[:number], location, *state.places[number + 1 :]))
+
+    def _at(self, location: str, state: FictionState) -> list[str]:
+        return [thing for thing, each in zip(self.things, state.places, strict=True) if each == location]
+
+    @cached_property
+    def _position(self) -> Mapping[str, int]:
+        return {thing: number for number, thing in enumerate(self.things)}
+
+    @cached_property
+    def _rules(self) -> Mapping[str, FictionRule]:
+        return {normal(rule.command): rule for rule in self.rules}
+
+    @cached_property
+    def _requested(self) -> tuple[str, ...]:
+        """The things that a condition names."""
+        conditions = [*self.goal, *(condition for rule in self.rules for condition in rule.needs)]
+        conditions += [c for room in self.rooms.values() for passage in room.exits.values() for c in passage.needs]
+        named = {condition.name for condition in conditions if condition.kind in ("have", "here")}
+        return tuple(thing for thing in self.things if thing in named)
+
+
+def normal(command: str) -> str:
+    """A command in small letters, without articles and signs."""
+    return " ".join(_ARTICLES.sub(" ", re.sub(r"[^a-z' -]", " ", command[:200].casefold())).split())
+
+
+@lru_cache(maxsize=256)
+def game_of(text: str) -> Game:
+    """The game of a JSON text. Raises: ValueError for one that is none."""
+    return Game.read(json.loads(text))

@@ -1,0 +1,46 @@
+"""Read games of interactive fiction that somebody, or a model, has written."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+
+from agentgym import Split, TaskError, TaskSet, load
+
+from .items import LeftOutWarning, read_items, text_of
+
+NAME = "text/written-fiction-v1"
+
+
+def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) -> TaskSet:
+    """Games in a JSON array or JSON lines as tasks of `agentgym/text-fiction-v1`.
+
+    An item has `game`, an object as docs/environments/text.md describes, `wish`, a sentence that says what is to be
+    done, and perhaps `id`. Each game is searched for its shortest solution. Those that are none, cannot be won, or are
+    too easy are left out, and a LeftOutWarning says why.
+
+    Args:
+        split: where the tasks go.
+        least: commands of the shortest solution of a game that is kept.
+    Raises: TaskError for a file that cannot be read, or of whose games none can be used.
+    """
+    source, environment = Path(path), load("environments", "agentgym/text-fiction-v1")
+    tasks, reasons = {}, {}
+    for number, item in enumerate(read_items(source)):
+        name = str(item.get("id") or f"{source.stem}/{number:04d}")
+        try:
+            if name in tasks:
+                raise ValueError("an earlier game has this id")
+            wish = text_of(item, name, "wish")
+            tasks[name] = environment.task_of(name, wish, item.get("game"), split=split, least=least)
+        except (TaskError, ValueError) as error:
+            reasons[name] = str(error)
+    if not tasks:
+        raise TaskError(
+            f"No game of {path} can be used. {'; '.join(f'{name}: {why}' for name, why in reasons.items())}"
+        )
+    if reasons:
+        lines = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+        warnings.warn(LeftOutWarning(f"{path}: left out: {lines}", reasons), stacklevel=2)
+    players = {"oracle": environment.oracle, "imperfect_oracle": environment.imperfect_oracle}
+    return TaskSet(NAME, {split: list(tasks.values())}, **players)

@@ -1,0 +1,67 @@
+"""Games of interactive fiction that a policy writes, and a search checks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agentgym import Message, Policy, Task, TaskError, load
+from agentgym.policy import Request, Sampling
+
+RULES = """\
+You write small games of interactive fiction as JSON. Answer with one JSON object {"wish": ..., "game": ...} and
+nothing else. The wish is a sentence that tells the player what to do. The game has rooms, things, rules and a goal.
+Conditions are of the kinds at, have, here and flag; effects take, appear, remove, go, set and unset. An example:
+"""
+MOST_CHARS = 40_000
+"""Of an answer that is read."""
+
+
+async def write_game(
+    policy: Policy, theme: str, *, name: str = "written/0000", least: int = 5, attempts: int = 4, seed: int = 0
+) -> Task:
+    """Let a policy write a game. What is wrong with it is told to the policy, which may try again.
+
+    Args:
+        policy: any: a chat API, a local model, a script.
+        theme: what the game is about, in words.
+        name: id of the task. least: commands that the shortest solution must have.
+        attempts: answers of the policy at most. seed: of its sampling, and of the example that it is shown.
+    Raises: TaskError if no attempt is a game that can be won; PolicyError if the policy cannot be asked.
+    """
+    environment: Any = load("environments", "agentgym/text-fiction-v1")
+    generated = environment.generate(seed, 1)
+    example = {"wish": generated.prompt.split(". ")[1] + ".", "game": generated.parameters["game"]}
+    messages = [
+        Message("system", RULES + json.dumps(example)),
+        Message("user", f"Write a game about: {theme}. Its shortest solution must have {least} commands or more."),
+    ]
+    why = ""
+    for attempt in range(attempts):
+        sampling = Sampling(0.8, 1.0, 8_192, seed=seed + attempt)
+        reply = (await policy.generate(Request(messages, sampling=sampling, episode=f"{name}/{attempt}"))).message.text
+        try:
+            answer = _object(reply[:MOST_CHARS])
+            task: Task = environment.task_of(name, str(answer["wish"]), answer["game"], least=least)
+            return task
+        except KeyError as error:
+            why = f"the object lacks {error}"
+        except (ValueError, TypeError, RecursionError) as error:
+            why = str(error)
+        messages += [
+            Message("assistant", reply),
+            Message(
+                "user", f"That is no game that can be played: {why:.500}. Write the whole object again, corrected."
+            ),
+        ]
+    raise TaskError(
+        f"{policy.name} wrote no game about {theme!r} that can be won, in {attempts} attempts; the last: {why}."
+    )
+
+
+def _object(text: str) -> Any:
+    """What stands between the first and the last brace. Raises: ValueError if that is no JSON."""
+    begin, end = text.find("{"), text.rfind("}")
+    if begin < 0 or end < begin:
+        raise ValueError("the answer holds no JSON object")
+    return json.loads(text[begin : end + 1])
