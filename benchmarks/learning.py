@@ -1,7 +1,7 @@
 """What turn-level credit is worth: estimators at equal budget, same warm start, several seeds.
 
     python benchmarks/learning.py [--seeds 3] [--steps 30] [--jobs 2] [--out runs/learning] [--scale cpu|gpu]
-    python benchmarks/learning.py --recipe recipes/apps.toml --estimators "grpo(turn_weight=0.0); potential_shaping"
+    python benchmarks/learning.py --recipe recipes/service.toml --estimators "grpo(turn_weight=0.0); potential_shaping"
     python benchmarks/learning.py --estimators "return_to_go; grpo; gigpo | gated(threshold=1.0)"
 
 The recipe is by default that of the quickstart, on SQL. Without --estimators four arms tell the content of the reward

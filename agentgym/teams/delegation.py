@@ -84,7 +84,13 @@ class Delegation(EnvironmentWrapper):
 
     begins_contexts = True
 
-    def __init__(self, environment: Environment, plan: str, execute: str, limits: DelegationLimits) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        plan: str = PLAN,
+        execute: str = EXECUTE,
+        limits: DelegationLimits = DelegationLimits(),
+    ) -> None:
         super().__init__(environment)
         self._plan, self._execute, self._limits = plan, execute, limits
         self._own = type(self).tools

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.teams.delegation import EXECUTE, PLAN, Delegation, DelegationLimits
+from agentgym.teams import Delegation
 
 from .environment import Apps
 
@@ -17,4 +17,4 @@ class AppsTeam(Delegation):
     reward = "state_changes"
 
     def __init__(self) -> None:
-        super().__init__(Apps(), PLAN, EXECUTE, DelegationLimits())
+        super().__init__(Apps())
