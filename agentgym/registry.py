@@ -223,18 +223,26 @@ def load_task_set(name: str) -> TaskSet:
 def task_set_for(environment: str) -> TaskSet | None:
     """A registered task set that is played in an environment; None if there is none.
 
-    Task sets are built until one fits, which takes seconds for some. Those with the most similar names come first. The
-    bundled ones are left out where the environment is not bundled: they know none of another package.
+    Task sets are built until one fits, which takes seconds for some. Those with the most similar names come first, and
+    then their families. The bundled ones are left out where the environment is not bundled: they know none of another
+    package.
     """
     environment = environment.partition("://")[2].partition("/")[2] or environment  # of an address, the id
     bare = environment.rpartition("/")[2]
 
-    def dissimilarity(name: str) -> tuple[bool, float]:
-        resemblance = SequenceMatcher(None, name.replace("/", "-"), bare, autojunk=False).ratio()
-        return not bare.startswith(name.partition("/")[0]), -resemblance
+    def resemblance(name: str) -> float:
+        return SequenceMatcher(None, name.replace("/", "-"), bare, autojunk=False).ratio()
+
+    def dissimilarity(name: str) -> tuple[bool, float, float]:
+        family = name.partition("/")[0]
+        return not bare.startswith(family), -nearest[family], -resemblance(name)
 
     bundled = _is_bundled("environments", environment)
     candidates = [name for name in names("task_sets") if bundled or not _is_bundled("task_sets", name)]
+    nearest: dict[str, float] = {}  # the best of each family, whose other sets may well be of the same environment
+    for name in candidates:
+        family = name.partition("/")[0]
+        nearest[family] = max(nearest.get(family, 0.0), resemblance(name))
     for name in sorted(candidates, key=dissimilarity):
         task_set = load_task_set(name)
         if any(len(tasks) and tasks[0].environment == environment for tasks in task_set.values()):

@@ -30,6 +30,7 @@ from agentgym import (
 )
 from agentgym.sandbox import Channel, Sandbox
 
+from .documents import Content, bytes_of, content_of
 from .judge import TASK_OVER
 
 NEEDED = ("Xvfb", "xdotool", "wmctrl", "openbox", "mousepad", "pcmanfm", "galculator", "xterm")
@@ -60,6 +61,7 @@ class Desktop(Environment):
     _programs: tuple[str, ...]
     _images: bool
     _requested: ClassVar[Mapping[str, bool]] = {}  # what else a screen must hold
+    _binary: ClassVar[bool] = False  # whether files may be other than text
 
     def __init__(self) -> None:
         self._sandbox: Sandbox | None = None
@@ -79,8 +81,8 @@ class Desktop(Environment):
         self._channel, self._ended_by_agent = None, False
         self._sandbox = await self.empty_sandbox()
         await self._sandbox.exec(["mkdir", "-p", HOME, *(f"{HOME}/{folder}" for folder in self._folders)])
-        for path, text in self._files.items():
-            await self._sandbox.write(f"{HOME}/{path}", text.encode())
+        for path, content in self._files.items():
+            await self._sandbox.write(f"{HOME}/{path}", bytes_of(content))
         settings = self._settings()
         instructions = (
             f"A desktop of {settings['width']} x {settings['height']} pixels. Programs: {', '.join(self._programs)}. "
@@ -238,13 +240,13 @@ class Desktop(Environment):
         """What the guest process is told when it starts."""
         return {"width": WIDTH, "height": HEIGHT}
 
-    async def _home_files(self) -> dict[str, str | None]:
-        """Text of every file below the home folder, within the limits; None for a file that is long or not text."""
+    async def _home_files(self) -> dict[str, Content | None]:
+        """Every file below the home folder, within the limits; None for a file that is long, or not text in `v1`."""
         assert self._sandbox is not None
         listing = await self._sandbox.exec(
             ["find", HOME, "-not", "-path", "*/.*", "-type", "f", "-printf", "%s %P\\0"], max_output_bytes=65_536
         )
-        contents: dict[str, str | None] = {}
+        contents: dict[str, Content | None] = {}
         room = MAX_ALL_BYTES
         for entry in sorted(listing.stdout.split(b"\0"))[: MAX_FILES + 1]:
             size, _, raw = entry.partition(b" ")
@@ -253,12 +255,10 @@ class Desktop(Environment):
                 continue
             contents[path] = None
             if size.isdigit() and int(size) <= min(MAX_FILE_BYTES, room):
-                content = await self._sandbox.read(f"{HOME}/{path}")
-                room -= len(content)
-                try:
-                    contents[path] = content.decode()
-                except UnicodeDecodeError:
-                    continue
+                data = await self._sandbox.read(f"{HOME}/{path}")
+                room -= len(data)
+                content = content_of(data)
+                contents[path] = content if self._binary or isinstance(content, str) else None
         return contents
 
     def _read_parameters(self, task: Task) -> None:
@@ -266,8 +266,18 @@ class Desktop(Environment):
         self._files, self._folders = given.get("files", {}), tuple(given.get("folders", ()))
         self._programs = tuple(given.get("programs", ("editor", "files", "calculator", "terminal")))
         self._images = bool(given.get("images", True))
-        if not isinstance(self._files, dict) or not all(isinstance(text, str) for text in self._files.values()):
-            raise TaskError(f"{task.id}: parameters['files'] is no object of text by path.")
+        if not isinstance(self._files, dict):
+            raise TaskError(f"{task.id}: parameters['files'] is {self._files!r:.80}, no object of contents by path.")
+        for path, content in self._files.items():
+            try:
+                size = len(bytes_of(content if self._binary or isinstance(content, str) else {}))
+            except (ValueError, TypeError) as error:
+                expected = 'text or {"base64": ...}' if self._binary else "text"
+                raise TaskError(f"{task.id}: parameters['files'][{path!r}] is not {expected}: {error}.") from error
+            if self._binary and size > MAX_FILE_BYTES:
+                raise TaskError(
+                    f"{task.id}: parameters['files'][{path!r}] has {size} bytes, more than {MAX_FILE_BYTES}."
+                )
         for path in (*self._files, *self._folders):
             if not isinstance(path, str) or path.startswith(("/", "-")) or ".." in path.split("/"):
                 raise TaskError(f"{task.id}: {path!r} is no path inside the home folder.")

@@ -9,6 +9,8 @@ from typing import Any
 from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components
 
+from .documents import Content, bytes_of, holds
+
 TASK_OVER = "The task is over.\n"
 """The first line of the result of `done`; the end state follows as JSON."""
 CHECKS = ("files", "windows", "answer")
@@ -19,7 +21,9 @@ class DesktopReward(Reward):
 
     `truth` holds one or more of
         files: what files must hold, by path in the home folder; None for one that must not be there. Lines are
-            compared without spaces at their ends.
+            compared without spaces at their ends. Of a file that is no text, an object of one key: `cells`, by name
+            or as pairs (a formula begins with = and is written in lower case without spaces), `paragraphs` of runs of
+            text and style, the pixels of a `picture` (a PNG in base64), or its bytes in `base64`: see documents.py.
         others: with files; true if every other file must be as the task gave it (the default).
         windows: pairs of class and a text that stands in the title of an open window.
         answer: what `done` was told, compared without case and outer spaces.
@@ -51,7 +55,10 @@ class DesktopReward(Reward):
         if expected is None:
             return []
         contents = state.get("files", {})
-        passed = [_as_expected(contents, path, text) for path, text in expected.items()]
+        try:
+            passed = [_as_expected(contents, path, content) for path, content in expected.items()]
+        except ValueError as error:
+            raise JudgeError(f"{episode.task.id}: truth['files'] cannot be judged: {error}.") from error
         if truth.get("others", True):
             initial = episode.task.parameters.get("files", {})
             untouched = {path: text for path, text in initial.items() if path not in expected}
@@ -60,11 +67,15 @@ class DesktopReward(Reward):
         return passed
 
 
-def _as_expected(contents: Mapping[str, str | None], path: str, text: str | None) -> bool:
-    if text is None:
+def _as_expected(contents: Mapping[str, Content | None], path: str, expected: Any) -> bool:
+    if expected is None:
         return path not in contents
     content = contents.get(path)
-    return content is not None and _lines(content) == _lines(text)
+    if content is None:
+        return False
+    if isinstance(expected, Mapping):
+        return holds(bytes_of(content), expected)
+    return isinstance(content, str) and _lines(content) == _lines(expected)
 
 
 def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:

@@ -70,7 +70,7 @@ class DesktopPrograms(Desktop):
     As `desktop-v1`, in one sandbox without network. Task parameters: `programs`, by name objects of `command` (a list),
     `package` (the Debian package that brings it), `window` (a regular expression that the title or class of its window
     fits) and `opens`, true if a file can be given to it; by default editor, files, calculator and terminal. `size` of
-    the screen, by default [800, 600]; `files`, text by path in the home folder; `folders`.
+    the screen, by default [800, 600]; `files`, text or `{"base64": ...}` by path in the home folder; `folders`.
 
     A checkpoint holds the actions, and restoring repeats them. It fails if the files, windows or pixels are then
     others, so a program that shows the time or draws at random cannot be restored.
@@ -83,6 +83,7 @@ class DesktopPrograms(Desktop):
 
     sandbox = SandboxSpec(memory_mib=2048, processes=256, disk_mib=256, open_files=2048)
     _requested: ClassVar[Mapping[str, bool]] = {"tree": True}
+    _binary: ClassVar[bool] = True
 
     def __init__(self, *, observe: Sequence[View] = ("screenshot",), max_chars: int = 6_000) -> None:
         if unknown := [view for view in observe if view not in VIEWS]:
