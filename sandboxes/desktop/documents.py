@@ -141,12 +141,14 @@ def holds(data: bytes, expected: Mapping[str, Any]) -> bool:
     kind = next(iter(expected), "")
     if len(expected) != 1 or kind not in READERS:
         raise ValueError(f"a file can hold {', '.join(READERS)} or base64, not {sorted(expected)}")
-    target = dict(expected[kind]) if kind == "cells" else expected[kind]
+    content: Any = expected[kind]
     if kind == "picture":
-        target = _read(pixels, bytes_of({"base64": target}))
-        if target is None:
+        content = _read(pixels, bytes_of({"base64": content}))
+        if content is None:
             raise ValueError("the picture that is expected is no PNG that can be read")
-    return bool(_read(READERS[kind], data) == target)
+    elif kind == "cells":
+        content = dict(content)
+    return bool(_read(READERS[kind], data) == content)
 
 
 def _read(reader: Callable[[bytes], Any], data: bytes) -> Any:

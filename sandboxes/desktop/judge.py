@@ -57,7 +57,7 @@ class DesktopReward(Reward):
         contents = state.get("files", {})
         try:
             passed = [_as_expected(contents, path, content) for path, content in expected.items()]
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise JudgeError(f"{episode.task.id}: truth['files'] cannot be judged: {error}.") from error
         if truth.get("others", True):
             initial = episode.task.parameters.get("files", {})

@@ -58,7 +58,7 @@ class Cabinet:
         listed = [thing for thing, _ in self.counts]
         return self.rng.choice([thing for thing in self.words.things if thing not in listed])
 
-    def sheet_with(self, **changed: str | int) -> dict[str, Any]:
+    def sheet_with(self, changed: dict[str, str | int]) -> dict[str, Any]:
         """What the sheet must hold: what it holds, and what changed."""
         return {self.sheet: {"cells": [list(named) for named in {**self.cells, **changed}.items()]}}
 
@@ -74,13 +74,13 @@ def cell(cabinet: Cabinet) -> OfficeJob:
     row = cabinet.rng.randrange(len(cabinet.counts))
     thing, new = cabinet.counts[row][0], cabinet.rng.randint(100, 999)
     prompt = f"In the sheet {cabinet.sheet}, the count of {thing} must be {new}. Change it and save the sheet."
-    return cabinet.job(prompt, cabinet.sheet_with(**{f"B{row + 2}": new}))
+    return cabinet.job(prompt, cabinet.sheet_with({f"B{row + 2}": new}))
 
 
 def row(cabinet: Cabinet) -> OfficeJob:
     thing, count, line = cabinet.free_thing(), cabinet.rng.randint(11, 99), len(cabinet.counts) + 2
     prompt = f"Add a row for {count} {thing} right below the last one of the sheet {cabinet.sheet}, and save it."
-    return cabinet.job(prompt, cabinet.sheet_with(**{f"A{line}": thing, f"B{line}": count}))
+    return cabinet.job(prompt, cabinet.sheet_with({f"A{line}": thing, f"B{line}": count}))
 
 
 def paragraph(cabinet: Cabinet) -> OfficeJob:
@@ -144,7 +144,7 @@ def letter_to_sheet(cabinet: Cabinet) -> OfficeJob:
     prompt = (
         f"The letter {cabinet.letter} tells a new count. Change the sheet {cabinet.sheet} accordingly, and save it."
     )
-    return cabinet.job(prompt, cabinet.sheet_with(**{f"B{row + 2}": new}), programs=2)
+    return cabinet.job(prompt, cabinet.sheet_with({f"B{row + 2}": new}), programs=2)
 
 
 def formula(cabinet: Cabinet) -> OfficeJob:
@@ -153,7 +153,7 @@ def formula(cabinet: Cabinet) -> OfficeJob:
         f"Put a formula with SUM over all counts into the cell right below the last count of {cabinet.sheet}, and save "
         "the sheet."
     )
-    return cabinet.job(prompt, cabinet.sheet_with(**{f"B{last + 1}": f"=sum(b2:b{last})"}))
+    return cabinet.job(prompt, cabinet.sheet_with({f"B{last + 1}": f"=sum(b2:b{last})"}))
 
 
 def quarter(cabinet: Cabinet) -> OfficeJob:

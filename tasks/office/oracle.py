@@ -52,11 +52,22 @@ class _Plan:
 
     def steps(self) -> Iterator[tuple[Call, str]]:
         plans = {
-            "cell": self.sheet, "row": self.sheet, "formula": self.sheet, "letter_to_sheet": self.letter_to_sheet,
-            "paragraph": self.letter, "sheet_to_letter": self.sheet_to_letter, "bold": self.bold,
-            "flip": self.paint, "quarter": self.paint, "viewer_quarter": self.viewer, "unpack": self.unpack,
-            "line": self.text, "product": self.product, "move": self.move, "delete": self.delete,
-        }  # fmt: skip
+            "cell": self.sheet,
+            "row": self.sheet,
+            "formula": self.sheet,
+            "letter_to_sheet": self.letter_to_sheet,
+            "paragraph": self.letter,
+            "sheet_to_letter": self.sheet_to_letter,
+            "bold": self.bold,
+            "flip": self.paint,
+            "quarter": self.paint,
+            "viewer_quarter": self.viewer,
+            "unpack": self.unpack,
+            "line": self.text,
+            "product": self.product,
+            "move": self.move,
+            "delete": self.delete,
+        }
         yield from plans[self.kind]()
         yield Call("done", {}), ""
 
