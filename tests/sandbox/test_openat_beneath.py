@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 
@@ -107,3 +108,27 @@ def test_no_descriptor_is_left_behind(tree):
     for path in ("a/b/file", "a/out", "loop", "none/x", "a/b/dots", ".."):
         outcome(lambda path=path: open_beneath_stepwise(tree, path, os.O_RDONLY, 0, same_device=True))
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_kernel_is_asked_again_where_a_mount_elsewhere_disturbed_it(tmp_path, monkeypatch):
+    """openat2 answers EAGAIN on a path with `..` while anything on the machine is mounted or renamed."""
+    (tmp_path / "file").write_text("inside")
+    answers = iter([errno.EAGAIN] * 3)
+
+    class Disturbed:
+        def syscall(self, *arguments):
+            if (number := next(answers, None)) is None:
+                return real.syscall(*arguments)
+            ctypes.set_errno(number)
+            return -1
+
+    real = kernel._libc
+    monkeypatch.setattr(kernel, "_libc", Disturbed())
+    directory = os.open(tmp_path, os.O_RDONLY)
+    descriptor = kernel.open_beneath(directory, "file", os.O_RDONLY)
+    assert os.read(descriptor, 10) == b"inside"
+    answers = iter([errno.EAGAIN] * 1_000)
+    with pytest.raises(BlockingIOError):
+        kernel.open_beneath(directory, "file", os.O_RDONLY)
+    os.close(descriptor)
+    os.close(directory)

@@ -42,6 +42,7 @@ _CHILD_ENDED = int(signal.SIGCHLD)
 # x86-64
 _CLONE, _CAPGET, _CAPSET, _PIVOT_ROOT = 56, 125, 126, 155
 _CLOSE_RANGE, _OPENAT2, _MOUNT_SETATTR = 436, 437, 442
+_RACES = 64  # how often openat2 is asked while the kernel answers EAGAIN
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc_with_gil = ctypes.PyDLL(None, use_errno=True)  # the same library, called without releasing the GIL
@@ -138,9 +139,15 @@ def unshare(flags: int) -> None:
 def open_beneath(
     directory: int, path: str | bytes, flags: int, mode: int = 0, *, resolve: int = RESOLVE_BENEATH
 ) -> int:
-    """openat2: open a path that must not leave `directory`, whatever links it contains. Returns: a descriptor."""
+    """openat2: open a path that must not leave `directory`, whatever links it contains. Returns: a descriptor.
+
+    The kernel gives up where anything on the machine is mounted or renamed while it goes up a `..`; it is asked again.
+    """
     how = _OpenHow(flags | os.O_CLOEXEC, mode, resolve | RESOLVE_NO_MAGICLINKS)
-    descriptor = _libc.syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
+    for _ in range(_RACES):
+        descriptor = _libc.syscall(_OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.c_size_t(24))
+        if descriptor >= 0 or ctypes.get_errno() != errno.EAGAIN:
+            break
     if descriptor < 0 and ctypes.get_errno() == errno.ENOSYS:
         return open_beneath_stepwise(
             directory, os.fsdecode(path), flags, mode, same_device=bool(resolve & RESOLVE_NO_XDEV)
