@@ -256,7 +256,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--estimators", metavar="A;B", help="estimators and compositions, with ; between")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--recipe", type=Path, default=RECIPE)
+    parser.add_argument("--recipe", type=Path, default=RECIPE, help="by default that of the quickstart")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--out", default="runs/learning")

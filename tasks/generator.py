@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Concatenate, ParamSpec
+from typing import Any, Concatenate, ParamSpec
 
 from agentgym import Split, Task, TaskError, seed_of
 
@@ -84,6 +84,22 @@ class TaskGenerator:
             self._generate(TaskSlot(stratum, index), lambda rng, slot: make_task(rng, slot, *args, **kwargs))
             for index in range(self.sizes[stratum])
         ]
+
+    def splits(
+        self, make_task: Callable[..., Task | None], arguments: Mapping[str, Sequence[Any]] | None = None
+    ) -> dict[str, list[Task]]:
+        """Generate all strata, and put them into their splits, those that are held out one after the other.
+
+        Args:
+            make_task: as of `draw`.
+            arguments: its further arguments by stratum, in the order in which the strata are drawn. By default there
+                are none, and the order is that of the sizes.
+        Raises: TaskError as `draw`.
+        """
+        splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
+        for stratum, further in (arguments or dict.fromkeys(self.sizes, ())).items():
+            splits[TaskSlot(stratum, 0).split] += self.draw(stratum, make_task, *further)
+        return splits
 
     def _generate(self, slot: TaskSlot, make_task: Callable[[random.Random, TaskSlot], Task | None]) -> Task:
         rng = random.Random(seed_of(self.name, slot.split, slot.stratum, self.seed, slot.index))

@@ -47,12 +47,12 @@ class Fiction(TextEnvironment):
     def begin(self) -> dict[str, Any]:
         try:
             self._game = game_of(json.dumps(self.parameter("game", dict)))
-            solution = self._game.solution()
+            length = self._game.commands_left()
         except (ValueError, RecursionError) as error:
             raise self.refuse(f"the game cannot be played: {error}.") from error
-        if solution is None:
+        if length is None:
             raise self.refuse("the game cannot be won.")
-        self._length = len(solution)
+        self._length = length
         return _data(self._game.beginning)
 
     def solved(self) -> bool:
@@ -60,8 +60,8 @@ class Fiction(TextEnvironment):
 
     def nearness(self) -> float:
         """L / (L + remaining commands), with L the commands of the shortest way from the start; 0 without a way."""
-        remaining = self._game.solution(_state(self.state))
-        return 0.0 if remaining is None else self._length / (self._length + len(remaining))
+        remaining = self._game.commands_left(_state(self.state))
+        return 0.0 if remaining is None else self._length / (self._length + remaining)
 
     async def hopeless(self) -> str | None:
         """The goal cannot be reached any more."""

@@ -52,9 +52,7 @@ class _Draft:
         """Joins the rooms to a tree whose root is the first one."""
         self.exits = {room: {} for room in self.rooms}
         for number, room in enumerate(self.rooms[1:], 1):
-            free = [
-                (other, way) for other in self.rooms[:number] for way in WAYS if way[0] not in self.exits[other]
-            ] or [(self.rooms[number - 1], WAYS[0])]
+            free = [(other, way) for other in self.rooms[:number] for way in WAYS if way[0] not in self.exits[other]]
             other, (there, back) = self.rng.choice(free)
             self.exits[other][there] = {"to": room}
             self.exits[room][back] = {"to": other}
@@ -88,8 +86,8 @@ class _Draft:
         self.things[thing] = {"at": "nowhere"}
         self._once(
             f"unlock {box} with {key}",
-            [_if("here", box), _if("have", key)],
-            [_then("appear", thing)],
+            [_part("here", box), _part("have", key)],
+            [_part("appear", thing)],
             f"The {box} opens. In it is the {thing}.",
             f"You need the {key} for that, and the {box} must be here.",
         )
@@ -105,8 +103,8 @@ class _Draft:
         self.things[thing] = {"at": "nowhere"}
         self._once(
             f"give {requested} to {person}",
-            [_if("here", person), _if("have", requested)],
-            [_then("remove", requested), _then("take", thing)],
+            [_part("here", person), _part("have", requested)],
+            [_part("remove", requested), _part("take", thing)],
             f"The {person} takes the {requested} and gives you the {thing}.",
             f"You need a {requested} for that, and the {person} must be here.",
         )
@@ -114,25 +112,24 @@ class _Draft:
 
     def _block_the_way(self, thing: str) -> list[str] | None:
         """In a room whose only way in is blocked by what a tool removes; the tool is somewhere before it."""
-        inner = [
-            room for room in self.rooms[1:] if not any(way["to"] in self._behind(room) for way in self._ways(room))
-        ]
-        if (pair := self._unused(self.theme.barriers)) is None or not inner:
+        with_one_exit = [room for room in self.rooms[1:] if len(self.exits[room]) == 1]
+        if (pair := self._unused(self.theme.barriers)) is None:
             return None
         barrier, tool, verb = pair
-        room = self.rng.choice(inner)
-        before = next(way["to"] for way in self._ways(room))
+        room = self.rng.choice(with_one_exit)
+        (back,) = self.exits[room].values()
+        before = back["to"]
         flag = f"{barrier} gone"
         for way in self.exits[before].values():
             if way["to"] == room:
                 if "needs" in way:
                     return None
-                way |= {"needs": [_if("flag", flag)], "otherwise": f"The {barrier} is in the way."}
+                way |= {"needs": [_part("flag", flag)], "otherwise": f"The {barrier} is in the way."}
         self._lay(barrier, before, portable=False, text=f"The {barrier} blocks the way to the {room}.")
         self._once(
             f"{verb} {barrier} with {tool}",
-            [_if("here", barrier), _if("have", tool)],
-            [_then("set", flag), _then("remove", barrier)],
+            [_part("here", barrier), _part("have", tool)],
+            [_part("set", flag), _part("remove", barrier)],
             f"The way to the {room} is free.",
             f"You need the {tool} for that, and the {barrier} must be here.",
         )
@@ -145,8 +142,8 @@ class _Draft:
         self.things[thing] = {"at": "nowhere"}
         self._once(
             f"join {first} and {second}",
-            [_if("have", first), _if("have", second)],
-            [_then("remove", first), _then("remove", second), _then("take", thing)],
+            [_part("have", first), _part("have", second)],
+            [_part("remove", first), _part("remove", second), _part("take", thing)],
             f"You have made the {thing} whole.",
             "You must carry both.",
         )
@@ -160,7 +157,7 @@ class _Draft:
         if needed:
             thing = self.rng.choice(needed)
             self._once(
-                f"throw {thing} away", [_if("have", thing)], [_then("remove", thing)], "It is gone.", "You have none."
+                f"throw {thing} away", [_part("have", thing)], [_part("remove", thing)], "It is gone.", "You have none."
             )
 
     def scatter(self, count: int) -> None:
@@ -174,17 +171,10 @@ class _Draft:
             "rooms": {room: {"exits": self.exits[room]} for room in self.rooms},
             "things": {name: self.things[name] for name in names},
             "rules": sorted(self.rules, key=lambda rule: str(rule["command"])),
-            "goal": [_if("have", treasure)],
+            "goal": [_part("have", treasure)],
         }
 
     # ---- parts
-
-    def _ways(self, room: str) -> list[dict[str, Any]]:
-        return list(self.exits[room].values())
-
-    def _behind(self, room: str) -> set[str]:
-        """The rooms that were joined to this one later."""
-        return {way["to"] for way in self._ways(room) if self.rooms.index(way["to"]) > self.rooms.index(room)}
 
     def _unused(self, choices: tuple[Any, ...]) -> Any | None:
         """A choice that shares no name with one that was taken before."""
@@ -206,17 +196,14 @@ class _Draft:
         self.rules.append(
             {
                 "command": command,
-                "needs": [*needs, {**_if("flag", flag), "yes": False}],
-                "effects": [*effects, _then("set", flag)],
+                "needs": [*needs, {**_part("flag", flag), "yes": False}],
+                "effects": [*effects, _part("set", flag)],
                 "text": text,
                 "otherwise": otherwise,
             }
         )
 
 
-def _if(kind: str, name: str) -> dict[str, Any]:
-    return {"kind": kind, "name": name}
-
-
-def _then(kind: str, name: str) -> dict[str, Any]:
+def _part(kind: str, name: str) -> dict[str, Any]:
+    """A condition or an effect."""
     return {"kind": kind, "name": name}

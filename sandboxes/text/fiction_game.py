@@ -26,9 +26,10 @@ class _Part(BaseModel):
 
 
 class Condition(_Part):
-    """One of: you are in a room, you carry a thing, it is in sight (carried or in your room), a flag is set.
+    """What must hold, or with `yes` false must not.
 
-    `yes` turns it round.
+    `kind`: `at`, you are in the room `name`; `have`, you carry the thing; `here`, you carry it or it is in your room;
+    `flag`, the flag is set.
     """
 
     kind: Literal["at", "have", "here", "flag"]
@@ -37,7 +38,11 @@ class Condition(_Part):
 
 
 class Effect(_Part):
-    """One of: you carry a thing, it comes to your room, it is gone; you are in a room; a flag is set, or is not."""
+    """What a command changes.
+
+    `kind`: `take`, you then carry the thing `name`; `appear`, it is in your room; `remove`, it is nowhere; `go`, you
+    are in the room; `set` and `unset`, the flag is set or not.
+    """
 
     kind: Literal["take", "appear", "remove", "go", "set", "unset"]
     name: Name
@@ -220,32 +225,60 @@ class Game(_Part):
 
     # ---- search
 
-    def solution(self, state: FictionState | None = None) -> list[str] | None:
-        """The shortest commands from a state, by default the beginning, to the goal; None if there are none.
+    def commands_left(self, state: FictionState | None = None) -> int | None:
+        """How many commands the shortest way from a state to the goal has; None without a way.
 
-        Raises: ValueError if a search through MOST_STATES states has not ended.
+        Args:
+            state: that commands have led to; by default the beginning.
+        Raises: ValueError for a game with more than MOST_STATES states.
         """
-        origin = self.beginning if state is None else state
-        came: dict[FictionState, tuple[FictionState, str] | None] = {origin: None}
-        queue = deque([origin])
+        return self._commands_left.get(self._reduced(self.beginning if state is None else state))
+
+    def solution(self) -> list[str] | None:
+        """Commands of a shortest way to the goal; None without one. Raises: as `commands_left`."""
+        state, commands = self._reduced(self.beginning), []
+        if (left := self.commands_left()) is None:
+            return None
+        for remaining in reversed(range(left)):
+            steps = self._steps(state)
+            command, state = next(step for step in steps if self._commands_left.get(step[1]) == remaining)
+            commands.append(command)
+        return commands
+
+    @cached_property
+    def _commands_left(self) -> Mapping[FictionState, int]:
+        """By state that can be reached and has a way to the goal: searched forward for all, then back from the goal."""
+        beginning = self._reduced(self.beginning)
+        before: dict[FictionState, list[FictionState]] = {beginning: []}
+        queue, left = deque([beginning]), {}
         while queue:
-            at = queue.popleft()
-            if self.is_solved(at):
-                commands = []
-                while (step := came[at]) is not None:
-                    at, command = step
-                    commands.append(command)
-                return commands[::-1]
-            for command, after in self._steps(at):
-                if after not in came:
-                    came[after] = (at, command)
+            state = queue.popleft()
+            if self.is_solved(state):
+                left[state] = 0
+                continue
+            for _, after in self._steps(state):
+                if after not in before:
+                    before[after] = []
                     queue.append(after)
-            if len(came) > MOST_STATES:
+                before[after].append(state)
+            if len(before) > MOST_STATES:
                 raise ValueError(f"it has more than {MOST_STATES:,} states: fewer rooms, things or rules are needed")
-        return None
+        queue.extend(left)
+        while queue:
+            state = queue.popleft()
+            for earlier in before[state]:
+                if earlier not in left:
+                    left[earlier] = left[state] + 1
+                    queue.append(earlier)
+        return left
+
+    def _reduced(self, state: FictionState) -> FictionState:
+        """The state without where the things are that no condition names."""
+        places = zip(self.things, state.places, strict=True)
+        return state._replace(places=tuple(at if thing in self._requested else NOWHERE for thing, at in places))
 
     def _steps(self, state: FictionState) -> Iterator[tuple[str, FictionState]]:
-        """The commands that change a state to another, things that nothing asks for aside."""
+        """The commands that change a reduced state, and the reduced states after them."""
         for way, passage in self.rooms[state.at].exits.items():
             if self.all_hold(passage.needs, state):
                 yield f"go {way}", state._replace(at=passage.to)
@@ -254,7 +287,7 @@ class Game(_Part):
                 yield f"take {thing}", self._moved(state, thing, YOU)
         for rule in self.rules:
             if self.all_hold(rule.needs, state):
-                yield rule.command, self._with(rule.effects, state)
+                yield rule.command, self._reduced(self._with(rule.effects, state))
 
     def _with(self, effects: tuple[Effect, ...], state: FictionState) -> FictionState:
         for effect in effects:
@@ -298,7 +331,7 @@ def normal(command: str) -> str:
     return " ".join(_ARTICLES.sub(" ", re.sub(r"[^a-z' -]", " ", command[:200].casefold())).split())
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=16)  # a game keeps what its search has found
 def game_of(text: str) -> Game:
     """The game of a JSON text. Raises: ValueError for one that is none."""
     return Game.read(json.loads(text))

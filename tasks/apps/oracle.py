@@ -66,17 +66,17 @@ def practised_oracle(task: Task) -> list[Message]:
 
 def hasty_oracle(task: Task) -> list[Message]:
     """As the practised oracle, but it leaves each change out with probability 1/2, each independently."""
-    return list(_play(_hasty(task, json.loads(task.truth["steps"])), "", reads=False))
+    return list(_play([*filter(None, _hasty(task, json.loads(task.truth["steps"])))], "", reads=False))
 
 
 def team_oracle(task: Task) -> list[Message]:
     """A planner hands over one job after the other, and each executor makes the calls of its job and reports."""
-    return list(_hand_over(task, json.loads(task.truth["steps"])))
+    return _hand_over(task, json.loads(task.truth["steps"]))
 
 
 def hasty_team_oracle(task: Task) -> list[Message]:
     """As the team's oracle, but executors leave each change out with probability 1/2, and report all the same."""
-    return list(_hand_over(task, _hasty(task, json.loads(task.truth["steps"]))))
+    return _hand_over(task, _hasty(task, json.loads(task.truth["steps"])))
 
 
 def _hasty(task: Task, steps: list[Any]) -> list[Any]:
@@ -85,22 +85,22 @@ def _hasty(task: Task, steps: list[Any]) -> list[Any]:
     return [step if step[1] in READING or rng.random() < 0.5 else None for step in steps]
 
 
-def _hand_over(task: Task, steps: list[Any]) -> Iterator[Message]:
-    number = 0
+def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
+    calls: list[tuple[str, dict[str, Any]]] = []
     for sentence, count in json.loads(task.truth["jobs"]):
-        yield _message("delegate", {"task": sentence}, number)
         own, steps = steps[:count], steps[count:]
-        for app, api, arguments in filter(None, own):
-            number += 1
-            yield _message("call", {"app": app, "api": api, "arguments": arguments}, number)
-        number += 2
-        yield _message("report", {"text": "Done."}, number - 1)
-    yield _message("finish", {}, number)
+        calls.append(("delegate", {"task": sentence}))
+        calls += [
+            ("call", {"app": app, "api": api, "arguments": arguments}) for app, api, arguments in filter(None, own)
+        ]
+        calls.append(("report", {"text": "Done."}))
+    calls.append(("finish", {}))
+    return [_message(tool, arguments, number) for number, (tool, arguments) in enumerate(calls)]
 
 
 def _play(steps: list[Any], answer: str, *, reads: bool = True) -> Iterator[Message]:
-    documented = set() if reads else {(step[0], step[1]) for step in filter(None, steps)}
-    for number, (app, api, arguments) in enumerate(filter(None, steps)):
+    documented = set() if reads else {(app, api) for app, api, _ in steps}
+    for number, (app, api, arguments) in enumerate(steps):
         if (app, api) not in documented:
             documented.add((app, api))
             yield _message("docs", {"app": app, "api": api}, 2 * number)

@@ -54,10 +54,7 @@ def task_set(seed: int = 0) -> TaskSet:
     or `unseen_compositions` (an answer of one app put into another, in pairs that no training task has).
     """
     generator = TaskGenerator(NAME, SIZES, seed)
-    drawn = {stratum: generator.draw(stratum, _task) for stratum in SIZES}
-    held_out = [task for stratum in SIZES if stratum.startswith("unseen") for task in drawn[stratum]]
-    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": held_out}
-    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 @cache
@@ -79,8 +76,7 @@ def task_set_short(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_records`.
     """
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed, key=lambda task: task.content_key(numbered=False))
-    drawn = {stratum: generator.draw(stratum, _short_task) for stratum in SIZES_SHORT}
-    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
+    splits = generator.splits(_short_task)
     return TaskSet(NAME_SHORT, splits, oracle=practised_oracle, imperfect_oracle=hasty_oracle)
 
 

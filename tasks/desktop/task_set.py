@@ -24,20 +24,14 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_words` (other folders, files and things) or `unseen_jobs` (renaming and adding
     up, which are never trained on).
     """
-    draw = TaskGenerator(NAME, SIZES, seed).draw
-    return TaskSet(
-        NAME,
-        {
-            "held_out": [
-                *draw("unseen_words", _task, UNSEEN, KINDS),
-                *draw("unseen_jobs", _task, UNSEEN, UNSEEN_KINDS),
-            ],
-            "validation": draw("validation", _task, KNOWN, KINDS),
-            "train": draw("train", _task, KNOWN, KINDS),
-        },
-        oracle=oracle,
-        imperfect_oracle=imperfect_oracle,
-    )
+    vocabularies_and_kinds = {
+        "unseen_words": (UNSEEN, KINDS),
+        "unseen_jobs": (UNSEEN, UNSEEN_KINDS),
+        "validation": (KNOWN, KINDS),
+        "train": (KNOWN, KINDS),
+    }
+    splits = TaskGenerator(NAME, SIZES, seed).splits(_task, vocabularies_and_kinds)
+    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 Maker = Callable[[random.Random, DesktopVocabulary], DesktopJob]

@@ -31,19 +31,14 @@ def task_set(seed: int = 0) -> TaskSet:
     """
     known = [family for family in (*WRITTEN, *pipelines()) if not family.held_out]
     unseen = [family for family in (*WRITTEN, *pipelines()) if family.held_out]
-    draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.truth["reference"], tries=10_000).draw
-    return TaskSet(
-        NAME,
-        {
-            "held_out": [
-                *draw("unseen_parameters", _draw, known, True),
-                *draw("unseen_families", _draw, unseen, None),
-            ],
-            "validation": draw("validation", _draw, known, False),
-            "train": draw("train", _draw, known, False),
-        },
-        oracle=oracle,
-    )
+    generator = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.truth["reference"], tries=10_000)
+    families_and_pools: dict[str, tuple[list[Family], bool | None]] = {
+        "unseen_parameters": (known, True),
+        "unseen_families": (unseen, None),
+        "validation": (known, False),
+        "train": (known, False),
+    }
+    return TaskSet(NAME, generator.splits(_draw, families_and_pools), oracle=oracle)
 
 
 def _draw(rng: random.Random, slot: TaskSlot, families: Sequence[Family], reserved: bool | None) -> Task | None:

@@ -32,10 +32,7 @@ def task_set(seed: int = 0) -> TaskSet:
     sessions.
     """
     generator = TaskGenerator(NAME, SIZES, seed)
-    drawn = {stratum: generator.draw(stratum, _task) for stratum in SIZES}
-    held_out = [task for stratum in list(SIZES)[2:] for task in drawn[stratum]]
-    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": held_out}
-    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from agentgym import Call, Message, Task
 
+HOME = "/work/home"  # in the sandbox, as the agent is told
 Script = Callable[[Sequence[Message]], Message]
 MENU = {"vertically": 3, "clockwise": 5, "anti-clockwise": 6}  # how far down in the menu Image of mtPaint
 MAX_LOOKS, LARGE = 40, 100  # counts at the start are below 100, new ones are not
@@ -151,7 +152,7 @@ class _Plan:
         packed = next(path for path in self.files if path.endswith(".tar.gz"))
         yield _launch("archiver", packed, "xarchiver")
         yield _press("ctrl+e"), r"\* Extract files"
-        yield _type("/work/home/" + self.path.partition("/")[0] + ("s" if self.wrong else "")), ""
+        yield _type(f"{HOME}/" + self.path.partition("/")[0] + ("s" if self.wrong else "")), ""
         yield _press("Return"), r"\* .* xarchiver"
         yield Call("look", {}), ""
 
@@ -179,7 +180,7 @@ class _Plan:
         yield _press("ctrl+c" if self.wrong else "ctrl+x"), ""
         yield _press("ctrl+l"), ""
         yield _press("ctrl+a"), ""
-        yield _type(f"/work/home/{target}\n"), rf"\* {target} "
+        yield _type(f"{HOME}/{target}\n"), rf"\* {target} "
         yield _press("ctrl+v"), ""
         yield Call("look", {}), ""
 

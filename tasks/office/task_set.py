@@ -36,21 +36,15 @@ def task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_words` (other folders, files, things and sentences), `unseen_jobs` (kinds that
     are never trained on) or `unseen_program` (a picture viewer, which no other task offers).
     """
-    draw = TaskGenerator(NAME, SIZES, seed).draw
-    return TaskSet(
-        NAME,
-        {
-            "held_out": [
-                *draw("unseen_words", _task, UNSEEN, KINDS),
-                *draw("unseen_jobs", _task, UNSEEN, UNSEEN_KINDS),
-                *draw("unseen_program", _task, UNSEEN, UNSEEN_PROGRAM),
-            ],
-            "validation": draw("validation", _task, KNOWN, KINDS),
-            "train": draw("train", _task, KNOWN, KINDS),
-        },
-        oracle=oracle,
-        imperfect_oracle=imperfect_oracle,
-    )
+    vocabularies_and_kinds = {
+        "unseen_words": (UNSEEN, KINDS),
+        "unseen_jobs": (UNSEEN, UNSEEN_KINDS),
+        "unseen_program": (UNSEEN, UNSEEN_PROGRAM),
+        "validation": (KNOWN, KINDS),
+        "train": (KNOWN, KINDS),
+    }
+    splits = TaskGenerator(NAME, SIZES, seed).splits(_task, vocabularies_and_kinds)
+    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 def _task(rng: random.Random, slot: TaskSlot, words: OfficeVocabulary, kinds: Mapping[str, Maker]) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from agentgym import Call, Message, Task, TaskSet, load, seed_of
@@ -39,21 +39,14 @@ def task_set(seed: int = 0) -> TaskSet:
     do) or `unseen_requests` (one request of a kind that no training task has).
     """
     generator = TaskGenerator(NAME, SIZES, seed)
-    drawn = {stratum: generator.draw(stratum, _task) for stratum in SIZES}
-    splits = {
-        "train": drawn["train"],
-        "validation": drawn["validation"],
-        "held_out": drawn["unseen_records"] + drawn["unseen_requests"],
-    }
-    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 @cache
 def task_set_short(seed: int = 0) -> TaskSet:
     """Customers of a telephone company with one request, for tiny models; those held out carry `unseen_records`."""
     generator = TaskGenerator(NAME_SHORT, SIZES_SHORT, seed)
-    drawn = {stratum: generator.draw(stratum, _task, domains=("telecom",), levels=1) for stratum in SIZES_SHORT}
-    splits = {"train": drawn["train"], "validation": drawn["validation"], "held_out": drawn["unseen_records"]}
+    splits = generator.splits(partial(_task, domains=("telecom",), levels=1))
     return TaskSet(NAME_SHORT, splits, oracle=oracle, imperfect_oracle=hasty_oracle)
 
 

@@ -44,13 +44,7 @@ def task_set(seed: int = 0) -> TaskSet:
     in one, which training never has).
     """
     generator = TaskGenerator(NAME, SIZES, seed)
-    drawn = {stratum: generator.draw(stratum, _task) for stratum in SIZES}
-    splits = {
-        "train": drawn["train"],
-        "validation": drawn["validation"],
-        "held_out": drawn["unseen_items"] + drawn["unseen_jobs"],
-    }
-    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
+    return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 def server_source() -> bytes:

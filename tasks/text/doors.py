@@ -25,12 +25,7 @@ def doors(seed: int = 0) -> TaskSet:
     sizes = {stratum: len(COUNTS) * len(horizons[stratum]) * count for stratum, count in PER_HORIZON.items()}
     environment: Any = load("environments", "agentgym/text-doors-v1")
     generator = TaskGenerator(NAME, sizes, seed)
-    drawn = {stratum: generator.draw(stratum, _task, environment, horizons[stratum]) for stratum in sizes}
-    splits = {
-        "train": drawn["train"],
-        "validation": drawn["validation"],
-        "held_out": drawn["unseen_instances"] + drawn["unseen_horizons"],
-    }
+    splits = generator.splits(_task, {stratum: (environment, horizons[stratum]) for stratum in sizes})
     return TaskSet(
         NAME,
         splits,

@@ -28,12 +28,7 @@ def locks(seed: int = 0) -> TaskSet:
     counts = {stratum: count * len(kinds[stratum]) * len(sizes[stratum]) for stratum, count in PER_SIZE.items()}
     environment: Any = load("environments", "agentgym/text-locks-v1")
     generator = TaskGenerator(NAME, counts, seed)
-    drawn = {stratum: generator.draw(stratum, _task, environment, sizes[stratum], kinds[stratum]) for stratum in counts}
-    splits = {
-        "train": drawn["train"],
-        "validation": drawn["validation"],
-        "held_out": drawn["unseen_instances"] + drawn["unseen_sizes"],
-    }
+    splits = generator.splits(_task, {stratum: (environment, sizes[stratum], kinds[stratum]) for stratum in counts})
     return TaskSet(NAME, splits, oracle=environment.oracle, imperfect_oracle=environment.imperfect_oracle)
 
 

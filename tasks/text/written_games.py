@@ -11,7 +11,21 @@ from agentgym.policy import Request, Sampling
 RULES = """\
 You write small games of interactive fiction as JSON. Answer with one JSON object {"wish": ..., "game": ...} and
 nothing else. The wish is a sentence that tells the player what to do. The game has rooms, things, rules and a goal.
-Conditions are of the kinds at, have, here and flag; effects take, appear, remove, go, set and unset. An example:
+Conditions are of the kinds at, have, here and flag, and "yes": false turns one round. Effects are of the kinds take,
+appear, remove, go, set and unset. A thing is in a room, with "you" or "nowhere". An example:
+{"wish": "Get the coin.", "game": {"start": "hall",
+"rooms": {"hall": {"text": "It is cold.", "exits": {"down": {"to": "cellar",
+"needs": [{"kind": "flag", "name": "light"}], "otherwise": "It is too dark."}}},
+"cellar": {"exits": {"up": {"to": "hall"}}}},
+"things": {"lamp": {"at": "hall"}, "match": {"at": "you", "text": "The last one."},
+"chest": {"at": "cellar", "portable": false}, "coin": {"at": "nowhere"}},
+"rules": [{"command": "light lamp with match",
+"needs": [{"kind": "have", "name": "lamp"}, {"kind": "have", "name": "match"}],
+"effects": [{"kind": "set", "name": "light"}, {"kind": "remove", "name": "match"}],
+"text": "The lamp burns.", "otherwise": "You need a lamp and a match."},
+{"command": "open chest", "needs": [{"kind": "here", "name": "chest"}, {"kind": "flag", "name": "open", "yes": false}],
+"effects": [{"kind": "appear", "name": "coin"}, {"kind": "set", "name": "open"}], "text": "In it is a coin."}],
+"goal": [{"kind": "have", "name": "coin"}]}}
 """
 MOST_CHARS = 40_000
 """Of an answer that is read."""
@@ -26,14 +40,12 @@ async def write_game(
         policy: any: a chat API, a local model, a script.
         theme: what the game is about, in words.
         name: id of the task. least: commands that the shortest solution must have.
-        attempts: answers of the policy at most. seed: of its sampling, and of the example that it is shown.
+        attempts: answers of the policy at most. seed: of its sampling.
     Raises: TaskError if no attempt is a game that can be won; PolicyError if the policy cannot be asked.
     """
     environment: Any = load("environments", "agentgym/text-fiction-v1")
-    generated = environment.generate(seed, 1)
-    example = {"wish": generated.prompt.split(". ")[1] + ".", "game": generated.parameters["game"]}
     messages = [
-        Message("system", RULES + json.dumps(example)),
+        Message("system", RULES),
         Message("user", f"Write a game about: {theme}. Its shortest solution must have {least} commands or more."),
     ]
     why = ""

@@ -51,20 +51,14 @@ def forms_task_set(seed: int = 0) -> TaskSet:
     Held-out tasks carry the tag `unseen_pages` (trained words on other pages) or `unseen_values` (values that no
     training task has).
     """
-    draw = TaskGenerator(NAME, SIZES, seed).draw
-    return TaskSet(
-        NAME,
-        {
-            "held_out": [
-                *draw("unseen_pages", _task, _KINDS, VALUES),
-                *draw("unseen_values", _task, _KINDS.keys() - {"press"}, HELD_OUT_VALUES),
-            ],
-            "validation": draw("validation", _task, _KINDS, VALUES),
-            "train": draw("train", _task, _KINDS, VALUES),
-        },
-        oracle=oracle,
-        imperfect_oracle=imperfect_oracle,
-    )
+    kinds_and_values = {
+        "unseen_pages": (_KINDS, VALUES),
+        "unseen_values": (_KINDS.keys() - {"press"}, HELD_OUT_VALUES),
+        "validation": (_KINDS, VALUES),
+        "train": (_KINDS, VALUES),
+    }
+    splits = TaskGenerator(NAME, SIZES, seed).splits(_task, kinds_and_values)
+    return TaskSet(NAME, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)
 
 
 def _task(rng: random.Random, slot: TaskSlot, kinds: Iterable[str], values: Sequence[str]) -> Task:

@@ -50,18 +50,12 @@ def installed_app_set(
 
     trained = [template for template in templates if not template.held_out]
     unseen = [template for template in templates if template.held_out]
-    draw = TaskGenerator(name, SIZES, seed).draw
-    return TaskSet(
-        name,
-        {
-            "held_out": [
-                *draw("unseen_worlds", task_of, trained, HELD_OUT_SEEDS),
-                *draw("unseen_templates", task_of, unseen, TRAINED_SEEDS),
-                *draw("unseen_tasks", task_of, trained, TRAINED_SEEDS),
-            ],
-            "validation": draw("validation", task_of, trained, TRAINED_SEEDS),
-            "train": draw("train", task_of, trained, TRAINED_SEEDS),
-        },
-        oracle=oracle,
-        imperfect_oracle=imperfect_oracle,
-    )
+    templates_and_seeds = {
+        "unseen_worlds": (trained, HELD_OUT_SEEDS),
+        "unseen_templates": (unseen, TRAINED_SEEDS),
+        "unseen_tasks": (trained, TRAINED_SEEDS),
+        "validation": (trained, TRAINED_SEEDS),
+        "train": (trained, TRAINED_SEEDS),
+    }
+    splits = TaskGenerator(name, SIZES, seed).splits(task_of, templates_and_seeds)
+    return TaskSet(name, splits, oracle=oracle, imperfect_oracle=imperfect_oracle)

@@ -44,12 +44,7 @@ def long_form_task_set(seed: int = 0) -> TaskSet:
     horizons = {stratum: RESERVED if stratum == "unseen_horizons" else TRAINED for stratum in PER_HORIZON}
     sizes = {stratum: len(horizons[stratum]) * count for stratum, count in PER_HORIZON.items()}
     generator = TaskGenerator(NAME, sizes, seed)
-    drawn = {stratum: generator.draw(stratum, _task, horizons[stratum]) for stratum in sizes}
-    splits = {
-        "train": drawn["train"],
-        "validation": drawn["validation"],
-        "held_out": drawn["unseen_instances"] + drawn["unseen_horizons"],
-    }
+    splits = generator.splits(_task, {stratum: (horizons[stratum],) for stratum in sizes})
     return TaskSet(NAME, splits, oracle=partial(_player, mistakes=0.0), imperfect_oracle=partial(_player, mistakes=0.5))
 
 

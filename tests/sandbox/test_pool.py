@@ -28,8 +28,8 @@ OTHER = replace(SMALL, memory_mib=96)
 
 
 @asynccontextmanager
-async def pooling(**options) -> AsyncIterator[Pool]:
-    pool = Pool(NamespacesBackend(), **options)
+async def pooling(backend=NamespacesBackend, **options) -> AsyncIterator[Pool]:
+    pool = Pool(backend(), **options)
     try:
         yield pool
     finally:
@@ -273,6 +273,23 @@ async def test_restored_snapshots_lie_ready_too():
         plain = await pool.create(SMALL)
         assert await plain.list() == []
         await plain.close()
+
+
+async def test_the_shelf_is_filled_again_after_failures_in_the_background():
+    class Failing(NamespacesBackend):
+        failures = 0
+
+        async def create(self, spec, **options):
+            if self.failures:
+                self.failures -= 1
+                raise SandboxUnavailable("busy")
+            return await super().create(spec, **options)
+
+    async with pooling(Failing) as pool:
+        await pool.warm(SMALL, 1)
+        pool._warm_set_of(SMALL, None).pause_s, pool.backend.failures = 0.02, 2
+        await (await pool.create(SMALL)).close()
+        await until(lambda: pool.stats().ready == 1, "the shelf to be filled, though nobody asks")
 
 
 async def test_a_failed_creation_is_its_callers_and_frees_the_slot():

@@ -12,6 +12,7 @@ from agentgym import Call, Message, ScriptedPolicy, Task, TaskError, load
 from agentgym.sandboxes.text.fiction_game import Game
 from agentgym.tasks.importers.items import LeftOutWarning
 from agentgym.tasks.text import write_game
+from agentgym.tasks.text.written_games import RULES
 
 Fiction = load("environments", "agentgym/text-fiction-v1")
 GAME = {
@@ -147,6 +148,23 @@ async def test_a_search_that_does_not_end_is_an_error_and_no_hang():
     )
     with pytest.raises(TaskError, match="more than 20,000 states"):
         await opened(game)
+
+
+async def test_a_game_that_is_won_at_once_is_refused_too_if_its_states_are_too_many_to_look_at_later():
+    """Or an agent who leaves the short way would start a search that does not end."""
+    switches = [
+        {"command": f"raise switch {letter}", "effects": [{"kind": "set", "name": f"switch {letter}"}]}
+        for letter in "bcdefghijklmnopqrst"
+    ]
+    goal = [{"kind": "have", "name": "lamp"}]
+    with pytest.raises(TaskError, match="more than 20,000 states"):
+        await opened(changed(rules=[*GAME["rules"], *switches], goal=goal))
+
+
+def test_the_game_that_a_writer_is_shown_can_be_won():
+    example = json.loads(RULES[RULES.index('{"wish": "Get') :])
+    task = Fiction.task_of("example", example["wish"], example["game"], least=5)
+    assert task.truth["solution"][-2:] == ["open chest", "take coin"]
 
 
 def test_generated_games_are_equal_in_every_process_and_random_players_do_not_win_them():

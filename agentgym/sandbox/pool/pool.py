@@ -240,12 +240,13 @@ class Pool:
         self._shrink_later()
 
     async def _restock_one(self, warm_set: WarmSet, slot: Slot) -> None:
-        """Create one in the background. A failure is not reported here: the next request meets it."""
+        """Create one in the background. After a failure, which only a request reports, it is tried again later."""
         try:
             await self._add_warm(warm_set, slot)
             warm_set.resume()
         except SandboxError:
-            warm_set.pause(time.monotonic())
+            pause_s = warm_set.pause(time.monotonic())
+            asyncio.get_running_loop().call_later(pause_s, self._restock, warm_set)
 
     async def _add_warm(self, warm_set: WarmSet, slot: Slot | None) -> None:
         """Create one, and add it to the warm set."""

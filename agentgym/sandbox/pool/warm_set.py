@@ -50,10 +50,11 @@ class WarmSet:
         if self.requests > 1:
             self.target = max(self.target, min(2 * self.target or 1, most))
 
-    def pause(self, now: float) -> None:
-        """Create none in the background for a while, which doubles with each failure in a row."""
-        self.paused_until = now + self.pause_s
-        self.pause_s = min(2 * self.pause_s, _LONGEST_PAUSE_S)
+    def pause(self, now: float) -> float:
+        """Create none in the background for a while, which doubles with each failure in a row. Returns: its seconds."""
+        seconds = self.pause_s
+        self.paused_until, self.pause_s = now + seconds, min(2 * seconds, _LONGEST_PAUSE_S)
+        return seconds
 
     def resume(self) -> None:
         self.pause_s = _PAUSE_S

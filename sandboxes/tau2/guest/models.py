@@ -120,7 +120,7 @@ class BaseModel:
             raise ValidationError(*error.faults, title=cls.__name__) from None
 
     def model_dump(self) -> dict[str, Any]:
-        """The fields, with dictionaries in path of models."""
+        """The fields, with models turned into dictionaries."""
         return {name: plain(value) for name, value in self.__dict__.items()}
 
     def model_dump_json(self, *, indent: int | None = None) -> str:
@@ -132,7 +132,7 @@ class BaseModel:
 
 
 def plain(value: Any) -> Any:
-    """A value with dictionaries in path of models."""
+    """A value with models turned into dictionaries."""
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, dict):
