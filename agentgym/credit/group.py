@@ -178,6 +178,13 @@ class Group:
         "[N, T, L] entropy of the policy at each of the turn's own tokens in nats, NaN after the last",
         "TurnGRPOTrainer computes them; otherwise give the policy's entropy at each token of each turn.",
     )
+    token_certainties: Array | None = _signal(
+        PerTurnLists(),
+        "[N, T, L] KL(U || pi) in nats, from a uniform distribution over all tokens to the policy's at each of the "
+        "turn's own tokens, NaN after the last",
+        "TurnGRPOTrainer computes them; otherwise give log sum exp of the policy's logits, less their mean and the log "
+        "of their number, at each token of each turn.",
+    )
     span_values: Array | None = _signal(
         PerTurnLists(),
         "[N, T, L] value of the span that holds each of the turn's own tokens; NaN outside of spans",

@@ -195,6 +195,7 @@ def random_signals(rng: np.random.Generator, size: int) -> Arrays:
         "flow_deviations": of_tokens(0, 4),
         **{name: token_rng.uniform(-5, 5, size).tolist() for name in RANK_DEVIATIONS},
         "rank_scales": token_rng.uniform(0, 1, size).tolist(),
+        "token_certainties": of_tokens(0, 9),
     }
 
 

@@ -50,7 +50,7 @@ from agentgym.training.monitoring.silence import silence_rollout_func_warning
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler
 from agentgym.training.signals import SignalProvider
-from agentgym.training.signals.policy_pass import PROVIDES, PolicyPass, policy_pass
+from agentgym.training.signals.policy_pass import MEASURES, PROVIDES, PolicyPass, policy_pass
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
@@ -221,10 +221,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         """A forward pass of the policy being trained over the batch, where the estimator requires its signals."""
         if not set(PROVIDES) & set(self._requires):
             return None
-        norms = "score_norms" in self._requires
-        for trajectory in self._trajectories if norms else ():
-            trajectory.require_one_row("an estimator of score_norms")
-        return policy_pass(self, batch, norms=norms)
+        measures = [name for name in MEASURES if name in self._requires]
+        for trajectory in self._trajectories if measures else ():
+            trajectory.require_one_row(f"an estimator of {measures[0]}")
+        return policy_pass(self, batch, measures=measures)
 
     def _set_behaviour_policy(self, batch: dict[str, Any], second_pass: PolicyPass | None) -> None:
         """Set the log-probabilities that TRL's importance ratio starts from."""

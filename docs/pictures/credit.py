@@ -43,6 +43,7 @@ IN_HINDSIGHT = {  # chance of the turn where it is known how the episode ended; 
 SHARE = {"look": 0.2, "right": 0.8, "wrong": -0.2}  # what a progress estimator has learnt to say
 TOKENS = {"look": 12, "again": 12, "right": 30, "wrong": 30, "answer": 8, "guess": 6}
 UNSURE = {"look": 0.6, "guess": 0.6, "right": 0.9, "wrong": 0.9, "again": 0.2, "answer": 0.1}  # nats
+SURE = {"look": 8.0, "guess": 8.0, "right": 7.0, "wrong": 7.0, "again": 12.0, "answer": 14.0}  # nats above a guess
 DEVIATES = {"look": 0.5, "right": 0.2, "answer": 0.3, "again": 0.8, "wrong": 1.0, "guess": 1.2}  # from successes
 RATIO = {"wrong": 0.9, "right": -0.2, "again": -1.5}  # log of the trained over the sampling policy: a stale batch
 
@@ -107,6 +108,7 @@ def the_group() -> Group:
         entropies=[[UNSURE[turn] for turn in turns] for turns in EPISODES],
         versions=[[0 if len(turns) > 3 and k < 2 else 3 for k in range(len(turns))] for turns in EPISODES],
         token_entropies=[[[UNSURE[turn]] * TOKENS[turn] for turn in turns] for turns in EPISODES],
+        token_certainties=[[[SURE[turn]] * TOKENS[turn] for turn in turns] for turns in EPISODES],
         flow_deviations=[[[DEVIATES[turn]] * TOKENS[turn] for turn in turns] for turns in EPISODES],
         rank_deviations=[0.1 * (len(turns) - 2) for turns in EPISODES],
         rank_velocity_deviations=[0.0] * len(EPISODES),
@@ -204,6 +206,7 @@ WRAPPED = {
     "span_weighted": "return_to_go | span_weighted",
     "flow_tokens": "return_to_go | flow_tokens",
     "rank_shaped": "return_to_go | rank_shaped",
+    "self_certainty": "return_to_go | self_certainty",
     "task_normalised": "return_to_go | task_normalised",
     "difficulty_scaled": "return_to_go | difficulty_scaled",
 }

@@ -190,6 +190,43 @@ def test_a_bonus_of_states_never_turns_a_sign_and_is_off_without_a_weight():
     identical(estimator("rloo | rank_shaped(weight=0.0)")(spread), estimator("rloo")(spread))
 
 
+# self_certainty ------------------------------------------------------------------------------------------------------
+
+
+def rationales(**signals):
+    """Two episodes; spans on two of three tokens, on none of one, on one of two. One turn has no reward."""
+    return Group.from_arrays(
+        outcomes=[1.0, 0.0],
+        turns=[2, 1],
+        turn_rewards=[[0.5, NONE], [0.25]],
+        lengths=[[3, 1], [2]],
+        span_values=[[[NONE, 1.0, 1.0], []], [[-1.0, NONE]]],
+        token_certainties=[[[9.0, 2.0, 4.0], [9.0]], [[1.0, 9.0]]],
+        **signals,
+    )
+
+
+def test_a_turn_is_paid_the_mean_certainty_of_its_spans_and_nothing_for_other_tokens():
+    """0.5 + 0.1 * (2 + 4) / 2 = 0.8 and 0.25 + 0.1 * 1 = 0.35; at the end 1 + 0.3 and 0 + 0.1."""
+    group = rationales()
+    of_turns = group.with_signals(turn_rewards=[[0.8, NONE], [0.35]])
+    at_the_end = group.with_signals(outcomes=[1.3, 0.1])
+    for name in ("rloo", "return_to_go"):
+        expect(estimator(f"{name} | self_certainty")(group), [row.tolist() for row in estimator(name)(of_turns)])
+        paid = estimator(f"{name} | self_certainty(paid='end')")(group)
+        expect(paid, [row.tolist() for row in estimator(name)(at_the_end)])
+
+
+def test_without_a_weight_or_a_span_certainty_pays_nothing():
+    group = rationales()
+    identical(estimator("rloo | self_certainty(weight=0.0)")(group), estimator("rloo")(group))
+    bare = group.with_signals(span_values=[[[], []], [[]]])
+    for paid in ("turns", "end"):
+        identical(estimator(f"rloo | self_certainty(paid='{paid}')")(bare), estimator("rloo")(bare))
+    assert estimator("rloo | self_certainty").bias == "heuristic"
+    assert estimator("rloo | self_certainty(weight=0.0)").bias == estimator("rloo").bias
+
+
 # difficulty_scaled --------------------------------------------------------------------------------------------------
 
 

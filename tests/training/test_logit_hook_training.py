@@ -120,6 +120,10 @@ def test_the_gradient_is_that_of_the_masked_distribution(tokenizer, tmp_path):
         ),
         ({"train": {"generation": "trl"}, "policy": {"logit_hook": "known_tools"}}, "needs train.generation"),
         ({"train": {"estimator": "otb"}, "policy": {"logit_hook": "known_tools"}}, "otb requires score_norms"),
+        (
+            {"train": {"estimator_wrappers": ["self_certainty"]}, "policy": {"logit_hook": "known_tools"}},
+            "self_certainty requires token_certainties",
+        ),
     ],
 )
 def test_what_does_not_know_the_masks_is_refused_at_the_start(changes, message):

@@ -17,6 +17,7 @@ from agentgym.policy import Hermes, Policy, TemplateRenderer, make_tokenizer
 from agentgym.policy.token_spans import token_ranges
 from agentgym.training.loss.policy_loss import LossPart
 from agentgym.training.signals.named_spans import NamedSpans
+from agentgym.training.signals.policy_pass import MEASURES
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Span, Trajectory
 
@@ -35,9 +36,9 @@ def tokenizer():
 class GivenSpans(Given):
     """As Given; in one turn code was tested, and its second line failed."""
 
-    def __init__(self, renderer: TemplateRenderer, *, named: bool = True) -> None:
+    def __init__(self, renderer: TemplateRenderer, *, named: bool = True, bonus: float = 0.0) -> None:
         super().__init__(len(renderer.tokenizer))
-        self._renderer, self._named = renderer, named
+        self._renderer, self._named, self._bonus = renderer, named, bonus
 
     def play(self, *arguments: Any, **options: Any) -> list[Trajectory]:
         trajectories = super().play(*arguments, **options)
@@ -45,6 +46,7 @@ class GivenSpans(Given):
         for each in trajectories[ROW].turns:
             each.rewards = {"r": 0.0}
         turn = trajectories[ROW].turns[0]
+        turn.rewards = {"r": self._bonus}
         turn.message = Message("assistant", "", (Call("test", {"code": CODE}),))
         turn.token_ids = self._renderer.encode(turn.message)
         turn.logprobs = [-1.0] * len(turn.token_ids)
@@ -127,6 +129,52 @@ def test_entropies_of_tokens_reach_the_batch(tokenizer, tmp_path):
     assert (bonus[own] > 0).all()
     np.testing.assert_allclose(bonus[own], 0.001 * np.log(len(tokenizer)), rtol=0.1)  # hardly trained, near uniform
     assert not bonus[~own].any()
+
+
+def test_a_turn_is_paid_the_certainty_of_the_model_at_the_tokens_of_its_span(tokenizer, tmp_path):
+    """KL(U || pi) = sum over the vocabulary of (1 / V) log((1 / V) / pi), by the model itself, at every own token."""
+    trainer = sharp_trainer(tokenizer, tmp_path, "return_to_go | self_certainty(weight=0.5)")
+    batch = trainer._generate_and_score_completions(rows())
+    second_pass, trajectories = trainer._second_pass(batch), trainer._rollouts.trajectories
+    assert second_pass is not None
+    given = second_pass.signals(batch, trajectories)["token_certainties"]
+    assert given[1] == [[], []]  # of the episode that failed
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    with torch.no_grad():
+        logps = trainer.model(ids, attention_mask=mask).logits.double().log_softmax(-1)
+    uniform = 1.0 / logps.shape[-1]
+    expected = (uniform * (np.log(uniform) - logps)).sum(-1)[:, batch["prompt_ids"].shape[1] - 1 : -1].numpy()
+    for row in (0, ROW):
+        for (start, end), own in zip(trajectories[row].turn_spans(), given[row], strict=True):
+            np.testing.assert_allclose(own, expected[row, start:end], rtol=1e-4)
+    inside = np.array(tokens_in_span(trainer))
+    bonus = 0.5 * float(expected[ROW, : len(inside)][inside].mean())
+    assert bonus > 0.1
+    assert bonus != pytest.approx(0.5 * float(expected[ROW, : len(inside)].mean()), rel=1e-3)
+
+    by_hand = sharp_trainer(tokenizer, tmp_path, "return_to_go", bonus=bonus)
+    paid = by_hand._generate_and_score_completions(rows())["advantages"]
+    np.testing.assert_allclose(batch["advantages"], paid, rtol=1e-4, atol=1e-6)
+    plain = sharp_trainer(tokenizer, tmp_path, "return_to_go")._generate_and_score_completions(rows())["advantages"]
+    assert not torch.allclose(plain, paid)
+
+
+def test_tokens_that_are_ruled_out_are_not_in_the_uniform_distribution():
+    """Of 1/4 and 3/4: (log 2 + log 2/3) / 2. Of four alike: 0."""
+    least = torch.finfo(torch.float32).min
+    logits = torch.tensor([[[0.0, np.log(3.0), least, -torch.inf], [2.0] * 4]])
+    np.testing.assert_allclose(
+        MEASURES["token_certainties"](logits, torch.zeros(1, 2)), [[0.5 * np.log(4 / 3), 0.0]], atol=1e-6
+    )
+
+
+def sharp_trainer(tokenizer: Any, folder: Path, text: str, **options: Any) -> TurnGRPOTrainer:
+    """As span_trainer, with a model that is not nearly uniform."""
+    trainer = span_trainer(tokenizer, folder, text, **options)
+    with torch.no_grad():
+        trainer.model.lm_head.weight.mul_(20.0)
+    return trainer
 
 
 def test_a_policy_without_a_tokenizer_is_refused():

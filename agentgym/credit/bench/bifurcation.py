@@ -198,6 +198,12 @@ def _entropies(inputs: _SignalInputs) -> list[list[float]]:
     return np.tile(-(p * np.log(p) + (1 - p) * np.log(1 - p)), (len(inputs.sample.outcomes), 1)).tolist()  # type: ignore[no-any-return]
 
 
+def _certainties(inputs: _SignalInputs) -> list[list[float]]:
+    p = np.clip(inputs.chance, 1e-12, 1 - 1e-12)
+    divergence = -np.log(2) - 0.5 * (np.log(p) + np.log(1 - p))  # of pi from uniform, of two actions
+    return np.tile(divergence, (len(inputs.sample.outcomes), 1)).tolist()  # type: ignore[no-any-return]
+
+
 def _score_norms(inputs: _SignalInputs) -> list[list[float]]:
     coalition = np.where(inputs.sample.actions == 1, inputs.chance, 1 - inputs.chance)
     return (2 * (1 - coalition) ** 2).tolist()  # type: ignore[no-any-return]  # 1 - 2 pi + sum of squares, of two actions
@@ -231,6 +237,7 @@ SIGNAL_MAKERS: Mapping[str, Callable[[_SignalInputs], Any]] = {
     "lengths": lambda inputs: inputs.rng.integers(5, 40, inputs.sample.actions.shape).tolist(),
     "entropies": _entropies,
     "token_entropies": lambda inputs: [[[h] * TOKENS for h in row] for row in _entropies(inputs)],
+    "token_certainties": lambda inputs: [[[c] * TOKENS for c in row] for row in _certainties(inputs)],
     "span_values": _rows([]),
     "flow_deviations": _rows([]),
     "rank_deviations": lambda inputs: [0.0] * len(inputs.sample.outcomes),

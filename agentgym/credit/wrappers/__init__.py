@@ -18,6 +18,7 @@ top_tokens.py        only the tokens with much credit and high entropy
 span_weighted.py     tokens weighted by the spans that a reward named
 flow_tokens.py       tokens weighted by how their hidden states go
 rank_shaped.py       episodes whose hidden states spread more than usual
+self_certainty.py    turns paid for the certainty of the policy in spans, such as rationales
 task_normalised.py   the same standard deviation for every environment of a batch
 difficulty_scaled.py tasks weighted by how hard they are
 """

@@ -98,8 +98,10 @@ def _check_logit_hook(recipe: Recipe) -> None:
         )
     if recipe.train.signals.replay is not None:
         raise RecipeError(f"{where}: train.signals.replay scores stored turns without masks. Leave out one of the two.")
-    if "score_norms" in (estimator := recipe.train.make_estimator()).requires:
-        raise RecipeError(f"{where}: {estimator.name} requires score_norms, which are of unrestricted distributions.")
+    estimator = recipe.train.make_estimator()
+    for name in ("score_norms", "token_certainties"):
+        if name in estimator.requires:
+            raise RecipeError(f"{where}: {estimator.name} requires {name}, which are of unrestricted distributions.")
 
 
 def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> None:

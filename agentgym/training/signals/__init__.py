@@ -13,7 +13,7 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
     token_critic.py   token_values                                  the same
     contributions.py  contributions                                 the same
     hindsight.py      hindsight: likelier given the outcome?        two scoring passes per turn, or a network
-    policy_pass.py    log_ratios, score_norms, entropies of turns and tokens    one or two forward passes
+    policy_pass.py    log_ratios, score_norms, entropies and certainties        one or two forward passes
     named_spans.py    span_values: tokens of the spans that a reward named      nothing
     state_ranks.py    rank_deviations, and those of its velocity and acceleration    one forward pass
     state_flow.py     flow_deviations: tokens whose states go as in successes        the same, and a small network

@@ -1,9 +1,9 @@
-"""Signals from the policy being trained: log-ratios, entropies and score norms of the turns it is trained on."""
+"""Signals from the policy being trained: log-ratios, entropies, certainties and score norms of its turns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,27 @@ from agentgym.errors import AgentGymError
 from agentgym.training.signals.provider import Rows
 from agentgym.trajectory import Trajectory
 
-PROVIDES = ("log_ratios", "entropies", "token_entropies", "score_norms")
+
+def _score_norms(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """(b, width) squared norm of the score with respect to the logits, 1 - 2 pi + sum pi^2, between 0 and 2."""
+    probabilities = torch.softmax(logits, dim=-1)
+    token_probabilities = probabilities.gather(-1, tokens[:, :, None]).squeeze(-1)
+    return 1 - 2 * token_probabilities + probabilities.square().sum(-1)
+
+
+def _certainties(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
+    """(b, width) KL(U || pi) = log sum exp(logits) - mean of logits - log V in nats, over V tokens not ruled out."""
+    possible = logits > torch.finfo(logits.dtype).min / 2
+    count = possible.sum(-1)
+    return logits.logsumexp(-1) - torch.where(possible, logits, 0.0).sum(-1) / count - count.log()
+
+
+MEASURES: Mapping[str, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    "score_norms": _score_norms,
+    "token_certainties": _certainties,
+}
+"""Measures of logits [b, width, V] before tokens [b, width]. Preflight refuses them beside a logit hook."""
+PROVIDES = ("log_ratios", "entropies", "token_entropies", *MEASURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +43,16 @@ class PolicyPass:
     Attributes:
         logps: log-probability of each token under the policy being trained, at the sampling temperature.
         entropies: of the distribution at each token, in nats.
-        norms: squared norm of the score with respect to the logits, 1 - 2 pi + sum pi^2, between 0 and 2; None if not
-            requested.
+        measures: those of MEASURES that were asked for, by name.
     """
 
     logps: torch.Tensor
     entropies: torch.Tensor
-    norms: torch.Tensor | None = None
+    measures: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     def signals(self, batch: Mapping[str, Any], trajectories: Sequence[Trajectory]) -> dict[str, Rows]:
-        """Return `entropies` and `score_norms` of every turn, `token_entropies` of its tokens, and their `log_ratios`
-        if the batch has their sampling log-probabilities."""
+        """Return `entropies` of every turn and `token_entropies` of its tokens, the measures by their names, and the
+        `log_ratios` of tokens if the batch has their sampling log-probabilities."""
         means = self.entropies.float().cpu().numpy()
 
         def mean(row: int, start: int, end: int) -> float:
@@ -44,11 +63,13 @@ class PolicyPass:
             "entropies": _rows(trajectories, mean, 0.0),
             "token_entropies": _rows(trajectories, lambda row, start, end: of_tokens[row, start:end], []),
         }
-        if self.norms is not None:
-            norms = self.norms.double().cpu().numpy()
+        measured = {name: values.double().cpu().numpy() for name, values in self.measures.items()}
+        if (norms := measured.get("score_norms")) is not None:
             signals["score_norms"] = _rows(
                 trajectories, lambda row, start, end: float(norms[row, start:end].sum()), 0.0
             )
+        if (certainties := measured.get("token_certainties")) is not None:
+            signals["token_certainties"] = _rows(trajectories, lambda row, start, end: certainties[row, start:end], [])
         if "sampling_per_token_logps" in batch:
             differences = (self.logps - batch["sampling_per_token_logps"]).double().cpu().numpy()
             ratios = np.nan_to_num(differences, nan=0.0)  # no correction where no log-probability was recorded
@@ -56,8 +77,8 @@ class PolicyPass:
         return signals
 
 
-def policy_pass(trainer: Any, batch: Mapping[str, torch.Tensor], *, norms: bool = False) -> PolicyPass:
-    """Run the trainer's model over its batch, without gradient; with `norms`, twice.
+def policy_pass(trainer: Any, batch: Mapping[str, torch.Tensor], *, measures: Collection[str] = ()) -> PolicyPass:
+    """Run the trainer's model over its batch, without gradient; where any of MEASURES are asked for, twice.
 
     Raises: AgentGymError if TRL has moved the method that this calls.
     """
@@ -69,31 +90,33 @@ def policy_pass(trainer: Any, batch: Mapping[str, torch.Tensor], *, norms: bool 
         )
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    rows = trainer.args.per_device_train_batch_size
+    rows, width = trainer.args.per_device_train_batch_size, batch["completion_ids"].size(1)
     with torch.no_grad():
-        logps, entropies, _ = forward(
-            trainer.model, ids, mask, batch["completion_ids"].size(1), batch_size=rows, compute_entropy=True
-        )
-        score_norms = _score_norms(trainer, ids, mask, batch["completion_ids"].size(1), rows) if norms else None
-    return PolicyPass(logps, entropies, score_norms)
+        logps, entropies, _ = forward(trainer.model, ids, mask, width, batch_size=rows, compute_entropy=True)
+        parts = [
+            [MEASURES[name](*part) for name in measures]
+            for part in (_logits_of(trainer, ids, mask, width, rows) if measures else ())
+        ]
+    return PolicyPass(
+        logps, entropies, dict(zip(measures, map(torch.cat, zip(*parts, strict=True)), strict=bool(parts)))
+    )
 
 
-def _score_norms(trainer: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, rows: int) -> torch.Tensor:
-    """(B, kept) 1 - 2 pi + sum pi^2 of the last `kept` tokens; TRL's own pass returns no sum of squares."""
-    norms = []
+def _logits_of(
+    trainer: Any, ids: torch.Tensor, mask: torch.Tensor, width: int, rows: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """By `rows` rows the last `width` tokens, and the [b, width, V] logits before them, divided by the temperature.
+
+    TRL's own pass returns no more of the distributions than their entropies.
+    """
     for start in range(0, len(ids), rows):
         id_rows, mask_rows = ids[start : start + rows], mask[start : start + rows]
         with (
             trainer.accelerator.autocast(),
             trainer.vision_kwargs(trainer.model, id_rows, slice(start, start + rows)) as model_kwargs,
         ):
-            logits = trainer.model(input_ids=id_rows, attention_mask=mask_rows, **model_kwargs).logits[
-                :, -width - 1 : -1
-            ]
-        probabilities = torch.softmax(logits.float() / trainer.temperature, dim=-1)
-        token_probabilities = probabilities.gather(-1, id_rows[:, -width:, None]).squeeze(-1)
-        norms.append(1 - 2 * token_probabilities + probabilities.square().sum(-1))
-    return torch.cat(norms)
+            logits = trainer.model(input_ids=id_rows, attention_mask=mask_rows, **model_kwargs).logits
+        yield logits[:, -width - 1 : -1].float() / trainer.temperature, id_rows[:, -width:]
 
 
 def _rows(trajectories: Sequence[Trajectory], read: Callable[[int, int, int], Any], nothing: Any) -> Rows:
