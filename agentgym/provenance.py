@@ -28,14 +28,17 @@ class Assistance:
     """What helped an agent in a training episode. No evaluation accepts an episode with any.
 
     Attributes:
-        kind: "hint", "rubric" or "critique", of what stood in the prompt; "guide" where another policy began.
+        kind: "hint", "rubric" or "critique", of what stood in the prompt; "guide" where another policy began; "partner"
+            where another agent's answer was read.
         text: added to the opening messages.
         share: of all the help of this kind that there was, 0 to 1.
+        role: that the agent has with it, in an environment without roles of its own.
     """
 
     kind: str
     text: str = ""
     share: float = 1.0
+    role: str = ""
 
 
 @dataclass(slots=True)
