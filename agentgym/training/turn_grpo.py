@@ -40,6 +40,7 @@ from agentgym.training.loss.grpo_batches import (
     trl_rows,
 )
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
+from agentgym.training.loss.role_order import role_metrics
 from agentgym.training.loss.separate_rows import row_roles, row_starts
 from agentgym.training.loss.token_masks import masked_row
 from agentgym.training.loss.vision_inputs import VisionInputs
@@ -169,6 +170,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         batch["episode_returns"] = episode_returns(own_trajectories).to(like)
         self._add_loss_inputs(batch, own_trajectories)
         self._set_behaviour_policy(batch, second_pass)
+        self.log_metrics(role_metrics(own_trajectories, batch))
         return batch
 
     def _add_loss_inputs(self, batch: dict[str, Any], own_trajectories: Sequence[Trajectory]) -> None:

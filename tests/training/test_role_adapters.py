@@ -25,8 +25,9 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.gatherers.contract import StepRequest
-from agentgym.training.gatherers.observed import Observed
+from agentgym.training.gatherers.observed import ObservedPairs
 from agentgym.training.loss.role_order import RoleOrder
+from agentgym.training.model.models import load_model
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment  # noqa: F401 - registers the tasks
@@ -221,6 +222,8 @@ def final_weights(run: Path) -> dict[str, torch.Tensor]:
 def test_pioneers_and_observers_train_an_adapter_each(run):
     rows = RunFolder(run).metrics("train")
     assert max(row["guard/drift"] for row in rows) < 1e-5  # sampled as trained, in both roles
+    assert all(row["roles/observer/kl"] >= 0 for row in rows)
+    assert all(row["roles/observer/reward"] == pytest.approx(row["roles/unnamed/reward"]) for row in rows)
     with closing(Ledger(run / "ledger.sqlite")) as ledger:
         episodes = [episode for episode in ledger.trajectories() if episode.id.startswith("train-")]
     observers = [episode for episode in episodes if episode.turns[0].role == "observer"]
@@ -274,11 +277,13 @@ def test_each_pass_over_a_batch_updates_one_role(base, tmp_path, order):
 def test_the_final_checkpoint_is_evaluated_in_its_roles(run):
     model, _ = load_checkpoint(run / "checkpoints" / "final", device="cpu")
     assert role_adapters_of(model).roles == tuple(ROLES)
+    with pytest.raises(RecipeError, match="can be played and not trained further"):
+        load_model(Recipe.parse(RECIPE | {"policy": {"path": str(run / "checkpoints" / "final")}}).policy, "cpu", 0)
 
 
 def test_an_odd_number_of_tasks_cannot_be_shared_out():
     with pytest.raises(CreditError, match="tasks_per_step even"):
-        Observed(lambda step: [])(StepRequest(None, None, [object()] * 3, "x", 2))
+        ObservedPairs(lambda step: [])(StepRequest(None, None, [object()] * 3, "x", 2))
 
 
 @pytest.mark.parametrize(

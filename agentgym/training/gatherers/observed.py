@@ -17,7 +17,7 @@ PARTNER = "partner"
 """The kind of the observer's help, and the component of the other one's reward."""
 
 
-class Observed:
+class ObservedPairs:
     """Plays half of a step's tasks twice: by a pioneer, and by an observer who reads what the pioneer wrote and called.
 
     Episode by episode the two are partners: the return of each is added to the other's, as the component `partner`. A
@@ -45,12 +45,12 @@ class Observed:
         pioneers = [group for group in groups if group.trained]
         if len(pioneers) != half or any(len(group.trained) != step.group_size for group in pioneers):
             raise CreditError(f"observed needs {half} groups of {step.group_size} pioneers: put it first in `gather`.")
-        played = [episode for group in pioneers for episode in group.trained]
-        observers = self._observe(step, played)
-        for pioneer, observer in zip(played, observers, strict=True):
+        episodes = [episode for group in pioneers for episode in group.trained]
+        observers = self._observe(step, episodes)
+        for pioneer, observer in zip(episodes, observers, strict=True):
             _share(pioneer, observer)
         if (ledger := step.rollouts.ledger) is not None:
-            step.rollouts.loop.call(partial(ledger.amend, [*played, *observers]))
+            step.rollouts.loop.call(partial(ledger.amend, [*episodes, *observers]))
         return [*groups, *in_groups(observers, step.group_size)]
 
     def _observe(self, step: StepRequest, pioneers: Sequence[Trajectory]) -> list[Trajectory]:
@@ -68,8 +68,9 @@ def _words_of(pioneer: Trajectory) -> str:
     return f"Another agent was asked the same, and answered:\n{attempt}"
 
 
-def _share(one: Trajectory, other: Trajectory) -> None:
+def _share(pioneer: Trajectory, observer: Trajectory) -> None:
     """Add the return of each of two partners to that of the other, if both have one."""
-    if one.valid and other.valid:
-        returns = one.return_from(), other.return_from()
-        one.outcome, other.outcome = {**one.outcome, PARTNER: returns[1]}, {**other.outcome, PARTNER: returns[0]}
+    if pioneer.valid and observer.valid:
+        of_pioneer, of_observer = pioneer.return_from(), observer.return_from()
+        pioneer.outcome = {**pioneer.outcome, PARTNER: of_observer}
+        observer.outcome = {**observer.outcome, PARTNER: of_pioneer}

@@ -12,6 +12,8 @@ from agentgym.policy.role_adapters import role_adapters_of
 from agentgym.training.loss.grpo_batches import own_tokens
 from agentgym.trajectory import Trajectory
 
+UNNAMED = "unnamed"
+"""In the names of metrics, the role of turns that have none."""
 MOST = 2.0
 """The weight of an episode is at most this, and at least its inverse; our choice."""
 
@@ -65,6 +67,29 @@ class RoleOrder:
             weight = gained.exp().clamp(1 / MOST, MOST)
             advantages = advantages * weight[:, None].to(advantages)
         return {**batch, "tool_mask": own * (roles == turn), "advantages": advantages}
+
+
+def role_metrics(trajectories: Sequence[Trajectory], batch: Mapping[str, Any]) -> dict[str, float]:
+    """Of each role in a batch, `roles/NAME/reward` and `roles/NAME/kl`; nothing where episodes have one role.
+
+    Returns: the mean return of the episodes that the role plays in, and the mean distance of its tokens from the
+        reference model, in nats, where there is one. Turns without a role are those of `unnamed`.
+    """
+    names = sorted({turn.role or UNNAMED for trajectory in trajectories for turn in trajectory.turns})
+    if names in ([], [UNNAMED]):
+        return {}
+    metrics: dict[str, float] = {}
+    by_token = RoleOrder(names, UNNAMED).by_token(trajectories, batch["turn_of_token"])
+    reference, sampled = batch.get("ref_per_token_logps"), batch.get("old_per_token_logps")
+    for number, name in enumerate(names):
+        plays = [t for t in trajectories if t.valid and any((turn.role or UNNAMED) == name for turn in t.turns)]
+        if plays:
+            metrics[f"roles/{name}/reward"] = sum(t.return_from() for t in plays) / len(plays)
+        own = by_token == number
+        if reference is not None and sampled is not None and own.any():
+            gap = (reference - sampled)[own]
+            metrics[f"roles/{name}/kl"] = float((gap.exp() - gap - 1).mean())
+    return metrics
 
 
 class RoleRotation(TrainerCallback):

@@ -32,6 +32,11 @@ def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any
     source = _source(section)
     try:
         model, processing_class = load_checkpoint(source, device=device, options=section.load_options())
+        if (adapters := role_adapters_of(model)) is not None:
+            raise PolicyError(
+                f"{source} has an adapter for each of {', '.join(adapters.roles)}, which can be played and not trained "
+                "further. Name the adapter of one role, which the run has saved beside it."
+            )
         if section.lora is not None:
             model = new_adapter(model, section.lora, base=source, seed=seed)
     except PolicyError as error:
