@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym import Call, Message, Split, Task, ToolError, Trajectory, seed_of, tool
-from agentgym.messages import ResultStatus
+from agentgym import Call, Message, ResultStatus, Split, Task, ToolError, Trajectory, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .craft_builder import DEEPEST, build
-from .craft_tree import MOST_AT_ONCE, TechTree, tree_of
+from .craft_tree import MOST_AT_ONCE, Action, TechTree, tree_of
 
 Count = Annotated[int, Field(ge=1, le=MOST_AT_ONCE, description="How many times.")]
-ACTING = ("explore", "gather", "craft", "smelt", "equip")
+MAKING = ("gather", "craft", "smelt")
+ACTING = ("explore", "equip", *MAKING)
 
 
 class Craft(TextEnvironment):
@@ -190,28 +190,28 @@ class Craft(TextEnvironment):
     # ---- what an episode teaches (see agentgym.knowledge)
 
     @staticmethod
-    def goals_of(task: Task) -> list[str]:
-        """The goal, then the items that it needs, the deepest first; each with a hash of the tree."""
-        tree, goal = _tree(task), task.parameters["goal"]
-        needed = tree.lacking(goal, {})
-        return [_key(task, name) for name in sorted(needed, key=lambda name: (name != goal, -tree.depths[name], name))]
+    def goals_of(task: Task) -> dict[str, str]:
+        """The goal, then the items that it needs, the deepest first."""
+        tree = _tree(task)
+        needed = tree.work(task.parameters["goal"], {})  # begins with the goal
+        return {_key(task, name): f"get 1 {name}" for name in needed if tree.items[name].required}
 
     @staticmethod
     def plans_of(trajectory: Trajectory) -> dict[str, list[Call]]:
-        """For each item that was made, the actions of the episode up to the first of it that worked."""
-        task, plans, actions = trajectory.task, dict[str, list[Call]](), list[Call]()
-        items = _tree(task).items
+        """For each item that was got, the actions of the episode that were of use for the first of it."""
+        task, tree = trajectory.task, _tree(trajectory.task)
+        got, actions = dict[str, list[Call]](), list[Action]()
         for turn in trajectory.turns:
             for call, result in zip(turn.calls, turn.results, strict=False):
                 if result.status is not ResultStatus.OK or call.name not in ACTING:
                     continue
-                if not actions and call.name != "explore":
-                    actions.append(Call("explore", {"site": task.parameters["start"]}))
-                actions.append(Call(call.name, dict(call.arguments)))
-                name = _name(str(call.arguments.get("item", "")))
-                if name in items and call.name in ("gather", "craft", "smelt") and items[name].required:
-                    plans.setdefault(_key(task, name), list(actions))
-        return plans
+                arguments = Craft.tools[call.name].validate(call.arguments)  # "2" is a number, too
+                what = _name(arguments["site" if call.name == "explore" else "item"])
+                actions.append((call.name, what, arguments.get("count", 1)))
+                if call.name in MAKING and what not in got and tree.items[what].required:
+                    useful = tree.essential(what, actions, task.parameters["start"])
+                    got[what] = [_call(*action) for action in useful]
+        return {_key(task, what): calls for what, calls in got.items()}
 
     # ---- players
 

@@ -13,13 +13,12 @@ MOST_WORK = 70
 """Units that the deepest item of a generated tree takes, at most; see `TechTree.work_left`."""
 TRIES = 500
 
-ADJECTIVES = (
-    "amber", "ashen", "bitter", "blotted", "brindled", "chalky", "cinder", "cobbled", "coiled", "dappled", "dusky",
-    "ember", "fallow", "feathered", "fennel", "flecked", "frosted", "furrowed", "gilded", "glassy", "gritty", "hazel",
-    "hollow", "knotted", "lichen", "mottled", "murky", "nettle", "ochre", "pearled", "pitted", "rippled", "russet",
-    "saffron", "scaled", "sedge", "shaded", "silken", "slaty", "smoky", "speckled", "tawny", "thorny", "umber",
-    "veined", "waxen", "weathered", "wicker", "willow", "woven",
-)  # fmt: skip
+ADJECTIVES = """
+amber ashen bitter blotted brindled chalky cinder cobbled coiled dappled dusky ember fallow feathered fennel
+flecked frosted furrowed gilded glassy gritty hazel hollow knotted lichen mottled murky nettle ochre pearled
+pitted rippled russet saffron scaled sedge shaded silken slaty smoky speckled tawny thorny umber veined
+waxen weathered wicker willow woven
+"""
 NOUNS: Mapping[str, tuple[str, ...]] = {
     "raw": ("reed", "bark", "clay", "flint", "moss", "resin", "sand", "straw", "wood", "wool", "peat", "shell"),
     "ore": ("ore", "rock", "crystal", "salt", "vein stone", "shale"),
@@ -29,10 +28,10 @@ NOUNS: Mapping[str, tuple[str, ...]] = {
     "furnace": ("furnace", "kiln", "oven"),
     "smelted": ("ingot", "glass", "bead", "tile", "bar"),
 }
-SITES = (
-    "bay", "bluff", "brook", "cave", "copse", "dale", "dune", "fen", "ford", "glen", "gully", "heath", "islet", "marsh",
-    "meadow", "moor", "quarry", "ridge", "shore", "spring",
-)  # fmt: skip
+SITES = """
+bay bluff brook cave copse dale dune fen ford glen gully heath islet marsh meadow moor quarry ridge shore
+spring
+"""
 CONSUMED = ("raw", "ore", "part", "smelted")
 """The kinds of items of which others are made."""
 
@@ -46,7 +45,7 @@ def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
         spine = _spine(rng)
         if not {"tool", "ore", "bench", "furnace", "smelted"} <= set(spine):
             continue
-        data = _Draft(rng, spine, extras).tree(rng.sample(SITES, sites))
+        data = _Draft(rng, spine, extras).tree(rng.sample(SITES.split(), sites))
         tree = TechTree.read(data)
         try:
             if max(tree.work_left(goal, {}) for goal in tree.items) <= MOST_WORK:
@@ -66,8 +65,8 @@ def _follows(kind: str, *, furnace: bool) -> tuple[str, ...]:
         return ("ore",)
     if kind == "furnace":
         return ("smelted",)
-    made = ("part", "tool", *(() if furnace else ("furnace",)))
-    return made if kind == "bench" else (*made, "bench", *(("smelted",) if furnace else ()))
+    crafted = ("part", "tool", *(() if furnace else ("furnace",)))
+    return crafted if kind == "bench" else (*crafted, "bench", *(("smelted",) if furnace else ()))
 
 
 def _spine(rng: random.Random) -> list[str]:
@@ -144,10 +143,11 @@ class _Draft:
 
 def _names(rng: random.Random) -> dict[str, Iterator[str]]:
     """By kind, names of which no two begin with the same word."""
-    adjectives = iter(rng.sample(ADJECTIVES, len(ADJECTIVES)))
+    adjectives = ADJECTIVES.split()
+    unused = iter(rng.sample(adjectives, len(adjectives)))
 
     def of_kind(nouns: tuple[str, ...]) -> Iterator[str]:
-        for adjective in adjectives:
+        for adjective in unused:
             yield f"{adjective} {rng.choice(nouns)}"
 
     return {kind: of_kind(nouns) for kind, nouns in NOUNS.items()}

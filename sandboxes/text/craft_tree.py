@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from math import ceil
 from typing import Annotated, Any, Literal
@@ -73,8 +73,8 @@ class TechTree(_Part):
                 raise ValueError(f"items.{name} is made of nothing: give it parts")
             if (item.by == "gather") != (name in at_sites):
                 raise ValueError(f"items.{name}: what is gathered is at a site, and nothing else is")
-            if kept := tools & item.parts.keys():
-                raise ValueError(f"items.{name} uses up {sorted(map(str, kept))[0]!r}, which others need in hand")
+            if used_up := tools & item.parts.keys():
+                raise ValueError(f"items.{name} uses up {sorted(map(str, used_up))[0]!r}, which others need in hand")
         if unknown := sorted(at_sites - self.items.keys()):
             raise ValueError(f"sites name {unknown[0]!r}, which is no item")
         _ = self.depths
@@ -117,14 +117,14 @@ class TechTree(_Part):
 
     # ---- plans
 
-    def lacking(self, goal: str, have: Mapping[str, int]) -> dict[str, int]:
+    def work(self, goal: str, have: Mapping[str, int]) -> dict[str, int]:
         """What is still to be done for one `goal`: by item, how many to gather, or how often to make it.
 
         The deepest item comes first. Raises: ValueError if more than MOST_AT_ONCE of an item are to be got.
         """
-        wanted, left = {goal: 1}, {}
+        demand, left = {goal: 1}, {}
         for name in self._deepest_first:
-            missing = wanted.get(name, 0) - have.get(name, 0)
+            missing = demand.get(name, 0) - have.get(name, 0)
             if missing <= 0:
                 continue
             item = self.items[name]
@@ -132,18 +132,18 @@ class TechTree(_Part):
             if times > MOST_AT_ONCE:
                 raise ValueError(f"{goal} takes {times} times {name}; {MOST_AT_ONCE} are the most")
             for part, count in item.parts.items():
-                wanted[part] = wanted.get(part, 0) + times * count
+                demand[part] = demand.get(part, 0) + times * count
             if item.needs is not None:
-                wanted[item.needs] = 1
+                demand[item.needs] = 1
         return left
 
     def work_left(self, goal: str, have: Mapping[str, int]) -> int:
         """Units that are still to be gathered, and times that something is to be made, for one `goal`."""
-        return sum(self.lacking(goal, have).values())
+        return sum(self.work(goal, have).values())
 
     def plan(self, goal: str, have: Mapping[str, int], site: str, hand: str | None) -> Iterator[Action]:
         """Actions that lead to one `goal`: found backwards from it, and carried out from the shallowest item on."""
-        left = self.lacking(goal, have)
+        left = self.work(goal, have)
         for name in sorted(left, key=lambda name: (self.depths[name], self.items[name].by != "gather", name)):
             item, times = self.items[name], left[name]
             if item.by != "gather":
@@ -156,6 +156,43 @@ class TechTree(_Part):
                 site = self.sites_of(name)[0]
                 yield "explore", site, 1
             yield "gather", name, times
+
+    def essential(self, goal: str, actions: Sequence[Action], site: str) -> list[Action]:
+        """Actions that got one `goal` from nothing, without those that were of no use for it.
+
+        Args:
+            site: where they began.
+        """
+        demand, useful = {goal: 1}, list[Action]()
+        for name, what, count in reversed(actions):
+            if name in ("explore", "equip"):
+                useful.append((name, what, count))
+            elif (missing := demand.get(what, 0)) > 0:
+                item = self.items[what]
+                times = min(count, ceil(missing / item.makes))
+                demand[what] = missing - times * item.makes
+                useful.append((name, what, times))
+                for part, number in item.parts.items():
+                    demand[part] = demand.get(part, 0) + times * number
+                if item.needs is not None:
+                    demand[item.needs] = max(1, demand.get(item.needs, 0))
+        return self._without_detours(useful[::-1], site)
+
+    def _without_detours(self, actions: Sequence[Action], site: str) -> list[Action]:
+        """Walks and takes in hand only where the next thing is gathered that needs it."""
+        direct, at, hand, next_site, next_hand = list[Action](), "", "", site, ""
+        for name, what, count in actions:
+            if name == "explore":
+                next_site = what
+            elif name == "equip":
+                next_hand = what
+            else:
+                if name == "gather" and self.items[what].needs and next_hand != hand:
+                    direct.append(("equip", hand := next_hand, 1))
+                if name == "gather" and next_site != at:
+                    direct.append(("explore", at := next_site, 1))
+                direct.append((name, what, count))
+        return direct
 
 
 @lru_cache(maxsize=64)

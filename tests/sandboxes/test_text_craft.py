@@ -86,8 +86,15 @@ def test_plans_and_depths_of_a_tree_by_hand():
     assert list(tree.plan("bar", {}, "fen", None)) == PLAN
     assert list(tree.plan("bar", {"kiln": 1, "ore": 2}, "fen", None)) == [("gather", "peat", 1), ("smelt", "bar", 1)]
     assert dict(tree.depths) == {
-        "reed": 0, "peat": 0, "sand": 0, "cord": 1, "pick": 2, "kiln": 2, "ore": 3, "bar": 4,
-    }  # fmt: skip
+        "reed": 0,
+        "peat": 0,
+        "sand": 0,
+        "cord": 1,
+        "pick": 2,
+        "kiln": 2,
+        "ore": 3,
+        "bar": 4,
+    }
     assert tree.work_left("bar", {}) == 13
     assert tree.work_left("bar", {"pick": 1}) == 13 - 1 - 1, (
         "the cord of both is still to be made; one reed is not needed"
