@@ -148,6 +148,12 @@ class KnowledgeStore:
         """A hash of what is known and how it is shown."""
         return hashlib.sha256(json.dumps(self.state(), sort_keys=True).encode()).hexdigest()[:16]
 
+    def describe(self) -> str:
+        """What measured episodes were shown, in words."""
+        if not self.options.measured:
+            return ""
+        return f"shown what training taught of {len(self)} goals ({self.fingerprint()})"
+
     def save(self, path: str | Path) -> Path:
         """Write a file, whole or not at all. Raises: LedgerError."""
         path = Path(path)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
-from crafting_agent import call_of, crafting_agent
 from typer.testing import CliRunner
 
 import agentgym
@@ -22,17 +23,22 @@ from agentgym import (
     RolloutConfig,
     ScriptedPolicy,
     Task,
+    TaskSet,
     in_thread,
     load,
     load_task_set,
     tool,
 )
 from agentgym.cli.app import app
-from agentgym.errors import HeldOutError, LedgerError, ToolDefinitionError
+from agentgym.errors import EvaluationError, HeldOutError, LedgerError, ToolDefinitionError
+from agentgym.evaluation import Evaluation, evaluate, format_evaluation, format_gains
 from agentgym.evaluation.runner import choose
 from agentgym.knowledge import KnowledgeStore, with_notes
 from agentgym.rollout import Fork
 from agentgym.storage.ledger import Ledger
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from crafting_agent import call_of, crafting_agent
 
 Craft = load("environments", "agentgym/text-craft-v1")
 TASKS = load_task_set("text/craft-v1")
@@ -165,6 +171,25 @@ async def test_measurements_can_be_shown_nothing():
     store, _ = await learnt(OF_TWO_TREES[:8], measured=False)
     assert all(t.provenance.knowledge is None for t in await collect(IN_THEIR_TREES, store))
     assert all(t.provenance.knowledge for t in await collect(OF_TWO_TREES[:8], store))
+
+
+async def test_an_evaluation_says_what_its_agent_was_shown_and_does_not_go_on_with_other_knowledge(tmp_path):
+    store, _ = await learnt(OF_TWO_TREES[:8])
+    tasks = TaskSet("test/craft-v1", {"validation": [replace(task, split="validation") for task in IN_THEIR_TREES]})
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    options = {"config": replace(CONFIG, knowledge=store), "ledger": ledger, "policy_name": "crafting"}
+    with_store = await evaluate(crafting_agent, tasks, "validation", **options)
+    words = f"shown what training taught of {len(store)} goals ({store.fingerprint()})"
+    assert Evaluation.from_json(with_store.to_json()).knowledge == with_store.to_summary()["knowledge"] == words
+    assert format_evaluation(with_store).endswith(f"(crafting), {words}")
+    without = await evaluate(
+        crafting_agent, tasks, "validation", label="without", config=CONFIG, policy_name="crafting"
+    )
+    assert without.knowledge == ""
+    assert f"  validation was {words}" in format_gains(without, with_store)
+    with pytest.raises(EvaluationError, match=r"played with knowledge .What earlier .* and not ''"):
+        await evaluate(crafting_agent, tasks, "validation", **(options | {"config": CONFIG}))
+    ledger.close()
 
 
 async def test_replays_branches_and_the_ledger_have_what_the_episode_was_shown(tmp_path):

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from crafting_agent import crafting_agent
 
 from agentgym import Budgets, Call, RolloutConfig, TaskSet, load, load_task_set, register
 from agentgym.errors import CreditError, LedgerError
@@ -21,6 +20,8 @@ from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.monitoring.callbacks import latest_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from crafting_agent import crafting_agent
 from lookup_environment import PRESS
 from test_learning_stages import pressing
 from test_stage_resume import killed_run
