@@ -50,6 +50,7 @@ class Provenance:
         seed, temperature, top_p, max_turn_tokens: of the rollout config.
         assistance: what helped the agent; None for nearly every episode.
         instruction: what preceded the task, where the rollout config has one.
+        knowledge: what earlier episodes had taught, as the agent read it (see agentgym.knowledge).
         attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
         policy: its name. `environment`: its class with its module.
         image_digests: of the images that its sandboxes ran on.
@@ -78,4 +79,5 @@ class Provenance:
     replay: ReplayedTurns | None = None
     assistance: Assistance | None = None
     instruction: str | None = None
+    knowledge: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)

@@ -133,6 +133,7 @@ HEAVY_MODULES = {
     "agentgym.training.stages.step_tasks": "train",
     "agentgym.training.stages.generate": "train",
     "agentgym.training.stages.instruction_file": "train",
+    "agentgym.training.stages.knowledge_file": "train",
     "agentgym.training.stages.turn_ranking": "train",
     "agentgym.training.stages.direct_advantage": "train",
     "agentgym.training.stages.stored_episodes": "train",

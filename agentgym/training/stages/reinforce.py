@@ -56,6 +56,7 @@ from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.instruction_file import keep_best
+from agentgym.training.stages.knowledge_file import keep_knowledge
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming, streaming
@@ -123,10 +124,11 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
         try:
             train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
         finally:
-            context.rollouts.change(stop_if=before.stop_if, budgets=before.budgets)
+            context.rollouts.change(stop_if=before.stop_if, budgets=before.budgets, knowledge=before.knowledge)
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
     processes.share(lambda: keep_best(context, gatherer))
+    processes.share(lambda: keep_knowledge(context, gatherer))
     learner.gather()
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
         restore(learner.full_model, healthy)
@@ -313,6 +315,8 @@ def _gatherer(context: RunContext, checkpoint: Path | None, stream: Streaming | 
     gatherer.read_tasks(context.task_set)
     if checkpoint is not None:
         gatherer.restore(checkpoint)
+    if gatherer.knowledge is not None:
+        context.rollouts.change(knowledge=gatherer.knowledge)
     return gatherer
 
 
