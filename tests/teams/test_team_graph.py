@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
-from agentgym import Call, Combined, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
+from agentgym import Call, Combined, EpisodeManager, Message, Reward, RolloutConfig, ScriptedPolicy, Task
+from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import ResultStatus
 from agentgym.rewards.team_size import TeamSize
@@ -217,3 +219,27 @@ async def test_a_role_with_a_tool_that_the_environment_has_not_is_named():
     environment = with_team_graph(CounterWithState, {"pilot": TeamRole("x", tools=("fly",))})()
     with pytest.raises(AgentGymError, match="'pilot' has the tool 'fly', and the environment has: add"):
         await environment.reset(TASK, seed=0)
+
+
+class Won(Reward):
+    """The outcome of `TargetReached` alone: turns that build nothing have no reward."""
+
+    outcome = TargetReached.outcome
+
+
+@pytest.mark.filterwarnings("ignore::agentgym.credit.CreditWarning")
+async def test_hrpo_pays_an_action_for_itself_and_the_team_for_what_it_wins():
+    """One team adds a role in vain first: of 3 + 2 actions four are carried out, so 1 - 0.8 and 0 - 0.8. Both win."""
+    submit = Message("assistant", "", (Call("submit", {}, "s"),))
+
+    def player(*calls):
+        return ScriptedPolicy([*(Message("assistant", "", (call,)) for call in calls), submit])
+
+    task = Task("t", "test/counter-v1", "Count to 0.", parameters={"target": 0}, truth=0)
+    reward = Combined(Won(), TeamSize(), weights={"team_action": 1.0})
+    config = RolloutConfig(environment=with_team_graph(CounterWithState, ROLES), reward=reward)
+    teams = [player(add("boss"), add("closer"), DONE), player(add("closer"), DONE)]
+    group = [(await EpisodeManager(policy, config).collect([task]))[0] for policy in teams]
+    assert [trajectory.success for trajectory in group] == [1.0, 1.0]
+    advantages = estimator("hrpo", scale="none")(Group.from_trajectories(group))
+    np.testing.assert_allclose(np.concatenate(advantages), [-0.8, 0.2, 0.2, 0, 0.2, 0.2, 0], atol=1e-12)
