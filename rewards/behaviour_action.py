@@ -1,0 +1,136 @@
+"""`behaviour_action`: predicted actions against recorded ones, paid by how much of each is right: type, element, value.
+
+Source: Shop-R1, Zhang et al. 2025, arXiv:2507.17842: the hierarchy, ROUGE-L with a threshold for texts, and more pay
+for long texts, which are hard to predict, so that predicting the easy `terminate` everywhere does not pay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from agentgym import Call, JudgeError, Result, Reward, Span, Trajectory, Turn
+from agentgym.reward import SUCCESS, Components
+
+from .token_overlap import normalised
+
+TOOL = "act"
+LONG_WORDS = 3
+"""A label of so many words is a long text, and so is whatever is typed."""
+Action = tuple[str, str, str]
+"""The type, the element and the value, normalised; an action without an element has neither."""
+
+
+class BehaviourAction(Reward):
+    """Compares each call of `act` that ran with the action of `truth["actions"]` that it was to predict, in order.
+    An action is a text, `terminate` or `type target: value`.
+
+    Turn components, each a share of the session, so that they add up to at most `difficulty` over an episode:
+    `action_type` for the right type; `attribute` for the right element given the type; `value` for the value given
+    both: its likeness, ROUGE-L of at least `threshold`, times `difficulty` if it is long. An action without an element,
+    such as `terminate`, is paid for its type alone. Outcome components: `success`, 1.0 if every action is
+    right in all, and `exact_actions`, the share that is (weight 0). Case, punctuation and articles are ignored.
+
+    The rationale of each such call is named as a span, for the wrapper `self_certainty`.
+
+    Args:
+        difficulty: factor on long values. Shop-R1 has 1000, and pays 0.3 for the type and 0.2 for the element as here.
+        threshold: of likeness, 0 to 1; below it a value is wrong. 1 asks for the same words in the same order.
+    Raises: ValueError for a difficulty or threshold out of range.
+    """
+
+    weights: Mapping[str, float] = {"action_type": 0.3, "attribute": 0.2, "value": 0.5, "exact_actions": 0.0}
+
+    def __init__(self, difficulty: float = 2.0, threshold: float = 0.75) -> None:
+        if not (math.isfinite(difficulty) and difficulty >= 0 and 0 <= threshold <= 1):
+            raise ValueError(
+                f"difficulty is {difficulty} and threshold {threshold}: expected a finite number >= 0, and 0 to 1."
+            )
+        self.difficulty, self.threshold = difficulty, threshold
+
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the task has no actions in its truth."""
+        actions = _true_actions(episode)
+        earlier = sum(len(_predictions(other)) for other in episode.turns if other.index < turn.index)
+        paid = [self._parts(own, true) for own, true in zip(_predictions(turn), actions[earlier:], strict=False)]
+        names = ("action_type", "attribute", "value")
+        return {name: math.fsum(parts[n] for parts in paid) / len(actions) for n, name in enumerate(names)}
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Raises: JudgeError if the task has no actions in its truth."""
+        actions = _true_actions(episode)
+        predicted = [own for turn in episode.turns for own in _predictions(turn)]
+        exact = sum(own == true for own, true in zip(predicted, actions, strict=False)) / len(actions)
+        return {SUCCESS: float(exact == 1.0), "exact_actions": exact}
+
+    def spans(self, episode: Trajectory) -> list[list[Span]]:
+        """The rationale of each call of `act` that ran, with the value 1."""
+        return [
+            [
+                Span(0, len(text), 1.0, index, "rationale")
+                for index, (call, result) in enumerate(zip(turn.message.calls, turn.results, strict=False))
+                if _ran(call, result) and isinstance(text := call.arguments.get("rationale"), str) and text
+            ]
+            for turn in episode.turns
+        ]
+
+    def _parts(self, own: Action, true: Action) -> tuple[float, float, float]:
+        """What is paid of the type, the element and the value."""
+        if own[0] != true[0]:
+            return 0.0, 0.0, 0.0
+        if not true[1] or own[1] != true[1]:
+            return 1.0, 0.0, 0.0
+        likeness = rouge_l(own[2], true[2])
+        is_long = true[0] == "type and submit" or len(true[2].split()) >= LONG_WORDS
+        factor = self.difficulty if is_long else 1.0
+        return 1.0, 1.0, factor * likeness if likeness >= self.threshold else 0.0
+
+
+def rouge_l(text: str, gold: str) -> float:
+    """F1 of the longest common subsequence of words, 0 to 1; 0 if either has no words.
+
+    Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries", section 3.1, with beta 1.
+    """
+    words, gold_words = text.split(), gold.split()
+    if not words or not gold_words:
+        return 0.0
+    lengths = [0] * (len(gold_words) + 1)  # of the common subsequence with each beginning of the gold text
+    for word in words:
+        diagonal = 0
+        for n, gold_word in enumerate(gold_words, start=1):
+            longest = diagonal + 1 if word == gold_word else max(lengths[n], lengths[n - 1])
+            diagonal, lengths[n] = lengths[n], longest
+    return 2.0 * lengths[-1] / (len(words) + len(gold_words))
+
+
+def _predictions(turn: Turn) -> list[Action]:
+    """The actions that a turn predicts, by the calls that ran."""
+    return [
+        _action(*(call.arguments.get(name, "") for name in ("type", "target", "value")))
+        for call, result in zip(turn.calls, turn.results, strict=False)
+        if _ran(call, result)
+    ]
+
+
+def _ran(call: Call, result: Result) -> bool:
+    return call.name == TOOL and result.ok
+
+
+def _true_actions(episode: Trajectory) -> Sequence[Action]:
+    truth = episode.task.truth
+    actions = truth.get("actions") if isinstance(truth, Mapping) else None
+    if not isinstance(actions, list | tuple) or not actions or not all(isinstance(each, str) for each in actions):
+        raise JudgeError(f"{episode.task.id} has no truth['actions'], a list of texts: behaviour_action needs it.")
+    return [_read(action) for action in actions]
+
+
+def _read(action: str) -> Action:
+    """An action as it is logged: `terminate`, or `type target: value`."""
+    kind, _, rest = action.partition(" ")
+    target, _, value = rest.partition(": ")
+    return _action(kind, target, value)
+
+
+def _action(kind: object, target: object, value: object) -> Action:
+    element = normalised(str(target))
+    return normalised(str(kind).replace("_", " ")), element, normalised(str(value)) if element else ""
