@@ -28,14 +28,17 @@ class Assistance:
     """What helped an agent in a training episode. No evaluation accepts an episode with any.
 
     Attributes:
-        kind: "hint", "rubric" or "critique", of what stood in the prompt; "guide" where another policy began.
+        kind: "hint", "rubric" or "critique", of what stood in the prompt; "guide" where another policy began; "partner"
+            where another agent's answer was read.
         text: added to the opening messages.
         share: of all the help of this kind that there was, 0 to 1.
+        role: that the agent has with it, in an environment without roles of its own.
     """
 
     kind: str
     text: str = ""
     share: float = 1.0
+    role: str = ""
 
 
 @dataclass(slots=True)
@@ -47,6 +50,7 @@ class Provenance:
         seed, temperature, top_p, max_turn_tokens: of the rollout config.
         assistance: what helped the agent; None for nearly every episode.
         instruction: what preceded the task, where the rollout config has one.
+        knowledge: what earlier episodes had taught, as the agent read it (see agentgym.knowledge).
         attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
         policy: its name. `environment`: its class with its module.
         image_digests: of the images that its sandboxes ran on.
@@ -75,4 +79,5 @@ class Provenance:
     replay: ReplayedTurns | None = None
     assistance: Assistance | None = None
     instruction: str | None = None
+    knowledge: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)

@@ -6,6 +6,7 @@ import inspect
 import shlex
 from collections.abc import Callable
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -166,6 +167,14 @@ def rollout_config(
     instruction: Annotated[
         str, typer.Option(help="Precedes every task, as a system message.", rich_help_panel=PANEL)
     ] = "",
+    knowledge: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Show each episode what training has taught of its goal: a knowledge.json, which is only read.",
+            rich_help_panel=PANEL,
+        ),
+    ] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="Episodes at once.", rich_help_panel=PANEL)] = 64,
     seed: Seed = 0,
     reward: RewardName = None,
@@ -215,6 +224,7 @@ def rollout_config(
     ] = 300.0,
 ) -> RolloutConfig:
     """The RolloutConfig that these options describe."""
+    from agentgym.knowledge import KnowledgeStore
     from agentgym.rollout import Attempts, Budgets, RolloutConfig
     from agentgym.rollout.engine import engine_of
 
@@ -233,6 +243,7 @@ def rollout_config(
         top_p=top_p,
         budgets=budgets,
         instruction=instruction,
+        knowledge=None if knowledge is None else KnowledgeStore.load(knowledge),
         attempts=Attempts(n=attempts, feedback=feedback) if attempts > 1 else None,
         concurrency=concurrency,
         seed=seed,

@@ -66,6 +66,8 @@ def identity_of(config: RolloutConfig, task_set: TaskSet, name: str, split: str,
             identity[key] = value
     if config.instruction:
         identity["instruction"] = config.instruction
+    if config.knowledge is not None:
+        identity["knowledge"] = config.knowledge.fingerprint()
     if config.attempts is not None:
         identity["attempts"] = asdict(config.attempts)
     if isinstance(config.environment, str) and "://" not in config.environment:  # where it runs makes no difference

@@ -64,6 +64,8 @@ def evaluation_table(evaluation: Evaluation) -> RenderableType:
         )
     if evaluation.adapted:
         lines.append(Text(f"the agent was {visible(evaluation.adapted)}", style="yellow"))
+    if evaluation.knowledge:
+        lines.append(Text(f"the agent was {visible(evaluation.knowledge)}", style="yellow"))
     if attempts := format_attempts(evaluation):
         lines.append(Text(f"attempts: {attempts}"))
     lines += _took(evaluation.usage() | {"wall_s": evaluation.duration_s}, "the evaluation took")

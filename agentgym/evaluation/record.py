@@ -39,6 +39,7 @@ class Evaluation(OutcomeStatistics):
             this is not counted (another split, or a record of an old version).
         adapted: to which tasks the agent was adapted without labels before, in words; empty if to none. If these are
             held-out tasks, this is no measure of others.
+        knowledge: what its episodes were shown of earlier ones of training, in words; empty if nothing.
         search: the options of the search over turns that came to the episodes, and whether its value was an oracle's;
             empty without a search.
     """
@@ -61,6 +62,7 @@ class Evaluation(OutcomeStatistics):
     sampling: dict[str, float] = field(default_factory=dict)
     held_out_uses: int | None = None
     adapted: str = ""
+    knowledge: str = ""
     search: dict[str, Any] = field(default_factory=dict)
 
     samples = renamed_member("group_size")
@@ -85,6 +87,7 @@ class Evaluation(OutcomeStatistics):
             "duration_s": self.duration_s,
             "held_out_uses": self.held_out_uses,
             **({"adapted": self.adapted} if self.adapted else {}),
+            **({"knowledge": self.knowledge} if self.knowledge else {}),
         }
 
     def summary(self) -> str:

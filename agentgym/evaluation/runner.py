@@ -178,6 +178,7 @@ def from_trajectories(
         duration_s=round(max(t.duration_s for t in trajectories), 3),
         version=__version__,
         sampling=_sampling_of(config) if config else {},
+        knowledge="" if config is None or config.knowledge is None else config.knowledge.describe(),
     )
 
 
@@ -228,16 +229,18 @@ def _sampling_of(config: RolloutConfig) -> dict[str, float]:
 def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> None:
     """A ledger may hold this label already. Raises: EvaluationError if it was another measurement."""
     recorded, sampling = trajectory.provenance, _sampling_of(config)
+    knowledge = "" if config.knowledge is None else config.knowledge.view().text_for(trajectory.task)
     for name, before, value in (
         ("seed", recorded.seed, config.seed),
         ("temperature", recorded.temperature, sampling["temperature"]),
         ("max_turn_tokens", recorded.max_turn_tokens, sampling["max_tokens"]),
         ("attempts", recorded.attempts, {} if config.attempts is None else asdict(config.attempts)),
+        ("knowledge", recorded.knowledge or "", knowledge),
     ):
         if before is not None and before != value:
             raise EvaluationError(
-                f"The ledger already holds {trajectory.id!r}, played with {name} {before!r} and not {value!r}. Give "
-                f"another label than {label!r}, or another ledger."
+                f"The ledger already holds {trajectory.id!r}, played with {name} {before!r:.80} and not {value!r:.80}. "
+                f"Give another label than {label!r}, or another ledger."
             )
 
 

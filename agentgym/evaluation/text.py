@@ -21,6 +21,8 @@ def format_evaluation(evaluation: Evaluation) -> str:
         line += f", held-out tasks used {format_count(evaluation.held_out_uses)} before"
     if evaluation.adapted:
         line += f", {evaluation.adapted}"
+    if evaluation.knowledge:
+        line += f", {evaluation.knowledge}"
     if attempts := format_attempts(evaluation):
         line += f", attempts: {attempts}"
     return line + (f", {evaluation.failed} episodes failed and are left out" if evaluation.failed else "")
@@ -49,6 +51,7 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
     tags = [first, None, *common] if first in after.tags else [None, *common]
     lines = [f"Success on {len(after.rows)} {after.split} tasks of {after.task_set}"]
     lines += [f"  {e.label} was {e.adapted}" for e in (before, after) if e.adapted]
+    lines += [f"  {e.label} was {e.knowledge}" for e in (before, after) if e.knowledge]
     width = max(len(tag or "all tasks") for tag in tags)
     for tag in tags:
         gain = compare(before, after, tag=tag)

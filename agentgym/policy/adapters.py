@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 
 from agentgym.errors import PolicyError
 from agentgym.policy.lora_options import ALL_LINEAR, LoraOptions
+from agentgym.policy.role_adapters import RoleAdapters, read_roles, role_adapters_of
 
 CONFIGURATION, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 ADAPTER = "default"
@@ -59,9 +60,10 @@ def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> An
     """
     from peft import LoraConfig
 
+    count = max(len(options.roles), 1)
     configuration = LoraConfig(
-        r=options.rank,
-        lora_alpha=options.alpha,
+        r=options.rank * count,
+        lora_alpha=options.alpha * count,
         lora_dropout=options.dropout,
         target_modules=target_layers(model, options.targets),
         base_model_name_or_path=base,
@@ -69,7 +71,10 @@ def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> An
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _adapted(_prepared(model), configuration)
+        adapted = _adapted(_prepared(model), configuration)
+    if options.roles:
+        RoleAdapters(options.roles).attach(adapted)
+    return adapted
 
 
 def open_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
@@ -94,6 +99,8 @@ def open_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
         raise PolicyError(f"The adapter in {folder} is that of another model: {_difference(shapes, expected)}.")
     if next(adapted.parameters()).device.type != "meta":
         load_into(adapted, folder)
+    if roles := read_roles(folder):
+        RoleAdapters(roles).attach(adapted)
     return adapted
 
 
@@ -107,6 +114,11 @@ def load_into(adapted: Any, folder: Path) -> None:
 def has_adapter(model: Any) -> bool:
     """Whether the model has an adapter that is not merged into its weights."""
     return hasattr(model, "peft_config") and hasattr(model, "merge_and_unload")
+
+
+def can_merge(model: Any) -> bool:
+    """Whether the model has an adapter that can be added into its weights: one for all roles, on whole weights."""
+    return has_adapter(model) and not getattr(model, "is_quantized", False) and role_adapters_of(model) is None
 
 
 def own_model(model: Any) -> Any:

@@ -11,11 +11,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, AutoProcessor, AutoTokenizer
 
 from agentgym.errors import PolicyError
-from agentgym.policy.adapters import adapter_folder, base_of, merged, open_adapter, target_layers
+from agentgym.policy.adapters import adapter_folder, base_of, can_merge, merged, open_adapter, target_layers
 from agentgym.policy.device import dtype_of
 from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.quantization import quantization_config, sample_as_in_training
+from agentgym.policy.role_adapters import role_adapters_of
 from agentgym.policy.training_template import use_training_template
 
 
@@ -24,7 +25,8 @@ def load_checkpoint(
 ) -> tuple[Any, Any]:
     """Load a model from a folder, or by the name of a hub model that is cached here or may be downloaded.
 
-    A LoRA adapter is loaded with the model that it belongs to, and merged into it unless that is quantised.
+    A LoRA adapter is loaded with the model that it belongs to, and merged into it unless that is quantised or the
+    adapter has parts of several roles.
 
     Args:
         device: as `device_of` gives it.
@@ -48,7 +50,7 @@ def load_checkpoint(
     if options.tokenizer is None and (adapter / "tokenizer_config.json").is_file():
         reader = _load_reader(adapter, options, hasattr(reader, "tokenizer"))
     model = open_adapter(model, adapter)
-    return (model if options.quantization else merged(model)), reader
+    return (merged(model) if can_merge(model) else model), reader
 
 
 def load_tokenizer(source: str | Path, options: LoadOptions | None = None) -> Any:
@@ -124,6 +126,8 @@ def save_atomically(model: Any, processing_class: Any, folder: Path, **options: 
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     model.save_pretrained(partial, **options)
+    if (roles := role_adapters_of(model)) is not None:
+        roles.save(partial)
     processing_class.save_pretrained(partial)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -38,6 +38,7 @@ class DecodeRequest:
 
     Attributes:
         prefix: tokens to continue. `limit`: how many tokens may be sampled.
+        role: whose adapter computes it, where the model has one for each; the rows of a batch have the same.
         past: keys and values that an earlier turn left, if they cover the prefix.
         keep: leave a Past behind for the next turn.
         ended: given the tokens so far, whether a text that ends a turn has been written (see CallFormat.stop).
@@ -50,6 +51,7 @@ class DecodeRequest:
     prefix: list[int]
     sampling: Sampling
     limit: int
+    role: str = ""
     past: KVPrefix | None = None
     keep: bool = False
     ended: Callable[[list[int]], bool] | None = None

@@ -18,6 +18,7 @@ from agentgym.policy.key_values import KVPrefix
 from agentgym.policy.logit_hooks import HookMaker, make_hook
 from agentgym.policy.logit_hooks.tilts import LogitTilt
 from agentgym.policy.rendering import TemplateRenderer
+from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.policy.swap_lock import SwapLock
 
 if TYPE_CHECKING:
@@ -100,14 +101,17 @@ class TransformersPolicy(Policy):
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.
 
-        Raises: ContextFull if not one more token fits; PolicyError if the model failed.
+        Raises: ContextFull if not one more token fits; PolicyError if the model failed, or has adapters for roles and
+            none for the request's.
         """
+        role = self._role_of(request)
         prefix = list(request.prefix_ids or self.renderer.prompt(request.messages, request.tools))
         room = self._room(len(prefix))
         hook = self.hook_maker(request) if self.hook_maker is not None else None
         row = DecodeRequest(
             prefix,
             request.sampling,
+            role=role,
             limit=request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens),
             keep=self.reuse_mib > 0 and request.episode in self._live,
             ended=self._stop_text(),
@@ -131,6 +135,13 @@ class TransformersPolicy(Policy):
             completion_tokens=len(row.tokens),
             masks=row.masks,
         )
+
+    def _role_of(self, request: Request) -> str:
+        """Whose adapter answers, where the model has one for each role; else empty. Raises: PolicyError."""
+        if (adapters := role_adapters_of(self.model)) is None:
+            return ""
+        adapters.number_of(request.role)
+        return request.role
 
     async def score(self, prefix_ids: Sequence[int], continuation_ids: Sequence[int]) -> list[float]:
         """Natural-log probability of each continuation token after the prefix, at temperature 1."""
@@ -185,11 +196,14 @@ class TransformersPolicy(Policy):
     def _sample(self, rows: Sequence[DecodeRequest]) -> Sequence[DecodeRequest]:
         self._weights = self._weights_now()
         for row in rows:
-            if row.past is not None and row.past.weights != self._weights:
+            if row.past is not None and row.past.weights != (self._weights, row.role):
                 row.past = None
         with evaluating(self.model, self.autocast):
-            for batch in batches_within(rows, self.max_batch_tokens):
-                self._decode(batch)
+            for role in sorted({row.role for row in rows}):  # what prompts have in common differs between roles
+                own = [row for row in rows if row.role == role]
+                with in_roles(self.model, [role]):
+                    for batch in batches_within(own, self.max_batch_tokens):
+                        self._decode(batch)
         return rows
 
     def _decode(self, rows: Sequence[DecodeRequest]) -> None:
@@ -198,7 +212,7 @@ class TransformersPolicy(Policy):
             self.model,
             self.pad_token_id,
             self.eos_token_ids,
-            weights=self._weights,
+            weights=(self._weights, rows[0].role),
             swap_lock=self._swap_lock,
             read_version=lambda: self.version,
         ).run(rows)

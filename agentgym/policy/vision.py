@@ -67,7 +67,8 @@ class VisionPolicy(TransformersPolicy):
         self._check(prefix, images)
         room = self._room(len(prefix))
         limit = request.sampling.max_tokens if room is None else min(room, request.sampling.max_tokens)
-        decode_request = VisionDecodeRequest(prefix, request.sampling, limit, ended=self._stop_text(), images=images)
+        options = {"role": self._role_of(request), "ended": self._stop_text(), "images": images}
+        decode_request = VisionDecodeRequest(prefix, request.sampling, limit, **options)
         row = await self._rows.submit(decode_request, request.episode)
         return Reply(
             message=self.renderer.parse(row.tokens, request.tools),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, SkipValidation
 
 from agentgym.environment import Environment
+from agentgym.knowledge import KnowledgeStore
 from agentgym.reward import Reward
 from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets, Count
@@ -48,6 +49,8 @@ class RolloutConfig:
         stall_warning_s: seconds without progress in any episode after which a warning says what they wait for; None
             for no warning.
         instruction: precedes every task as a system message, before the environment's own words where it has one.
+        knowledge: what training episodes have taught. Each episode is shown what helps with its task, as it was known
+            when the batch of episodes began; `knowledge.learn(trajectories)` between batches adds to it.
     Raises: ValueError naming each option that is wrong, its value and what it may be.
     """
 
@@ -68,6 +71,7 @@ class RolloutConfig:
     max_failures_in_a_row: Count | None = 100
     stall_warning_s: Annotated[float, Field(gt=0)] | None = 300.0
     instruction: str = ""
+    knowledge: KnowledgeStore | None = None
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentgym.errors import HeldOutError
+from agentgym.knowledge import Knowledge
 from agentgym.policy.contract import Policy
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import EpisodeConfig
@@ -83,11 +84,13 @@ class EpisodeFactory:
     Attributes:
         policy: who plays, or a function from a task to the policy that plays it.
         provenance: what all episodes have in common.
+        knowledge: what earlier episodes have taught, when those of this run began.
     """
 
     policy: Policy | Callable[[Task], Policy]
     config: EpisodeConfig
     provenance: Provenance
+    knowledge: Knowledge | None = None
 
     def policy_for(self, job: Job) -> Policy:
         """Who plays an episode; of a branch, a policy that repeats the turns before the fork."""
@@ -106,6 +109,7 @@ class EpisodeFactory:
             max_turn_tokens=common.max_turn_tokens,
             attempts=common.attempts,
             instruction=common.instruction if fork is None else fork.trajectory.provenance.instruction,
+            knowledge=self._knowledge_for(job),
             policy=policy.name,
             assistance=job.assistance,
         )
@@ -113,3 +117,9 @@ class EpisodeFactory:
             job.trajectory.provenance.branch = fork.point
             config = replace(config, fork=fork)
         return Episode(config, policy, job.trajectory)
+
+    def _knowledge_for(self, job: Job) -> str | None:
+        """What the agent is shown; of a branch, what it was shown in its record."""
+        if job.fork is not None:
+            return job.fork.trajectory.provenance.knowledge
+        return None if self.knowledge is None else self.knowledge.text_for(job.trajectory.task) or None

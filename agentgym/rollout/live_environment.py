@@ -16,7 +16,7 @@ from agentgym.messages import Message, Result
 from agentgym.rollout.answers import awaited, check_messages
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
-from agentgym.trajectory import Assistance, Provenance, Turn
+from agentgym.trajectory import Provenance, Turn
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is given up."""
@@ -142,12 +142,14 @@ class LiveEnvironment:
     async def reset(self, task: Task, seed: int, provenance: Provenance) -> list[Message]:
         """Reset the environment. Raises: TypeError for other things than messages.
 
-        Returns: its opening messages, with the instruction and the assistance of the provenance.
+        Returns: its opening messages, with the instruction, the knowledge and the assistance of the provenance.
         """
         method = self.current.unwrapped.reset
         opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)
         check_messages(opening, method, "return task.opening()")
-        return with_assistance(with_instruction(opening, provenance.instruction or ""), provenance.assistance)
+        help_text = "" if provenance.assistance is None else provenance.assistance.text
+        added = [text for text in (provenance.knowledge, help_text) if text]
+        return with_text(with_instruction(opening, provenance.instruction or ""), "\n\n".join(added))
 
     async def renew(self, make: Callable[[], Environment]) -> str | None:
         """Go on in a fresh environment, which is not reset yet; failures are tried again in others like it.
@@ -180,9 +182,9 @@ def with_instruction(opening: Sequence[Message], instruction: str) -> list[Messa
     return [Message("system", f"{instruction}\n\n{opening[0].text}"), *opening[1:]]
 
 
-def with_assistance(opening: Sequence[Message], assistance: Assistance | None) -> list[Message]:
-    """The opening messages with what helps the agent at their end, where it does not stand there already."""
-    if assistance is None or not (text := assistance.text):
+def with_text(opening: Sequence[Message], text: str) -> list[Message]:
+    """The opening messages with a text for the agent at their end, where it does not stand there already."""
+    if not text:
         return list(opening)
     *earlier, last = opening or [Message("user", "")]
     if last.text.endswith(text):  # of a branch, which begins with the opening of its record

@@ -266,7 +266,8 @@ class EpisodeManager:
             checkpoints=self._checkpoints if checkpoints is None else checkpoints,
             **changes,
         )
-        episodes = EpisodeFactory(policy or self.policy, episode_config, self._provenance(episode_config))
+        knowledge = None if rollout.knowledge is None else rollout.knowledge.view()
+        episodes = EpisodeFactory(policy or self.policy, episode_config, self._provenance(episode_config), knowledge)
         groups = GroupRewards(self._environments, group_size, episode_config.budgets, ledger, label)
         engine = rollout.engine or LocalEngine()
         return WorkerPool(
@@ -312,3 +313,4 @@ def _as_prompted(trajectory: Trajectory, record: Trajectory) -> None:
     """Let the prompt of an episode be that of a record: what was added to the environment's words is added again."""
     trajectory.provenance.assistance = record.provenance.assistance
     trajectory.provenance.instruction = record.provenance.instruction
+    trajectory.provenance.knowledge = record.provenance.knowledge

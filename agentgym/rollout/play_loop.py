@@ -94,7 +94,7 @@ class PlayLoop:
         reply = await self._generate(limit.tokens)
         replied = now()
         turn = self._open_turn = open_turn(len(trajectory.turns), reply, state, self._tools.costs)
-        turn.generate_s, turn.role = replied - began, self._environment.current.unwrapped.role
+        turn.generate_s, turn.role = replied - began, self._role
         turn.row = self._row
         try:
             is_answer = await self._respond(turn)
@@ -223,6 +223,12 @@ class PlayLoop:
         if (after := self._read_tools().schemas) is not before and (text := tools_change(before, after)):
             turn.replies = (*turn.replies, Message("user", text))
 
+    @property
+    def _role(self) -> str:
+        """The role that the agent has now: the environment's, or that of what helps it."""
+        helped = self._trajectory.provenance.assistance
+        return self._environment.current.unwrapped.role or ("" if helped is None else helped.role)
+
     def _read_tools(self) -> ToolSchemas:
         """The tools as they are now: an environment may add and remove some during an episode."""
         environment = self._environment.current.unwrapped
@@ -242,7 +248,7 @@ class PlayLoop:
             Sampling(config.temperature, config.top_p, max_tokens, seed),
             trajectory.id,
             index,
-            self._environment.current.unwrapped.role,
+            self._role,
         )
         while True:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"

@@ -44,6 +44,7 @@ _PROVENANCE_KEYS = {
     "max_turn_tokens": "max_tokens",
     "attempts": "attempts",
     "instruction": "instruction",
+    "knowledge": "knowledge",
     "policy": "policy",
     "environment": "environment",
     "image_digests": "images",

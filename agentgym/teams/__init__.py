@@ -2,14 +2,17 @@
 
 delegation.py  with_delegation: a planner hands tasks to executors
 pipeline.py    with_pipeline: roles one after the other, each fed by what the former said
+graph.py       with_team_graph: a team that the agent builds itself, and which then does the task
 routing.py     ModelPool, with_routing: other models as a tool, at a price
 """
 
 from agentgym.teams.delegation import Delegation, DelegationLimits, with_delegation
+from agentgym.teams.graph import BUILDER, TeamGraph, TeamLimits, TeamRole, with_team_graph
 from agentgym.teams.pipeline import Pipeline, PipelineStage, with_pipeline
 from agentgym.teams.routing import ModelPool, PricedModel, Routing, with_routing
 
 __all__ = [
+    "BUILDER",
     "Delegation",
     "DelegationLimits",
     "ModelPool",
@@ -17,7 +20,11 @@ __all__ = [
     "PipelineStage",
     "PricedModel",
     "Routing",
+    "TeamGraph",
+    "TeamLimits",
+    "TeamRole",
     "with_delegation",
     "with_pipeline",
     "with_routing",
+    "with_team_graph",
 ]

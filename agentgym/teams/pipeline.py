@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from string import Formatter
 from typing import Any
@@ -49,10 +49,7 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
         raise AgentGymError("A pipeline has at least one stage.")
     known = {TASK}
     for stage in stages:
-        if not stage.role or stage.role in known:
-            raise AgentGymError(f"The role {stage.role!r} of a pipeline is empty, or taken.")
-        if not re.fullmatch(r"[A-Za-z_][\w-]*", stage.role):
-            raise AgentGymError(f"The role {stage.role!r} cannot stand in a prompt: give it letters, digits, _ and -.")
+        check_role(stage.role, known)
         read = _read_by(stage)
         if unknown := sorted(read - known):
             raise AgentGymError(
@@ -61,6 +58,14 @@ def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStag
             )
         known.add(stage.role)
     return lambda: Pipeline(make(), stages)
+
+
+def check_role(role: str, taken: Collection[str]) -> None:
+    """Raises: AgentGymError for a name of a role that is taken, or cannot stand in a prompt."""
+    if not role or role in taken:
+        raise AgentGymError(f"The role {role!r} of a pipeline is empty, or taken.")
+    if not re.fullmatch(r"[A-Za-z_][\w-]*", role):
+        raise AgentGymError(f"The role {role!r} cannot stand in a prompt: give it letters, digits, _ and -.")
 
 
 def _read_by(stage: PipelineStage) -> set[str]:
@@ -97,6 +102,12 @@ class Pipeline(EnvironmentWrapper):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: AgentGymError for a stage with a tool that the environment has not."""
+        await self._reset_environment(task, seed)
+        self._enter(0)
+        return self._opening_of_stage()
+
+    async def _reset_environment(self, task: Task, seed: int) -> list[Message]:
+        """Begin the task, keep what the stages read of it, and return its opening. Raises: AgentGymError as `reset`."""
         self._ended = False
         opening = await self._environment.reset(task, seed=seed)
         self._system = [message for message in opening if message.role == "system"]
@@ -108,8 +119,7 @@ class Pipeline(EnvironmentWrapper):
                     f"The stage {stage.role!r} has the tool {unknown[0]!r}, and the environment has: "
                     f"{', '.join(self._environment.tools)}."
                 )
-        self._enter(0)
-        return self._opening_of_stage()
+        return opening
 
     def _enter(self, number: int) -> None:
         """Give the agent the role of a stage, and its tools."""
@@ -147,7 +157,7 @@ class Pipeline(EnvironmentWrapper):
         """The environment's, and what was said."""
         if (key := await self._environment.state_key()) is None:
             return None
-        text = repr((key, self._number, self._outputs))
+        text = repr((key, self.data()))
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def data(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from agentgym.errors import AgentGymError, ContextFull, PolicyError, ToolDefinit
 from agentgym.messages import Call, Message, Result
 from agentgym.policy import Policy, Reply, Request, Sampling
 from agentgym.task import Task, seed_of
-from agentgym.tools import Tool
+from agentgym.tools import Tool, tool
 from agentgym.wrapper import EnvironmentWrapper
 
 ROUTE = "route"
@@ -87,6 +87,8 @@ def with_routing(make: Callable[[], Environment], pool: ModelPool) -> Callable[[
 class Routing(EnvironmentWrapper):
     """An environment with the tool `route(model, question)`. Isolated as the environment is; models run where they run.
 
+    Without a question, the model is asked what the task's opening asks, in the words of its user messages.
+
     What a question costs is recorded as `cost` in the usage of its turn. A model that fails is a failure of the
     infrastructure, a question that is too long for it a result.
 
@@ -97,32 +99,35 @@ class Routing(EnvironmentWrapper):
     def __init__(self, environment: Environment, pool: ModelPool) -> None:
         super().__init__(environment)
         self._pool = pool
-        self._tool: Tool | None = None
+        self._tool = type(self).tools[ROUTE]
         self._seed = self._questions = 0
-        self._spent: list[float] = []
+        self._task_text = ""
+        self._spent: dict[asyncio.Task[Any] | None, float] = {}
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: ToolDefinitionError where the environment has a tool `route`; AgentGymError without a model."""
         self._ended, self._questions, self._seed = False, 0, seed
         opening = await self._environment.reset(task, seed=seed)
+        self._task_text = "\n\n".join(message.text for message in opening if message.role == "user")
         self._offer(task)
         return opening
 
+    def offered(self, task: Task) -> list[str]:
+        """Names of the models that a task may ask; a subclass may offer fewer."""
+        return self._pool.offered(task.split)
+
     def _offer(self, task: Task) -> None:
-        names = self._pool.offered(task.split)
+        names = self.offered(task)
         if not names:
             raise AgentGymError(
                 f"{task.id}: all models of the pool are unseen, so a task of {task.split} may ask none."
             )
-        described = [f"{name} ({self._described(name)})" for name in names]
         properties = {"model": {"type": "string", "enum": names}, "question": {"type": "string"}}
-        about = (
-            f"Ask a model. Models, with prices of 1,000 tokens read and written and of a call: {'; '.join(described)}."
-        )
         self._tool = Tool.from_schema(
             ROUTE,
-            about,
-            {"type": "object", "properties": properties, "required": [*properties]},
+            "Ask a model, by default what the task asks. Models, with what 1,000 tokens cost that they read and write, "
+            f"and each call: {'; '.join(map(self.described, names))}.",
+            {"type": "object", "properties": properties, "required": ["model"]},
             self._ask,
             timeout_s=ASK_S + 30,
             parallel=False,
@@ -130,10 +135,9 @@ class Routing(EnvironmentWrapper):
         self._take_tools()
 
     def _take_tools(self) -> None:
-        assert self._tool is not None
         if ROUTE in self._environment.tools:
             raise ToolDefinitionError(f"The environment has a tool {ROUTE!r} already: give it another name.")
-        if self.tools.keys() != {ROUTE, *self._environment.tools}:
+        if self.tools.keys() != {ROUTE, *self._environment.tools} or self.tools[ROUTE] is not self._tool:
             self.tools = {ROUTE: self._tool, **self._environment.tools}
         self.role = self._environment.role
 
@@ -143,15 +147,20 @@ class Routing(EnvironmentWrapper):
             self._take_tools()
         return change
 
-    def _described(self, name: str) -> str:
+    def described(self, name: str) -> str:
+        """A model with its prices and its note, for the agent."""
         model = self._pool.prices[name]
-        return f"{model.price_in:g}, {model.price_out:g} and {model.price_call:g}{': ' * bool(model.note)}{model.note}"
+        prices = {"read": model.price_in, "written": model.price_out, "a call": model.price_call}
+        listed = ", ".join(f"{price:g} {what}" for what, price in prices.items() if price)
+        return f"{name} ({listed}{': ' * bool(model.note)}{model.note})"
 
-    async def _ask(self, arguments: dict[str, Any]) -> str:
-        name, question = arguments["model"], arguments["question"]
+    @tool(parallel=False, timeout_s=ASK_S + 30)
+    async def route(self, model: str, question: str | None = None) -> str:
+        """Ask a model, by default what the task asks."""
+        question = self._task_text if question is None else question
         if not question.strip() or len(question) > MAX_QUESTION_CHARS:
             raise ToolError(f"A question has 1 to {MAX_QUESTION_CHARS} characters, and this one {len(question)}.")
-        policy = self._pool.policies[name]
+        policy = self._pool.policies[model]
         messages = (Message("user", question),)
         prefix = None if policy.renderer is None else policy.renderer.prompt(messages, ())
         sampling = Sampling(0.0, 1.0, MAX_ANSWER_TOKENS, seed_of(ROUTE, self._seed, self._questions))
@@ -160,28 +169,32 @@ class Routing(EnvironmentWrapper):
             async with asyncio.timeout(ASK_S):
                 reply = await policy.generate(Request(messages, (), prefix, sampling, f"{ROUTE}/{self._seed}", 0))
         except ContextFull:
-            raise ToolError(f"The question is too long for {name}.") from None
+            raise ToolError(f"The question is too long for {model}.") from None
         except TimeoutError as error:
-            raise PolicyError(f"The model {name!r} said nothing in {ASK_S:g} s.") from error
-        self._spent.append(self._pool.prices[name].cost(reply, question))
+            raise PolicyError(f"The model {model!r} said nothing in {ASK_S:g} s.") from error
+        self._spent[asyncio.current_task()] = self._pool.prices[model].cost(reply, question)
         return reply.message.text
+
+    async def _ask(self, arguments: dict[str, str]) -> str:
+        return await self.route(**arguments)
 
     async def call(self, call: Call) -> Result:
         if call.error is None and call.name in self._environment.tools:
             result = await self._environment.call(call)
             self._take_tools()
             return result
-        result = await self.call_own(call)  # one after the other, see `parallel`
-        if call.name == ROUTE and self._spent:
-            return replace(result, usage={**result.usage, "cost": self._spent.pop(0)})
-        return result
+        try:
+            result = await self.call_own(call)  # one after the other, see `parallel`
+        finally:  # what this call has spent, and no other one of the same message: each runs in a task of its own
+            cost = self._spent.pop(asyncio.current_task(), None)
+        return result if cost is None else replace(result, usage={**result.usage, "cost": cost})
 
     async def respond(self, message: Message) -> list[Message]:
         return await self._environment.respond(message)
 
     def data(self) -> dict[str, Any]:
-        return {"questions": self._questions, "seed": self._seed}
+        return {"questions": self._questions, "seed": self._seed, "task": self._task_text}
 
     def restore_data(self, task: Task, data: Mapping[str, Any]) -> None:
-        self._questions, self._seed = data["questions"], data["seed"]
+        self._questions, self._seed, self._task_text = data["questions"], data["seed"], data["task"]
         self._offer(task)

@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
-from agentgym.messages import ImagePart
+from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
 from agentgym.training.loss.vision_inputs import VisionInputs
@@ -72,6 +72,8 @@ def imitate(
     """
     examples, weights, turns = _by_row(examples, weights or [1.0] * len(examples), turns or [None] * len(examples))
     is_weighted = any(weight != 1.0 for weight in weights)
+    of_roles = role_adapters_of(model) is not None
+    is_plain = vision_inputs is None and not is_weighted and not of_roles
     shared_arguments = training_arguments(
         folder,
         steps=steps,
@@ -92,7 +94,7 @@ def imitate(
         max_length=None,
         bf16=False,
         adam_beta2=0.98,
-        remove_unused_columns=vision_inputs is None and not is_weighted,
+        remove_unused_columns=is_plain,
         ddp_find_unused_parameters=vision_inputs is not None,  # a batch may show no image
         **sharding_arguments(sharding),
     )
@@ -106,9 +108,9 @@ def imitate(
         processing_class=tokenizer,
         callbacks=[*callbacks, CheckpointCompleteCallback()],
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
-        data_collator=_RowCollator(vision_inputs, tokenizer, examples, weights if is_weighted else None)
-        if vision_inputs is not None or is_weighted
-        else None,
+        data_collator=None
+        if is_plain
+        else _RowCollator(vision_inputs, tokenizer, examples, weights if is_weighted else None, of_roles),
     )
     remedy = "Lower warm_start.microbatch_tokens, or set machine.gradient_checkpointing."
     with own_forward_restored(model), out_of_memory_named("the warm start", remedy):
@@ -173,12 +175,14 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
             if self._vision_inputs is not None:
                 images = [inputs["row_images"][row] for row in rows]
                 part |= self._vision_inputs.model_kwargs(part["input_ids"], images, self.model)
-            if (weights := inputs.get("row_weights")) is not None:
-                return self._weighted_loss(model, part, weights[index], num_items_in_batch)
-            loss: torch.Tensor = super(ImitationTrainer, self).compute_loss(
-                model, part, num_items_in_batch=num_items_in_batch
-            )
-            return loss
+            roles = [inputs["row_roles"][row] for row in rows] if "row_roles" in inputs else []
+            with in_roles(self.accelerator.unwrap_model(self.model), roles):
+                if (weights := inputs.get("row_weights")) is not None:
+                    return self._weighted_loss(model, part, weights[index], num_items_in_batch)
+                loss: torch.Tensor = super(ImitationTrainer, self).compute_loss(
+                    model, part, num_items_in_batch=num_items_in_batch
+                )
+                return loss
 
         return loss_in_parts(self, model, parts, loss_of)
 
@@ -195,7 +199,7 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
 
 
 class _RowCollator:
-    """Makes a batch of supervised rows: padded on the right, with the images that the examples show, and weights."""
+    """Makes a batch of supervised rows, padded on the right, with the images that they show, weights and roles."""
 
     def __init__(
         self,
@@ -203,12 +207,14 @@ class _RowCollator:
         tokenizer: Any,
         examples: Sequence[Trajectory],
         weights: Sequence[float] | None,
+        of_roles: bool,
     ) -> None:
         self._pad = int(tokenizer.pad_token_id)
         self._images = None if vision_inputs is None else [vision_inputs.images_of(example) for example in examples]
         self._weights = weights
+        self._roles = [example.turns[0].role for example in examples] if of_roles else None
 
-    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor | list[list[ImagePart]]]:
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         def padded(name: str, filler: int) -> torch.Tensor:
             return pad_sequence([torch.tensor(row[name]) for row in rows], batch_first=True, padding_value=filler)
 
@@ -220,4 +226,6 @@ class _RowCollator:
             batch["row_images"] = [self._images[row["row"]] for row in rows]
         if self._weights is not None:
             batch["row_weights"] = torch.tensor([self._weights[row["row"]] for row in rows])
+        if self._roles is not None:
+            batch["row_roles"] = [self._roles[row["row"]] for row in rows]
         return batch

@@ -40,7 +40,8 @@ from agentgym.training.loss.grpo_batches import (
     trl_rows,
 )
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
-from agentgym.training.loss.separate_rows import row_starts
+from agentgym.training.loss.role_order import role_metrics
+from agentgym.training.loss.separate_rows import row_roles, row_starts
 from agentgym.training.loss.token_masks import masked_row
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.loss_inputs.loss_inputs import LossInputs
@@ -152,6 +153,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             batch["row_masks"] = list(self._masks)  # likewise
         if any(len(starts) > 1 for starts in self._row_starts):
             batch["row_starts"] = list(self._row_starts)  # likewise
+        if any(any(roles) for roles in self._row_roles):
+            batch["row_roles"] = list(self._row_roles)  # likewise
         own_trajectories = self.processes.own_part(self._trajectories)
         second_pass = self._second_pass(batch)
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
@@ -162,9 +165,12 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         own_credit = BatchCredit(own_part(credit.advantages), own_part(credit.token_weights))
         batch["advantages"] = by_token(own_trajectories, own_credit, width).to(like)
         batch["turn_of_token"] = by_token(own_trajectories, None, width).to(like.device)
+        if self._role_order is not None:
+            batch["role_of_token"] = self._role_order.by_token(own_trajectories, batch["turn_of_token"])
         batch["episode_returns"] = episode_returns(own_trajectories).to(like)
         self._add_loss_inputs(batch, own_trajectories)
         self._set_behaviour_policy(batch, second_pass)
+        self.log_metrics(role_metrics(own_trajectories, batch))
         return batch
 
     def _add_loss_inputs(self, batch: dict[str, Any], own_trajectories: Sequence[Trajectory]) -> None:
@@ -316,6 +322,7 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     trainer._images = [trainer.images_of(trajectory) for trajectory in trajectories]
     trainer._masks = [masked_row(trajectory) for trajectory in trajectories]
     trainer._row_starts = [row_starts(trajectory) for trajectory in trajectories]
+    trainer._row_roles = [row_roles(trajectory) for trajectory in trajectories]
     untrained, roles = trainer._untrained_turns, trainer._trainable_roles
     batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id, untrained, roles)
     trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)

@@ -5,6 +5,7 @@ from agentgym.deprecation import renamed_attributes
 from .adventure import Adventure
 from .base import Axis, Puzzle, TextEnvironment
 from .countdown import Countdown
+from .craft import Craft
 from .doors import Doors
 from .fiction import Fiction
 from .frozen_lake import FrozenLake
@@ -19,6 +20,7 @@ __all__ = [
     "Adventure",
     "Axis",
     "Countdown",
+    "Craft",
     "Doors",
     "Fiction",
     "FrozenLake",

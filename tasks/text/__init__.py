@@ -1,5 +1,6 @@
-"""The task sets of the text games, `text/<game>-v1`: eleven games, each in many sizes. See CARD.md."""
+"""The task sets of the text games, `text/<game>-v1`: twelve games, each in many sizes. See CARD.md."""
 
+from .craft import craft
 from .doors import doors
 from .locks import locks
 from .task_set import (
@@ -18,6 +19,7 @@ from .written_games import write_game
 __all__ = [
     "adventure",
     "countdown",
+    "craft",
     "doors",
     "fiction",
     "frozen_lake",

@@ -162,6 +162,12 @@ def test_a_discount_can_flip_the_sign_of_going_on(name: str):
     assert PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make(name, gamma=1.0), 4)[0] > 0
 
 
+def test_credit_for_the_own_reward_alone_can_flip_the_sign_of_going_on():
+    """The reward for searching lies in the next turn, whose credit it is; `mt_grpo` hands it back."""
+    assert PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make("hrpo"), 4)[0] < 0
+    assert PROBLEMS_WITH_SIGNALS["flip"].estimated_gradient(make("mt_grpo"), 4)[0] > 0
+
+
 @pytest.mark.parametrize(
     "name", ["opo", "otb", "gtpo", "gigpo", "hgpo", "rtmc", "rebn", "reinforce_pp", "gdpo", "mapo", "loop"]
 )

@@ -76,7 +76,7 @@ def test_choosing_a_misleading_one_warns_and_the_others_do_not():
             warnings.simplefilter("always")
             estimator(name)
         warned |= {name} if caught else set()
-    assert warned == {"mt_grpo_reach", "mt_grpo_two_segment", "gtpo", "kevin"}
+    assert warned == {"mt_grpo_reach", "mt_grpo_two_segment", "gtpo", "kevin", "hrpo"}
 
 
 def test_a_group_of_one_gets_zero_never_its_raw_reward():

@@ -144,6 +144,20 @@ def test_hybrid_adds_a_share_of_the_outcome():
     expect(actual, [[0.825, 0.575], [-0.475], [-0.35, -0.475, -0.1]])
 
 
+@pytest.mark.filterwarnings("ignore::agentgym.credit.CreditWarning")
+def test_hrpo_compares_each_action_with_all_actions_of_the_group():
+    """The outcome minus 1/3; five rewards, 0.5, 0, 0, 0.2, 0.1, minus 0.16. Without one: the outcome alone."""
+    expect(
+        estimator("hrpo", scale="none")(GROUP),
+        [[2 / 3 + 0.34, 2 / 3 - 0.16], [-1 / 3 - 0.16], [-1 / 3, -1 / 3 + 0.04, -1 / 3 - 0.06]],
+    )
+    z = math.sqrt(1 / 3) + 1e-6  # outcomes 1, 0, 0: std sqrt((4 + 1 + 1)/9/2)
+    s = math.sqrt((0.34**2 + 2 * 0.16**2 + 0.04**2 + 0.06**2) / 4) + 1e-6
+    first, second = [2 / 3 / z + 0.34 / s, 2 / 3 / z - 0.16 / s], [-1 / 3 / z - 0.16 / s]
+    expect(estimator("hrpo")(GROUP)[:2], [first, second])
+    expect(estimator("hrpo", turn_weight=0.0)(GROUP), [a.tolist() for a in estimator("flow_grpo")(GROUP)])
+
+
 ROOMS = GROUP.with_signals(state_keys=[["a", "b"], ["a"], ["a", "b", "a"]])
 
 

@@ -29,6 +29,7 @@ PUBLISHED = [
     "gigpo",
     "gtpo",
     "hgpo",
+    "hrpo",
     "hybrid",
     "kevin",
     "loop",
@@ -145,6 +146,7 @@ def test_switched_off_every_part_leaves_the_rest_bit_for_bit(seed):
     identical(make("hybrid", outcome_share=0.0, gamma=1.0)(group), make("gtpo")(group))
     identical(make("flow_grpo")(group), make("grpo", turn_weight=0.0)(group))
     identical(make("loop")(group), make("rloo")(group))
+    identical(make("hrpo", turn_weight=0.0)(group), make("flow_grpo")(group))
 
 
 @few

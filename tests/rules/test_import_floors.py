@@ -18,7 +18,7 @@ FLOORS = {
     "reward": 3, "protocol": 3,
     "environment": 4, "guest_module": 4, "observed_state": 4, "registry": 4,
     "policy": 5, "storage": 5, "wrapper": 5,
-    "rollout": 6, "credit": 6, "episode": 6, "users": 6, "teams": 6,
+    "rollout": 6, "credit": 6, "episode": 6, "users": 6, "teams": 6, "knowledge": 6,
     "search": 7,
     "training": 8, "evaluation": 8,
     "cluster": 9, "interop": 9, "viewer": 9, "cli": 9, "testing": 9,
@@ -29,6 +29,7 @@ FLOORS = {
 NEIGHBOURS = {
     ("extras", "errors"): "a missing extra is one of the errors",
     ("registry", "environment"): "make() returns an Environment",
+    ("rollout", "knowledge"): "a rollout shows its episodes what earlier ones have taught",
     ("training", "evaluation"): "a run evaluates before, during and after training, and writes the report",
     ("cli", "cluster"): "`agentgym serve` and `agentgym cluster` start what episodes are played on",
     ("cli", "interop"): "`agentgym serve mcp` and `serve policy` offer episodes to programs of others",

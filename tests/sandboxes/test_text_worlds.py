@@ -38,8 +38,8 @@ async def snapshot(environment):
     return await environment.state_key(), await environment.potential(), environment.ended, environment.verdict()
 
 
-def test_there_are_eleven_text_environments():
-    assert len(ENVIRONMENTS) == 11
+def test_there_are_twelve_text_environments():
+    assert len(ENVIRONMENTS) == 12
 
 
 @every_environment

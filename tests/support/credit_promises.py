@@ -57,6 +57,7 @@ PROMISES: dict[str, Promise] = {
     "gtpo": Promise(scale=None),  # the epsilon counts where few reached a turn
     "kevin": Promise(shift=False, **DEVIATIONS, monotone=False, one_turn="grpo(ddof=0)"),  # discounts by length
     "rebn": Promise(**DEVIATIONS, monotone=False),
+    "hrpo": Promise(**DEVIATIONS),
     "hybrid": Promise(shift=False, **DEVIATIONS),
     "gigpo": Promise(shift=False, **DEVIATIONS, monotone=False),
     "hgpo": Promise(shift=False, **DEVIATIONS, monotone=False),

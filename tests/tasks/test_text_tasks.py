@@ -13,7 +13,8 @@ from agentgym.registry import load, names
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.testing.episode_checks import _random_agent
 
-OTHERS = ["text/doors-v1", "text/locks-v1"]  # of other sizes and strata: test_horizon_sets.py, test_text_locks.py
+# of other sizes and strata: test_text_craft.py, test_horizon_sets.py, test_text_locks.py
+OTHERS = ["text/craft-v1", "text/doors-v1", "text/locks-v1"]
 SETS = [name for name in names("task_sets") if name.startswith("text/") and name not in OTHERS]
 every_set = pytest.mark.parametrize("name", SETS)
 

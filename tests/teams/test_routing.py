@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
@@ -66,13 +68,37 @@ async def test_costs_add_up_to_the_price_list():
     assert trajectory.success == 1.0
 
 
+async def test_each_call_of_a_message_has_its_own_cost_also_beside_one_that_fails():
+    environment = with_routing(CounterWithState, POOL)()
+    await environment.reset(task("held_out"), seed=0)
+    calls = [ask("small", " "), ask("new"), ask("nobody"), ask("small"), ask("large", "long")]
+    results = await asyncio.gather(*map(environment.call, calls))
+    assert [result.usage.get("cost") for result in results] == [None, 1.0, None, pytest.approx(0.003), None]
+    with pytest.raises(PolicyError):
+        await environment.call(ask("small", "break"))
+    assert (await environment.call(Call("add", {"amount": 1}, "a"))).usage == {}
+
+
+async def test_without_a_question_a_model_reads_what_the_task_asks_also_after_a_checkpoint():
+    class Echo(Policy):
+        async def generate(self, request):
+            return Reply(Message("assistant", f"You say: {request.messages[-1].text}"))
+
+    make = with_routing(CounterWithState, ModelPool({"echo": Echo()}, {"echo": PricedModel(price_call=1.0)}))
+    environment, copy = make(), make()
+    await environment.reset(task(), seed=0)
+    await copy.restore(task(), await environment.checkpoint(), seed=0)
+    for each in (environment, copy):
+        assert (await each.call(Call("route", {"model": "echo"}, "r"))).content == "You say: Count to 0."
+
+
 async def test_the_agent_reads_who_there_is_and_what_it_costs_and_new_models_only_where_nothing_is_trained():
     trained, held_out = await play([ask("new")]), await play([ask("new")], split="held_out")
     assert trained.turns[0].results[0].status is ResultStatus.WRONG_ARGUMENTS
     assert "cost" not in trained.turns[0].usage
     assert held_out.turns[0].usage["cost"] == 1.0
     about = trained.tools[0]["function"]["description"]
-    assert "small (0.1, 0.4 and 0: quick)" in about
+    assert "small (0.1 read, 0.4 written: quick)" in about
     assert "new" not in about
 
 

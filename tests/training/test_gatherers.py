@@ -22,7 +22,7 @@ from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.trajectory import Trajectory, Turn
 
 TASKS = [Task(f"t{index}", "test/none-v1", "?") for index in range(40)]
-NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "variants", "instructions"}
+NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "variants", "instructions", "knowledge"}
 """A ledger, an event loop, a tokenizer: each has a test file of its own, or test_assistance.py."""
 STATEFUL = ["dynamic(max_rate=4)", "spread_threshold", "success_replay"]
 

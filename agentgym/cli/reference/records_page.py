@@ -13,6 +13,7 @@ RUN_FOLDER = {
     "credit.jsonl": "one JSON object an episode: `trajectory` (its id), `step`, and `advantages`, one for each turn",
     "stages/NAME/episodes.json": "what a stage learnt from: its sources, the episodes with their SHA-256, and its rows",
     "stages/NAME/tasks.jsonl": "the tasks that a stage `step_tasks` or `generate` has made",
+    "stages/NAME/knowledge.json": "what the episodes of a `reinforce` with the gatherer `knowledge` have taught",
     "stages/NAME/instructions.json": "the instructions that a `reinforce` has tried, the best, and how each came out",
     "stages/NAME/generated.json": "the weak tasks of a stage `generate`, and how many new ones were refused, by reason",
     "evaluation/LABEL.json": "an [`Evaluation`](#evaluation); a training writes before, after and control",

@@ -11,6 +11,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 
 from agentgym.credit.named_parts import load_part, parse_part
+from agentgym.errors import CreditError
+from agentgym.knowledge import KnowledgeStore
 from agentgym.policy.contract import Policy
 from agentgym.task import Task, TaskSet
 from agentgym.training.rollouts.rollouts import Rollouts
@@ -147,7 +149,8 @@ class Gatherer(Protocol):
     One that asks another gatherer for the step as it is, and only changes which of the groups and episodes that come
     back are trained on, has `plays_nothing = True`. It also wraps a GroupStream, whose episodes were begun before the
     step; all others are refused there. One that puts episodes of earlier steps into groups has `replays = True`. One
-    that needs episodes which an earlier stage has recorded has their label as `recorded_label`.
+    that needs episodes which an earlier stage has recorded has their label as `recorded_label`. One that must see the
+    step as a whole, and so is the last, has `is_outermost = True`.
     """
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -179,6 +182,14 @@ class TriesInstructions(Stateful, Protocol):
     def best_instruction(self) -> str:
         """The best so far, with which the policy is measured, and played in later stages."""
         ...
+
+
+@runtime_checkable
+class KeepsKnowledge(Stateful, Protocol):
+    """A wrapper whose episodes are shown what earlier steps have taught."""
+
+    store: KnowledgeStore
+    """With which the policy is measured, and played in later stages."""
 
 
 @runtime_checkable
@@ -227,6 +238,11 @@ class WrappedGatherer:
     def best_instruction(self) -> str | None:
         """As TriesInstructions; None if no wrapper tries any."""
         return None if (wrapper := self.tries_instructions) is None else wrapper.best_instruction
+
+    @property
+    def knowledge(self) -> KnowledgeStore | None:
+        """What earlier steps have taught; None if no wrapper keeps it."""
+        return next((wrapper.store for wrapper in self.wrappers if isinstance(wrapper, KeepsKnowledge)), None)
 
     def save(self, folder: Path) -> None:
         """Write the states of the wrappers into the folder of a checkpoint."""
@@ -297,10 +313,12 @@ def without_help(episode: Trajectory, plain: Sequence[Trajectory]) -> Trajectory
 def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
     """Wrap a gatherer, the innermost wrapper first, each with its options: `max_variance(factor=2)`.
 
-    Raises: UnknownNameError; CreditError for options that a wrapper does not take.
+    Raises: UnknownNameError; CreditError for options that a wrapper does not take, and for their order.
     """
     wrapped: list[Gatherer] = []
-    for text in wrappers:
+    for position, text in enumerate(wrappers):
+        if wrapped and getattr(wrapped[-1], "is_outermost", False):
+            raise CreditError(f"{wrappers[position - 1]} learns from all that a step plays: name it after {text}.")
         part = parse_part(text)
         base = load_part("gatherers", part.name, part.options)(base)
         wrapped.append(base)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from trl import GRPOTrainer
 
 from agentgym.messages import ImagePart
+from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.loss.grpo_batches import (
     joined,
     lengths_of,
@@ -23,6 +25,7 @@ from agentgym.training.loss.grpo_batches import (
 )
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike, parts_of
+from agentgym.training.loss.role_order import RoleOrder
 from agentgym.training.loss.separate_rows import RowStarts, separated
 from agentgym.training.loss.token_masks import MaskedRow, TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
@@ -66,6 +69,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             `args.beta`.
         microbatch_tokens: a batch is computed in parts of at most so many tokens, padding included.
         group_gradients: measures the gradient of each group, which is then computed by itself.
+        role_order: of roles that are updated one after the other; None for all together.
     """
 
     def __init__(
@@ -78,20 +82,24 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         kl: float | None = None,
         microbatch_tokens: int = DEFAULT_TOKENS,
         group_gradients: GroupGradients | None = None,
+        role_order: RoleOrder | None = None,
         **options: Any,
     ) -> None:
-        self.group_gradients = group_gradients
+        self.group_gradients, self._role_order = group_gradients, role_order
         self._objective, self._terms = objective, terms
         self._kl = float(args.beta if kl is None else kl)
         self._microbatch_tokens = microbatch_tokens
         self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
         self._masks: Sequence[MaskedRow] = ()  # likewise, of tokens that a logit hook restricted
         self._row_starts: Sequence[RowStarts] = ()  # likewise, where the rows of each trajectory begin
+        self._row_roles: Sequence[tuple[str, ...]] = ()  # likewise, and the role of each
         self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
         self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
         self._vision: VisionInputs | None = None  # of a policy that reads images
         self._other_rows: Mapping[Rows, OtherRows] = {}  # of this step
         super().__init__(model, args=args, **options)
+        if (adapters := role_adapters_of(self.model)) is not None:
+            adapters.attach(self.model)  # TRL has added its frozen copy
         self.token_masks = TokenMasks(self.temperature)
         project_labelled_only(self.model, self.token_masks)
         if self.ref_model is not None:
@@ -124,7 +132,8 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             with self.vision_kwargs(model, ids, rows) as model_kwargs:
                 if model_kwargs:
                     model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
-                parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
+                with in_roles(self.accelerator.unwrap_model(model), list(chain(*self._row_roles[rows]))):
+                    parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
         self._forward = tuple(None if column[0] is None else joined(column) for column in zip(*parts, strict=True))
         return self._forward
 
@@ -141,6 +150,9 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         """TRL's loss, in parts. Logs as guard/drift how far sampled and recomputed log-probabilities lie apart."""
         gaps: list[torch.Tensor] = []
+        if self._role_order is not None:
+            number = self._step // self.args.steps_per_generation % self.num_iterations
+            inputs = self._role_order.of_pass(inputs, number, lambda batch: self._scores(model, batch)[0])
         if needs_of(self._objective).whole_groups:
             self._linearise(model, inputs)
         own_parts = self._parts_of(inputs)
@@ -268,7 +280,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _needs_past_entropies(self) -> bool:
         return any(needs_of(term.row_losses).past_entropies for term in self._terms)
 
-    def _score(self, model: Any, inputs: dict[str, Any]) -> None:
+    def _score(self, model: Any, inputs: Mapping[str, Any]) -> None:
         """Run the model over a batch, as TRL does for a loss of its own."""
         ids, mask = (torch.cat([inputs[f"prompt_{kind}"], inputs[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
         width = inputs["completion_ids"].size(1)
@@ -279,7 +291,16 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
         self._masks = inputs.get("row_masks", [()] * len(inputs["prompt_ids"]))
         self._row_starts = inputs.get("row_starts", [(0,)] * len(inputs["prompt_ids"]))
+        self._row_roles = inputs.get("row_roles", [("",)] * len(inputs["prompt_ids"]))
         self._own_tokens = own_tokens(inputs)
+
+    def _scores(self, model: Any, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Log-probabilities and entropies of a batch's own tokens, without a gradient."""
+        self._read_rows_of(inputs)
+        with torch.no_grad():
+            self._score(model, inputs)
+        scores, self._forward = self._forward, ()
+        return scores
 
     @contextmanager
     def _weight_of_reference(self) -> Iterator[None]:
@@ -294,11 +315,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
     def _linearise(self, model: Any, inputs: dict[str, Any]) -> None:
         """Add to a batch the losses and slopes of an objective that compares the episodes of a group."""
         assert self._objective is not None
-        self._read_rows_of(inputs)
-        with torch.no_grad():
-            self._score(model, inputs)
-        logps, entropies, *_ = self._forward
-        self._forward = ()
+        logps, entropies, *_ = self._scores(model, inputs)
         tokens = token_batch(inputs, logps, entropies, self.max_completion_length)
         losses, slopes = losses_of_groups(self._objective, tokens, self.processes)
         inputs["objective_losses"], inputs["objective_slopes"] = losses, slopes

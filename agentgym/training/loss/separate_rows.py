@@ -20,6 +20,14 @@ def row_starts(trajectory: Trajectory) -> RowStarts:
     return (0,) if is_one else trajectory.arrays().row_starts
 
 
+def row_roles(trajectory: Trajectory) -> tuple[str, ...]:
+    """The role of each row that `row_starts` counts; empty where it has none."""
+    rows = trajectory.rows()
+    if len(row_starts(trajectory)) == 1:
+        rows = rows[:1]
+    return tuple(row.turns[0].role if row.turns else "" for row in rows)
+
+
 class SeparateRows:
     """The rows of a batch [B, L] of trajectories as N sequences of at most W tokens.
 

@@ -11,7 +11,7 @@ import torch
 from agentgym.errors import CreditError
 from agentgym.task import Task
 from agentgym.training.loss.grpo_batches import imitation_rows, own_tokens
-from agentgym.training.loss.separate_rows import row_starts
+from agentgym.training.loss.separate_rows import row_roles, row_starts
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
 from agentgym.training.loss_inputs.experts import Experts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
@@ -123,7 +123,8 @@ class LossInputs:
         batch = {name: values.to(device) for name, values in batch.items()}
         images = [trainer.images_of(episode) for episode, _ in episodes]
         lists = {"row_images": images} if any(images) else {}
-        return {**batch, **lists, "row_starts": [row_starts(episode) for episode, _ in episodes]}
+        rows = {"row_starts": [row_starts(each) for each, _ in episodes]}
+        return {**batch, **lists, **rows, "row_roles": [row_roles(each) for each, _ in episodes]}
 
 
 def _returns(episodes: Sequence[Trajectory | None]) -> torch.Tensor:

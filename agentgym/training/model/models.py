@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import PolicyError, RecipeError
-from agentgym.policy.adapters import ADAPTER, has_adapter, load_into, merged, new_adapter, open_adapter
+from agentgym.policy.adapters import ADAPTER, can_merge, has_adapter, load_into, merged, new_adapter, open_adapter
 from agentgym.policy.checkpoint import load_checkpoint, load_state, save_atomically
+from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage import checkpoint_in
 from agentgym.training.model.sharding import is_sharded
 from agentgym.training.monitoring.callbacks import step_of
@@ -17,7 +18,7 @@ from agentgym.training.recipe.policy_section import PolicySection
 FINAL = "final"
 """Name of the checkpoint at the end of a run."""
 FINAL_ADAPTER = "adapter"
-"""Name of the trained adapter beside the final model, into which it is merged."""
+"""Name of the trained adapter beside the final model, or of the folder with that of each role."""
 
 
 def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any]:
@@ -31,6 +32,11 @@ def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any
     source = _source(section)
     try:
         model, processing_class = load_checkpoint(source, device=device, options=section.load_options())
+        if (adapters := role_adapters_of(model)) is not None:
+            raise PolicyError(
+                f"{source} has an adapter for each of {', '.join(adapters.roles)}, which can be played and not trained "
+                "further. Name the adapter of one role, which the run has saved beside it."
+            )
         if section.lora is not None:
             model = new_adapter(model, section.lora, base=source, seed=seed)
     except PolicyError as error:
@@ -83,16 +89,19 @@ def save_model(model: Any, processing_class: Any, folder: Path) -> None:
 def save_final(model: Any, processing_class: Any, checkpoints: Path, processes: Processes) -> Any:
     """Save the trained model as it is to be used, and its adapter beside it.
 
-    An adapter is merged into the model, unless that is quantised: then the final checkpoint is the adapter.
+    An adapter is merged into the model, unless that is quantised or there is one for each role: then the final
+    checkpoint is the adapter. That of each role is also saved beside it as an adapter by itself.
 
     Args:
         model: whole in the first process, which saves it.
     Returns: the model that was saved.
     """
-    if has_adapter(model) and not getattr(model, "is_quantized", False):
+    if can_merge(model):
         processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL_ADAPTER))
         model = model if is_sharded(model) else merged(model)
     processes.share(lambda: save_model(model, processing_class, checkpoints / FINAL))
+    if role_adapters_of(model) is not None:
+        processes.share(lambda: save_each_role(checkpoints / FINAL, checkpoints / FINAL_ADAPTER))
     return model
 
 

@@ -23,6 +23,7 @@ from agentgym.errors import RecipeError
 from agentgym.policy.adapters import new_adapter, own_model
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.device import device_of
+from agentgym.policy.role_adapters import in_roles
 from agentgym.policy.tiny import make_configuration
 from agentgym.sandbox.pool.headroom import measure_headroom
 from agentgym.storage import checkpoint_in
@@ -112,9 +113,11 @@ def plan_memory(
     vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
     tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
+    with in_roles(model, [""]):
+        activations = _activations(own_model(model), precision, recipe.machine.gradient_checkpointing)
     training = {
         "gradients": trained_bytes / shares,
-        "activations": tokens * _activations(own_model(model), precision, recipe.machine.gradient_checkpointing),
+        "activations": tokens * activations,
         "logits": float(_COPIES_OF_LOGITS[kind] * tile),
     }
     if cast:

@@ -186,6 +186,24 @@ class Recipe(Section):
             raise ValueError("evaluate.zero_shot measures the model of policy.path before its [warm_start]: give both")
         return self
 
+    @model_validator(mode="after")
+    def _roles_that_fit(self) -> Recipe:
+        roles = self.policy.lora.roles if self.policy.lora else []
+        if unknown := [role for role in self.train.role_order if role not in roles]:
+            known = ", ".join(roles) or "none"
+            raise ValueError(f"train.role_order: {unknown[0]!r} has no adapter; policy.lora.roles has {known}")
+        if self.train.rotate_roles_every and not roles:
+            raise ValueError("train.rotate_roles_every: no adapters could change hands; name policy.lora.roles")
+        without = {
+            "[vllm]": self.vllm is not None,
+            "machine.sharding": self.machine.sharding is not None,
+            "machine.gradient_checkpointing": self.machine.gradient_checkpointing,
+            'train.generation = "trl"': self.train.generation == "trl",
+        }
+        if roles and (unfit := [name for name, there in without.items() if there]):
+            raise ValueError(f"policy.lora.roles and {unfit[0]} do not go together: leave out one of them")
+        return self
+
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""
         environments = dict.fromkeys(task.environment for task in task_set["train"])

@@ -214,7 +214,9 @@ class TrainSection(Section):
     `failures`: how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the
     table of kinds and treatments.
     `trainable_roles`: only turns in these roles are trained on, for example ["planner"]; by default all. The others are
-    read, and count in the credit of the episode.
+    read, and count in the credit of the episode. `role_order`: these roles are updated one after the other in each
+    step, each for what the ones before it have become; by default all together. `rotate_roles_every`: after so many
+    steps the adapters of [policy.lora] `roles` change hands (0: never).
     `trl`: any further option of TRL's GRPOConfig, unchanged.
     """
 
@@ -256,6 +258,8 @@ class TrainSection(Section):
     audit_continuations: Annotated[int, Field(ge=2)] = 4
     failures: dict[str, Treatment] = {}
     trainable_roles: list[str] = []
+    role_order: list[str] = []
+    rotate_roles_every: Annotated[int, Field(ge=0)] = 0
     trl: dict[str, Any] = {}
 
     @model_validator(mode="before")
@@ -317,6 +321,11 @@ class TrainSection(Section):
         return self
 
     @property
+    def passes(self) -> int:
+        """Optimiser steps on each batch of episodes."""
+        return self.iterations * max(len(self.role_order), 1)
+
+    @property
     def is_streamed(self) -> bool:
         """Episodes are played in the background, and groups are trained on as they finish."""
         return self.staleness > 0 or self.group_quorum is not None
@@ -374,5 +383,5 @@ class TrainSection(Section):
         """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""
         composed = self._composition
         if self.masks_stale_turns:
-            composed += f" | off_policy(mode={self.correction!r}, max_lag={self.staleness * self.iterations})"
+            composed += f" | off_policy(mode={self.correction!r}, max_lag={self.staleness * self.passes})"
         return estimator(composed, **self.estimator_options)

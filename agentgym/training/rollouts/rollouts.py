@@ -63,7 +63,8 @@ class Rollouts:
     def change(self, **changes: Any) -> None:
         """Play with other options of the config from now on: `change(budgets=...)`.
 
-        They may be the budgets, the sampling and the stop rules, but not what makes environments and judges.
+        They may be the budgets, the sampling, the knowledge and the stop rules, but not what makes environments and
+        judges.
         """
         self.config = replace(self.config, **changes)
         if self._manager is not None:

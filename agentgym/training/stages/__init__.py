@@ -11,7 +11,8 @@ plan.py         which stages a recipe has, in their order
 collect.py      training tasks are played, and the ledger keeps the episodes for later stages
 prefer.py, rank.py                      learning from which episodes are better; compare.py has what both do
 step_tasks.py, step_task_file.py        every turn of an expert's episode as a task; the file of these tasks
-instruction_file.py                     the best instruction of a reinforcement, for the stages after it
+instruction_file.py knowledge_file.py   the best instruction of a reinforcement, and what its episodes have taught, for
+                                        the stages after it
 generate.py     new training tasks like those that the policy fails at
 repeat.py       a block of stages that is run several times
 episode_sources.py, episode_manifest.py whose episodes a stage learns from, and the record of what it chose

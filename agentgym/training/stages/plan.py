@@ -24,6 +24,7 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
 from agentgym.training.stages.instruction_file import best_instruction
+from agentgym.training.stages.knowledge_file import knowledge_of
 from agentgym.training.stages.step_task_file import with_tasks_of
 
 
@@ -78,6 +79,8 @@ class PlannedStage:
         trained = [stage.folder(context.folder) for stage in self.earlier if stage.stage.section == "train"]
         if instructions := [best for folder in trained if (best := best_instruction(folder)) is not None]:
             context.rollouts.change(instruction=instructions[-1])
+        if stores := [store for folder in trained if (store := knowledge_of(folder)) is not None]:
+            context.rollouts.change(knowledge=stores[-1])
         if self.tasks_of is not None:
             context = replace(context, task_set=with_tasks_of(self.tasks_of.folder(context.folder), context.task_set))
         if isinstance(self.options, Section):

@@ -26,6 +26,7 @@ from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.adaptations import AdaptationMark, joined
 from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
+from agentgym.training.loss.role_order import RoleOrder, RoleRotation
 from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
@@ -55,6 +56,7 @@ from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.instruction_file import keep_best
+from agentgym.training.stages.knowledge_file import keep_knowledge
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.streaming import Streaming, streaming
@@ -122,10 +124,11 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
         try:
             train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
         finally:
-            context.rollouts.change(stop_if=before.stop_if, budgets=before.budgets)
+            context.rollouts.change(stop_if=before.stop_if, budgets=before.budgets, knowledge=before.knowledge)
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
     processes.share(lambda: keep_best(context, gatherer))
+    processes.share(lambda: keep_knowledge(context, gatherer))
     learner.gather()
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
         restore(learner.full_model, healthy)
@@ -153,7 +156,7 @@ def _make_trainer(
     reference = ReferenceCallback(section.reference)
     entropies, signal_to_noise = EntropyHistoryCallback(), SignalToNoiseCallback()
     title = "reinforcement" if (phase := context.folder.phase("train")) == "train" else phase
-    bar = context.progress.add_task(title, total=section.steps * section.iterations, line_a_note=True)
+    bar = context.progress.add_task(title, total=section.steps * section.passes, line_a_note=True)
     shown_metrics = {"success": "success", "reward": "reward", "calls_ok": "calls ok", "turns": "turns"}
     if stream is not None:
         shown_metrics |= STREAM_TITLES
@@ -172,6 +175,7 @@ def _make_trainer(
         signal_providers=signal_providers,
         failures=section.failures,
         trainable_roles=section.trainable_roles,
+        role_order=_role_order(recipe),
         gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
@@ -204,6 +208,7 @@ def _make_trainer(
             ),
             reference,
             entropies,
+            *([RoleRotation(every)] if (every := section.rotate_roles_every * section.passes) else []),
             *([signal_to_noise] if section.snr_learning_rate else []),
             CheckpointCompleteCallback(sampler, _learning([*signal_providers, hook_maker, gatherer, mark])),
             guard,
@@ -220,6 +225,11 @@ def _make_trainer(
     trainer.loss_inputs = loss_inputs_for(context, learner, trainer)
     trainer.remove_callback(PrinterCallback)
     return trainer
+
+
+def _role_order(recipe: Recipe) -> RoleOrder | None:
+    lora, order = recipe.policy.lora, recipe.train.role_order
+    return RoleOrder(order, lora.roles[0]) if order and lora is not None else None
 
 
 def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Processes) -> GRPOConfig:
@@ -239,7 +249,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         raise RecipeError(f"[train.trl] {key} = {section.trl[key]!r}: TRL's GRPOConfig has no option {key!r}.{hint}")
     options = training_arguments(
         checkpoints,
-        steps=section.steps * section.iterations,
+        steps=section.steps * section.passes,
         batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
         learning_rate=section.learning_rate,
         max_grad_norm=section.max_grad_norm,
@@ -251,7 +261,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
     ) | dict(
         steps_per_generation=1,
         num_generations=section.group_size if section.group_size > 1 else episodes,
-        num_iterations=section.iterations,
+        num_iterations=section.passes,
         lr_scheduler_type="constant",
         warmup_steps=section.warmup_steps,
         loss_type=objective.loss_type if isinstance(objective := section.make_objective(), TrlLoss) else "dr_grpo",
@@ -305,6 +315,8 @@ def _gatherer(context: RunContext, checkpoint: Path | None, stream: Streaming | 
     gatherer.read_tasks(context.task_set)
     if checkpoint is not None:
         gatherer.restore(checkpoint)
+    if gatherer.knowledge is not None:
+        context.rollouts.change(knowledge=gatherer.knowledge)
     return gatherer
 
 
@@ -358,7 +370,7 @@ def _credit_callback(context: RunContext, policy: Policy) -> CreditCallback:
             sample=section.audit_sample,
             continuations=section.audit_continuations,
             group_size=section.group_size,
-            iterations=section.iterations,
+            iterations=section.passes,
             seed=context.recipe.seed,
         )
 

@@ -60,7 +60,7 @@ def streaming(
         capacity=Capacity(section.staleness, groups),
         group_size=section.group_size,
         quorum=section.group_quorum,
-        iterations=section.iterations,
+        iterations=section.passes,
         budgets_at=context.recipe.episode.budgets_at,
     )
     with context.rollouts.loop.in_thread():

@@ -1,0 +1,85 @@
+"""with_notes: any environment, in which the agent may leave notes for later episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from agentgym.environment import Environment
+from agentgym.errors import ToolDefinitionError, ToolError
+from agentgym.knowledge.lessons import MOST_NOTE_CHARS, NOTE
+from agentgym.messages import Call, Message, Result
+from agentgym.task import Task
+from agentgym.tools import tool
+from agentgym.wrapper import EnvironmentWrapper
+
+MOST_NOTES = 4
+"""That an episode may take."""
+
+
+def with_notes(make: Callable[[], Environment]) -> Callable[[], NoteTaking]:
+    """A factory of environments with a tool `note`, for `RolloutConfig(environment=...)` or `agentgym.register`.
+
+    A `KnowledgeStore` keeps what the agent notes, and shows it in later episodes with the same goal.
+
+    Args:
+        make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/text-craft-v1")`.
+    """
+    return lambda: NoteTaking(make())
+
+
+class NoteTaking(EnvironmentWrapper):
+    """An environment with a tool `note`. What is isolated is up to the environment.
+
+    Notes are part of the record of the episode and nothing else: what a store learns of them it reads there.
+    """
+
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._count = 0
+
+    @property
+    def unwrapped(self) -> Environment:
+        return self._environment.unwrapped
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: ToolDefinitionError where the environment has a tool `note`."""
+        self._ended, self._count = False, 0
+        opening = await self._environment.reset(task, seed=seed)
+        self._take_tools()
+        return opening
+
+    @tool(inline=True)
+    def note(self, text: Annotated[str, Field(min_length=1, max_length=MOST_NOTE_CHARS)]) -> str:
+        """Leave a note for later episodes with the same goal."""
+        if self._count == MOST_NOTES:
+            raise ToolError(f"You have taken {MOST_NOTES} notes, which are the most of an episode.")
+        self._count += 1
+        return "Noted."
+
+    async def call(self, call: Call) -> Result:
+        if call.error is None and call.name == NOTE:
+            return await self.call_own(call)
+        result = await self._environment.call(call)
+        self._take_tools()
+        return result
+
+    async def respond(self, message: Message) -> list[Message]:
+        return await self._environment.respond(message)
+
+    def data(self) -> dict[str, Any]:
+        return {"notes": self._count}
+
+    def restore_data(self, task: Task, data: Mapping[str, Any]) -> None:
+        self._count = data["notes"]
+        self._take_tools()
+
+    def _take_tools(self) -> None:
+        """An environment may add and remove some."""
+        if NOTE in self._environment.tools:
+            raise ToolDefinitionError(f"The environment has a tool {NOTE!r} already: give it another name.")
+        if self.tools.keys() != {NOTE, *self._environment.tools}:
+            self.tools = {**self._environment.tools, NOTE: type(self).tools[NOTE]}
+        self.role = self._environment.role

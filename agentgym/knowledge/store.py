@@ -1,0 +1,209 @@
+"""KnowledgeStore: what training episodes have taught, bounded, in memory and in a file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from agentgym.errors import HeldOutError, LedgerError
+from agentgym.knowledge.lessons import MOST_CALLS, MOST_NOTE_CHARS, Lesson, goals_of, lessons_of
+from agentgym.task import Task
+from agentgym.trajectory import Trajectory
+
+MOST_CHARS = 6_000
+"""Of what an episode is shown."""
+
+
+class KnowledgeOptions(BaseModel):
+    """How much a store keeps and shows.
+
+    Attributes:
+        capacity: goals that it keeps; those that nothing new was learnt of for longest go first.
+        notes: of each goal, the newest.
+        offered: plans for parts of a task that an episode is shown, while there is none for the whole.
+        measured: whether validation and held-out tasks are shown what training has taught; otherwise they are shown
+            nothing.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    capacity: Annotated[int, Field(ge=1, le=100_000)] = 2_000
+    notes: Annotated[int, Field(ge=0, le=100)] = 4
+    offered: Annotated[int, Field(ge=0, le=20)] = 3
+    measured: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What was known at one moment. It never changes, so all episodes that begin with it are alike."""
+
+    lessons: Mapping[str, Lesson]
+    options: KnowledgeOptions
+
+    def text_for(self, task: Task) -> str:
+        """What an episode of a task is shown; empty if nothing is known that helps.
+
+        The shortest plan for its goal; while there is none, plans for parts of it; and notes of these goals.
+        """
+        if task.split != "train" and not self.options.measured:
+            return ""
+        goals = goals_of(task)
+        known = [(words, lesson) for key, words in goals.items() if (lesson := self.lessons.get(key)) is not None]
+        own = self.lessons.get(next(iter(goals), ""))
+        most = 1 if own is not None and own.plan else self.options.offered
+        lines = [f"To {words}: {'; '.join(lesson.plan)}." for words, lesson in known if lesson.plan][:most]
+        lines += [f"A note: {note}" for _, lesson in known for note in lesson.notes]
+        text = ""
+        for line in lines:
+            if len(text) + len(line) <= MOST_CHARS:
+                text += f"\n{line}"
+        return f"What earlier episodes have taught:{text}" if text else ""
+
+
+class KnowledgeStore:
+    """What the training episodes of a run have taught.
+
+    An episode reads it as it stood when its batch began (`EpisodeManager.collect`, `run` or `evaluate`), however many
+    are played at once: what is learnt meanwhile counts from the next batch on. Only episodes of training tasks teach.
+    Validation and held-out tasks read what training has taught and change nothing, so the order in which they are
+    played makes no difference.
+
+    Args:
+        options: as of KnowledgeOptions.
+    Raises: ValueError naming an option that is wrong.
+    Source: a memory of the plans of successful episodes, by sub-goal, as references for later ones: Ghost in the
+        Minecraft, Zhu et al. 2023, arXiv:2305.17144. From its description: there a model sums up several plans to one;
+        here the one with the fewest calls is kept.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        self.options = _options(options)
+        self._lessons: Mapping[str, Lesson] = MappingProxyType({})
+
+    def __len__(self) -> int:
+        """Goals that something is known of."""
+        return len(self._lessons)
+
+    def view(self) -> Knowledge:
+        """What is known now."""
+        return Knowledge(self._lessons, self.options)
+
+    def learn(self, trajectories: Iterable[Trajectory]) -> int:
+        """Take in what episodes teach, in this order; those that are not valid teach nothing.
+
+        Returns: of how many goals something new was learnt.
+        Raises: HeldOutError for an episode of a task that is not for training; nothing is learnt then.
+        """
+        trajectories = list(trajectories)
+        for trajectory in trajectories:
+            if trajectory.task.split != "train":
+                raise HeldOutError(
+                    f"{trajectory.id!r} is an episode of the split {trajectory.task.split!r}. What it teaches would be "
+                    "shown to others that are measured: learn from training tasks only."
+                )
+        lessons, changed = dict(self._lessons), set()
+        for trajectory in trajectories:
+            for goal, lesson in lessons_of(trajectory).items() if trajectory.valid else ():
+                before = lessons.get(goal, Lesson())
+                after = self._joined(before, lesson)
+                if after != before:
+                    changed.add(goal)
+                    lessons.pop(goal, None)  # so that the order is that of the last change
+                    lessons[goal] = after
+        for goal in list(lessons)[: max(0, len(lessons) - self.options.capacity)]:
+            del lessons[goal]
+        self._lessons = MappingProxyType(lessons)
+        return len(changed & lessons.keys())
+
+    def _joined(self, before: Lesson, new: Lesson) -> Lesson:
+        """The shorter plan, of equally long ones the earlier; and the newest notes, none twice."""
+        plan = new.plan if new.plan and (not before.plan or len(new.plan) < len(before.plan)) else before.plan
+        notes = tuple(dict.fromkeys((*before.notes, *new.notes)))
+        return Lesson(plan, notes[max(0, len(notes) - self.options.notes) :])
+
+    # ---- files and checkpoints
+
+    def state(self) -> dict[str, Any]:
+        """All of it, as plain data for JSON."""
+        lessons = [[goal, list(lesson.plan), list(lesson.notes)] for goal, lesson in self._lessons.items()]
+        return {"options": self.options.model_dump(), "lessons": lessons}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from a `state`, with the options of this store. Raises: ValueError if it is none."""
+        rows = state["lessons"]
+        for row in rows:
+            if not _is_row(row):
+                raise ValueError(f"{row!r:.80} is no lesson")
+        self._lessons = MappingProxyType({goal: Lesson(tuple(plan), tuple(notes)) for goal, plan, notes in rows})
+
+    def fingerprint(self) -> str:
+        """A hash of what is known and how it is shown."""
+        return hashlib.sha256(json.dumps(self.state(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def describe(self) -> str:
+        """What measured episodes were shown, in words."""
+        if not self.options.measured:
+            return ""
+        return f"shown what training taught of {len(self)} goals ({self.fingerprint()})"
+
+    def save(self, path: str | Path) -> Path:
+        """Write a file, whole or not at all. Raises: LedgerError."""
+        path = Path(path)
+        partial = path.with_name(f".{path.name}.partial")
+        text = json.dumps({"fingerprint": self.fingerprint(), **self.state()}, indent=1)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise LedgerError(f"{path} cannot be written: {error.strerror}. The old content is kept.") from error
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> KnowledgeStore:
+        """Read a file that `save` wrote, with its options.
+
+        Raises: LedgerError for a file that is missing, not whole, or was changed by hand.
+        """
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+            fingerprint = data.pop("fingerprint")
+            store = cls(**data["options"])
+            store.load_state(data)
+        except OSError as error:
+            raise LedgerError(f"{path} cannot be read: {error.strerror}. `KnowledgeStore.save` writes it.") from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise LedgerError(f"{path} holds no knowledge of a run, or not all of it: {error}.") from error
+        if fingerprint != store.fingerprint():
+            raise LedgerError(f"{path} was changed, or is not whole: its content does not fit its fingerprint.")
+        return store
+
+
+def _options(options: Mapping[str, Any]) -> KnowledgeOptions:
+    try:
+        return KnowledgeOptions(**options)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(map(str, first["loc"]))
+        raise ValueError(f"knowledge: {name} is {first['input']!r:.80}: {first['msg']}") from None
+
+
+def _is_row(row: Any) -> bool:
+    """A goal, the calls of its plan, and its notes."""
+    if not (isinstance(row, list) and len(row) == 3 and isinstance(row[0], str)):
+        return False
+    plan, notes = row[1:]
+    texts = all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in (plan, notes))
+    return texts and len(plan) <= MOST_CALLS and all(len(note) <= MOST_NOTE_CHARS for note in notes)

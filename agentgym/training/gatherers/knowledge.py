@@ -1,0 +1,56 @@
+"""A step is shown what the episodes of earlier steps have taught, and teaches later ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from agentgym.errors import CreditError
+from agentgym.knowledge import KnowledgeStore
+from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+
+
+class RunKnowledge:
+    """Shows each episode what earlier steps have taught of its goal, and learns from the episodes of the step.
+
+    All episodes of a step read the same, so that the bias class of an estimator holds within a group. The policy's own
+    episodes teach, from the start and without help. Validations and later stages are shown the same, which no
+    measurement adds to; with `measured=False` they are shown nothing. It is the last in `train.gather`.
+
+    Args:
+        capacity, notes, offered, measured: as of `agentgym.knowledge.KnowledgeStore`.
+    Source: as of `KnowledgeStore`.
+    """
+
+    is_outermost: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        inner: Gatherer,
+        *,
+        capacity: int = 2_000,
+        notes: int = 4,
+        offered: int = 3,
+        measured: bool = True,
+    ) -> None:
+        self._inner = inner
+        try:
+            self.store = KnowledgeStore(capacity=capacity, notes=notes, offered=offered, measured=measured)
+        except ValueError as error:
+            raise CreditError(str(error)) from error
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step."""
+        if step.rollouts.config.knowledge is not self.store:
+            step.rollouts.change(knowledge=self.store)
+        groups = self._inner(step)
+        self.store.learn(episode for group in groups for episode in group.unaided)
+        return groups
+
+    def state(self) -> dict[str, Any]:
+        """As Stateful."""
+        return self.store.state()
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """As Stateful."""
+        self.store.load_state(state)

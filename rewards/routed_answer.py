@@ -1,0 +1,28 @@
+"""`routed_answer`: the right answer, less what it cost. Outcome components `success` and `spent_cost`."""
+
+from __future__ import annotations
+
+from agentgym.reward import SUCCESS, Combined, Gate
+
+from .answer_match import AnswerMatch
+from .spent_cost import SpentCost
+
+
+class RoutedAnswer(Combined):
+    """`answer_match`, and for right answers alone `spent_cost`: success - weight * min(1, cost / budget).
+
+    Args:
+        weight: of the cost, from 0. With a large one the best policy asks nobody. budget: the cost that is worth -1.
+    Raises: ValueError for a weight below 0 or a budget that is not above 0.
+    Source: Router-R1, Zhang et al. 2025, arXiv:2506.09033.
+    """
+
+    def __init__(self, weight: float = 0.5, budget: float = 10.0) -> None:
+        if not weight >= 0:
+            raise ValueError(f"RoutedAnswer needs a weight from 0, not {weight}.")
+        super().__init__(
+            AnswerMatch(),
+            SpentCost(budget),
+            weights={"spent_cost": weight},
+            gates=[Gate(SUCCESS, 1.0, ("spent_cost",))],
+        )

@@ -1,0 +1,42 @@
+"""`team_size`: how large a team was built, and which of the actions that build it were carried out. All of weight 0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agentgym import Reward, Trajectory, Turn
+from agentgym.reward import Components
+from agentgym.teams import BUILDER
+
+
+class TeamSize(Reward):
+    """Figures of a team that the agent builds (`agentgym.teams.with_team_graph`), for weights of a recipe.
+
+    Turn component `team_action`, 0 to 1: the share of the turn's calls that were carried out, of turns that build.
+    Outcome components: `team_roles` and `team_edges`, how many there are; `team_tokens`, what the roles wrote, where
+    tokens are counted. Give these weights below 0, and put them behind a gate on `success`, or no team is the best one.
+
+    Source: MasHost, Yang et al. 2025, arXiv:2506.08507: rewards of single actions, for roles and tokens that are saved.
+    """
+
+    weights: Mapping[str, float] = dict.fromkeys(("team_action", "team_roles", "team_edges", "team_tokens"), 0.0)
+
+    def turn(self, turn: Turn, episode: Trajectory) -> Components:
+        if turn.role != BUILDER or not turn.results:
+            return {}
+        return {"team_action": sum(result.ok for result in turn.results) / len(turn.results)}
+
+    def outcome(self, episode: Trajectory) -> Components:
+        """Never raises: a team that was never built has no roles."""
+        building = [turn for turn in episode.turns if turn.role == BUILDER]
+        carried_out = [result.name for turn in building for result in turn.results if result.ok]
+        tokens = [
+            len(turn.token_ids) or turn.usage.get("completion_tokens", 0.0)
+            for turn in episode.turns
+            if turn.role != BUILDER
+        ]
+        return {
+            "team_roles": float(carried_out.count("add_role")),
+            "team_edges": float(carried_out.count("add_edge")),
+            "team_tokens": float(sum(tokens)),
+        }

@@ -1,0 +1,12 @@
+"""Questions of several fields, and models to ask, each at its price. See docs/environments/experts.md.
+
+environment.py `agentgym/experts-v1`
+models.py      who may be asked: what each knows, and what it costs
+knowledge.py   the fields: their questions and right answers
+"""
+
+from .environment import AskExperts
+from .knowledge import Field
+from .models import Expert
+
+__all__ = ["AskExperts", "Expert", "Field"]

@@ -1,0 +1,83 @@
+"""`agentgym/experts-v1`: a short question, to be answered at once, or with the help of a model that costs something."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any, ClassVar
+
+from agentgym import Checkpoint, Environment, Message, Task, TaskError, tool
+from agentgym.teams import ModelPool, Routing
+
+from .knowledge import EASY, FIELDS, Field
+from .models import EXPERTS, Expert, expert_pool
+
+REWARD = "routed_answer"
+
+
+class OneQuestion(Environment):
+    """A question and its answer. In memory, nothing needs to be isolated."""
+
+    reward = REWARD
+
+    @tool(final=True, inline=True)
+    def answer(self, text: str) -> str:
+        """Answer the question by a word or a number."""
+        return "Answered."
+
+    async def checkpoint(self) -> Checkpoint:
+        return Checkpoint()
+
+    async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
+        await self.reset(task, seed=seed)
+
+
+class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):
+    """A question, and models that may be asked at a price: `route(model)`, then `answer(text)`. Nothing is isolated.
+
+    The models are scripts, in memory (docs/environments/experts.md): each is right in its own fields and wrong in the
+    others, and what it says does not show which. In each task they are called A, B, C, so that nothing is learnt of
+    their names. Who may be asked, for how much, and what each is good at stands below the question, too, for chat
+    templates that leave out the descriptions of tools.
+
+    Task parameters: `models`, the names of those that may be asked, A first; those that are unseen are never in a task
+    of training.
+
+    Args:
+        pool: the models by their names; by default the scripts.
+    """
+
+    reward = REWARD
+    experts: ClassVar[Mapping[str, Expert]] = EXPERTS
+    fields: ClassVar[Mapping[str, Field]] = FIELDS
+    easy_field: ClassVar[str] = EASY
+
+    def __init__(self, pool: ModelPool | None = None) -> None:
+        self._models = pool or expert_pool()
+        super().__init__(OneQuestion(), self._models)
+
+    async def reset(self, task: Task, *, seed: int) -> list[Message]:
+        """Raises: TaskError for models that the pool has not, or that a task of this split may not offer."""
+        opening = await super().reset(task, seed=seed)
+        models = "\n".join(map(self.described, self.offered(task)))
+        return [*opening[:-1], Message("user", f"{opening[-1].text}\n{models}")]
+
+    def _offer(self, task: Task) -> None:
+        named = dict(zip(ascii_uppercase, self._named_by(task), strict=False))
+        policies = {letter: self._models.policies[name] for letter, name in named.items()}
+        self._pool = ModelPool(policies, {letter: self._models.prices[name] for letter, name in named.items()})
+        super()._offer(task)
+
+    def _named_by(self, task: Task) -> Sequence[str]:
+        """The names of the models that a task offers. Raises: TaskError."""
+        names: Any = task.parameters.get("models")
+        is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+        if not is_list or not 1 <= len(names) <= len(ascii_uppercase):
+            raise TaskError(f"{task.id}: parameters['models'] of a task of experts-v1 are names of 1 to 26 models.")
+        may_be_asked = self._models.offered(task.split)
+        if unknown := [name for name in names if name not in may_be_asked]:
+            raise TaskError(
+                f"{task.id}: the model {unknown[0]!r} is unknown, or unseen and not for a task of {task.split}. "
+                f"There are: {', '.join(may_be_asked)}."
+            )
+        return [*names]

@@ -1,0 +1,201 @@
+"""A tech tree as plain data: what is gathered where, what is made of what, and plans that lead to an item."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from math import ceil
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+MOST_AT_ONCE = 64
+"""Of an item that one call gathers or makes."""
+
+Name = Annotated[str, Field(pattern=r"^[a-z][a-z' -]{0,39}$")]
+Amount = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
+Action = tuple[str, str, int]
+"""A tool, the item or site that it is called with, and how many; 1 where that says nothing."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Item(_Part):
+    """How an item is got.
+
+    `by`: "gather", at a site that has it; "craft" or "smelt", from `parts`, which are used up, and gives `makes`.
+    `needs`: what must be in hand to gather it, or must be carried to craft or smelt it; it is not used up.
+    """
+
+    by: Literal["gather", "craft", "smelt"]
+    parts: dict[Name, Amount] = Field({}, max_length=8)
+    needs: Name | None = None
+    makes: Amount = 1
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """All items without which it cannot be got."""
+        return (*self.parts, *([] if self.needs is None else [self.needs]))
+
+
+class TechTree(_Part):
+    """`sites`: what can be gathered at each. `items`: how each is got. What is not used up is no part of anything."""
+
+    sites: dict[Name, tuple[Name, ...]] = Field(min_length=1, max_length=12)
+    items: dict[Name, Item] = Field(min_length=1, max_length=100)
+
+    @classmethod
+    def read(cls, data: Any) -> TechTree:
+        """Raises: ValueError of one line that names the part that is wrong."""
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            if first["type"] == "value_error":
+                raise ValueError(str(first["ctx"]["error"])) from None
+            where = ".".join(map(str, first["loc"]))
+            raise ValueError(f"{where}: {first['msg']}, found {first['input']!r:.80}") from None
+
+    @model_validator(mode="after")
+    def _can_be_played(self) -> TechTree:
+        at_sites = {item for items in self.sites.values() for item in items}
+        tools = {item.needs for item in self.items.values()}
+        for name, item in self.items.items():
+            for other in item.required:
+                if other not in self.items:
+                    raise ValueError(f"items.{name} needs {other!r}, which is no item")
+            if item.by == "gather" and (item.parts or item.makes > 1):
+                raise ValueError(f"items.{name} is gathered, so it has no parts and makes 1")
+            if item.by != "gather" and not item.parts:
+                raise ValueError(f"items.{name} is made of nothing: give it parts")
+            if (item.by == "gather") != (name in at_sites):
+                raise ValueError(f"items.{name}: what is gathered is at a site, and nothing else is")
+            if used_up := tools & item.parts.keys():
+                raise ValueError(f"items.{name} uses up {sorted(map(str, used_up))[0]!r}, which others need in hand")
+        if unknown := sorted(at_sites - self.items.keys()):
+            raise ValueError(f"sites name {unknown[0]!r}, which is no item")
+        _ = self.depths
+        return self
+
+    @cached_property
+    def depths(self) -> Mapping[str, int]:
+        """By item the length of the longest chain of what it needs; 0 for what bare hands gather.
+
+        Raises: ValueError for items that need each other.
+        """
+        depths: dict[str, int] = {}
+        while len(depths) < len(self.items):
+            ready = {
+                name: max((1 + depths[other] for other in item.required), default=0)
+                for name, item in self.items.items()
+                if name not in depths and all(other in depths for other in item.required)
+            }
+            if not ready:
+                raise ValueError(f"{', '.join(sorted(self.items.keys() - depths.keys()))} need each other")
+            depths |= ready
+        return depths
+
+    @cached_property
+    def _deepest_first(self) -> list[str]:
+        return sorted(self.items, key=lambda name: (-self.depths[name], name))
+
+    def sites_of(self, name: str) -> list[str]:
+        return [site for site, items in self.sites.items() if name in items]
+
+    def recipe(self, name: str) -> str:
+        """How an item is got, in words."""
+        item = self.items[name]
+        if item.by == "gather":
+            return f"{name}: gathered" + (f" with the {item.needs} in hand." if item.needs else " with bare hands.")
+        parts = ", ".join(f"{count} {part}" for part, count in item.parts.items())
+        makes = f"{item.makes} " if item.makes > 1 else ""
+        at = f", while you carry the {item.needs}" if item.needs else ""
+        return f"{makes}{name}: {'crafted' if item.by == 'craft' else 'smelted'} from {parts}{at}."
+
+    # ---- plans
+
+    def work(self, goal: str, have: Mapping[str, int]) -> dict[str, int]:
+        """What is still to be done for one `goal`: by item, how many to gather, or how often to make it.
+
+        The deepest item comes first. Raises: ValueError if more than MOST_AT_ONCE of an item are to be got.
+        """
+        demand, left = {goal: 1}, {}
+        for name in self._deepest_first:
+            missing = demand.get(name, 0) - have.get(name, 0)
+            if missing <= 0:
+                continue
+            item = self.items[name]
+            left[name] = times = ceil(missing / item.makes)
+            if times > MOST_AT_ONCE:
+                raise ValueError(f"{goal} takes {times} times {name}; {MOST_AT_ONCE} are the most")
+            for part, count in item.parts.items():
+                demand[part] = demand.get(part, 0) + times * count
+            if item.needs is not None:
+                demand[item.needs] = 1
+        return left
+
+    def work_left(self, goal: str, have: Mapping[str, int]) -> int:
+        """Units that are still to be gathered, and times that something is to be made, for one `goal`."""
+        return sum(self.work(goal, have).values())
+
+    def plan(self, goal: str, have: Mapping[str, int], site: str, hand: str | None) -> Iterator[Action]:
+        """Actions that lead to one `goal`: found backwards from it, and carried out from the shallowest item on."""
+        left = self.work(goal, have)
+        for name in sorted(left, key=lambda name: (self.depths[name], self.items[name].by != "gather", name)):
+            item, times = self.items[name], left[name]
+            if item.by != "gather":
+                yield item.by, name, times
+                continue
+            if item.needs is not None and hand != item.needs:
+                hand = item.needs
+                yield "equip", hand, 1
+            if name not in self.sites[site]:
+                site = self.sites_of(name)[0]
+                yield "explore", site, 1
+            yield "gather", name, times
+
+    def essential(self, goal: str, actions: Sequence[Action], site: str) -> list[Action]:
+        """Actions that got one `goal` from nothing, without those that were of no use for it.
+
+        Args:
+            site: where they began.
+        """
+        demand, useful = {goal: 1}, list[Action]()
+        for name, what, count in reversed(actions):
+            if name in ("explore", "equip"):
+                useful.append((name, what, count))
+            elif (missing := demand.get(what, 0)) > 0:
+                item = self.items[what]
+                times = min(count, ceil(missing / item.makes))
+                demand[what] = missing - times * item.makes
+                useful.append((name, what, times))
+                for part, number in item.parts.items():
+                    demand[part] = demand.get(part, 0) + times * number
+                if item.needs is not None:
+                    demand[item.needs] = max(1, demand.get(item.needs, 0))
+        return self._without_detours(useful[::-1], site)
+
+    def _without_detours(self, actions: Sequence[Action], site: str) -> list[Action]:
+        """Walks and takes in hand only where the next thing is gathered that needs it."""
+        direct, at, hand, next_site, next_hand = list[Action](), "", "", site, ""
+        for name, what, count in actions:
+            if name == "explore":
+                next_site = what
+            elif name == "equip":
+                next_hand = what
+            else:
+                if name == "gather" and self.items[what].needs and next_hand != hand:
+                    direct.append(("equip", hand := next_hand, 1))
+                if name == "gather" and next_site != at:
+                    direct.append(("explore", at := next_site, 1))
+                direct.append((name, what, count))
+        return direct
+
+
+@lru_cache(maxsize=64)
+def tree_of(text: str) -> TechTree:
+    """The tree of a JSON text. Raises: ValueError for one that is none."""
+    return TechTree.read(json.loads(text))

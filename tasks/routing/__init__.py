@@ -1,0 +1,5 @@
+"""The task set `routing/experts-v1`: which model to ask, and which is cheap enough. See CARD.md."""
+
+from .task_set import task_set
+
+__all__ = ["task_set"]

@@ -1,0 +1,106 @@
+"""Generates the questions, and who may be asked."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from functools import cache
+from string import ascii_uppercase
+from typing import Any
+
+from agentgym import Call, Message, Task, TaskSet, load, seed_of
+
+from ..generator import TaskGenerator, TaskSlot
+
+NAME, ENVIRONMENT = "routing/experts-v1", "agentgym/experts-v1"
+SIZES = {"train": 4000, "validation": 120, "unseen_models": 300, "unseen_questions": 300}
+KINDS = {"easy": 1.0, "one_expert": 2.0, "several_experts": 3.0, "no_expert": 3.0}
+"""Kinds of tasks, with their difficulty."""
+OFFERED = 5
+NEW = 5
+"""One subject in so many is of held-out questions alone."""
+
+
+@cache
+def task_set(seed: int = 0) -> TaskSet:
+    """Build the task set. The seed chooses the questions and who may be asked.
+
+    Tasks carry their kind and the field of the question as tags. Held-out tasks carry the tag `unseen_models` (nobody
+    may be asked whom a training task knows) or `unseen_questions` (about subjects of no training task).
+    """
+    generator = TaskGenerator(NAME, SIZES, seed)
+    return TaskSet(NAME, generator.splits(_task), oracle=oracle, imperfect_oracle=imperfect_oracle)
+
+
+def _task(rng: random.Random, slot: TaskSlot) -> Task | None:
+    environment: Any = load("environments", ENVIRONMENT)
+    kind = [*KINDS][slot.index % len(KINDS)]
+    skills = [name for name in environment.fields if name != environment.easy_field]
+    name = environment.easy_field if kind == "easy" else rng.choice(skills)
+    field = environment.fields[name]
+    subjects = [each for index, each in enumerate(field.subjects) if (index % NEW == NEW - 1) == _asks_new(slot)]
+    question = field.ask(rng, rng.choice(subjects))
+    experts = [each for each in environment.experts.values() if each.unseen == (slot.stratum == "unseen_models")]
+    offered = _offer(rng, experts, kind, name)
+    if offered is None:
+        return None
+    answers = [expert.answer(question) for expert in offered if expert.skills >= {name} or kind == "easy"]
+    return Task(
+        id=slot.id,
+        environment=ENVIRONMENT,
+        prompt=question,
+        parameters={"models": [expert.name for expert in offered]},
+        truth={"answer": answers[0]},
+        split=slot.split,
+        tags=(kind, name, *slot.tags),
+        difficulty=KINDS[kind],
+    )
+
+
+def _asks_new(slot: TaskSlot) -> bool:
+    return slot.stratum == "unseen_questions"
+
+
+def _offer(rng: random.Random, experts: Sequence[Any], kind: str, field: str) -> list[Any] | None:
+    """Models of which as many know the field as the kind of the task says; None where there are none such."""
+    general = [each for each in experts if len(each.skills) > 2 and (kind == "easy" or field in each.skills)]
+    special = [each for each in experts if len(each.skills) <= 2]
+    able = [each for each in special if field in each.skills]
+    count = {"one_expert": 1, "several_experts": rng.choice((2, 2, 3))}.get(kind, 0)
+    others = special if kind == "easy" else [each for each in special if field not in each.skills]
+    if len(able) < count or not general:
+        return None
+    chosen = [*rng.sample(able, count), *rng.sample(others, OFFERED - 1 - count), rng.choice(general)]
+    rng.shuffle(chosen)
+    return chosen
+
+
+def oracle(task: Task) -> list[Message]:
+    """Answer what is easy at once; else ask the cheapest model that is right."""
+    experts = _offered_experts(task)
+    right = [expert for expert in experts if expert.answer(task.prompt) == task.truth["answer"]]
+    if task.tags[0] == "easy":
+        return [_call("answer", text=task.truth["answer"])]
+    return _ask(task, min(right, key=lambda expert: expert.price))
+
+
+def imperfect_oracle(task: Task) -> list[Message]:
+    """Ask one of the models, whichever, and repeat what it says; every second time answer what is easy at once."""
+    rng = random.Random(seed_of("imperfect", task.id))
+    if task.tags[0] == "easy" and rng.random() < 1 / 2:
+        return oracle(task)
+    return _ask(task, rng.choice(_offered_experts(task)))
+
+
+def _offered_experts(task: Task) -> list[Any]:
+    experts: Mapping[str, Any] = load("environments", ENVIRONMENT).experts
+    return [experts[name] for name in task.parameters["models"]]
+
+
+def _ask(task: Task, expert: Any) -> list[Message]:
+    letter = ascii_uppercase[task.parameters["models"].index(expert.name)]
+    return [_call("route", model=letter), _call("answer", text=expert.answer(task.prompt))]
+
+
+def _call(name: str, **arguments: str) -> Message:
+    return Message("assistant", "", (Call(name, arguments, name),))
