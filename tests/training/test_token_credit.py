@@ -163,7 +163,7 @@ def test_a_turn_is_paid_the_certainty_of_the_model_at_the_tokens_of_its_span(tok
 def test_tokens_that_are_ruled_out_are_not_in_the_uniform_distribution():
     """Of 1/4 and 3/4: (log 2 + log 2/3) / 2. Of four alike: 0."""
     least = torch.finfo(torch.float32).min
-    logits = torch.tensor([[[0.0, np.log(3.0), least, -torch.inf], [2.0] * 4]])
+    logits = torch.tensor([[[0.0, np.log(3.0), least, -torch.inf], [2.0] * 4]], dtype=torch.float32)
     np.testing.assert_allclose(
         MEASURES["token_certainties"](logits, torch.zeros(1, 2)), [[0.5 * np.log(4 / 3), 0.0]], atol=1e-6
     )
