@@ -35,6 +35,9 @@ class Successes:
         task, _, sample = rest.partition("#")
         return episode(TASKS[int(task[1:])], 1.0, label, int(sample))
 
+    def amend(self, trajectories):
+        """What is written again was never written."""
+
 
 class GivenRollouts:
     """Stands where Rollouts does: an episode of each task, with the success that is drawn for it."""
@@ -46,7 +49,7 @@ class GivenRollouts:
     def call(self, function):
         return function()
 
-    def play(self, policy, tasks, *, label, group_size, progress=None):
+    def play(self, policy, tasks, *, label, group_size, progress=None, assistance=()):
         self.labels.append(label)
         samples = Counter()
         episodes = []
