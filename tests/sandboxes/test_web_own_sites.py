@@ -25,17 +25,30 @@ WEB = "agentgym/web-v2"
 APP = """
     import http.server, json, os, sqlite3, time, urllib.parse
 
+    PAGES = {
+        "/frames": "<h1>Outside</h1><iframe src=/first></iframe>",
+        "/first": "<a href=/next>Onward</a>",
+        "/next": "<h2>Next</h2><iframe src=/slow></iframe>",
+        "/slow": "<h3>Inside</h3>...<h4>Last</h4>",
+    }
+
     class Todo(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         def answer(self, body, status=200, **headers):
             self.send_response(status)
-            for name, value in {"Content-Type": "text/html", "Content-Length": len(body), **headers}.items():
+            parts = body.split("...")  # what comes after dots comes later
+            length = sum(map(len, parts))
+            for name, value in {"Content-Type": "text/html", "Content-Length": length, **headers}.items():
                 self.send_header(name.replace("_", "-"), str(value))
             self.end_headers()
-            self.wfile.write(body.encode())
+            for number, part in enumerate(parts):
+                time.sleep(0.2 * (number > 0))
+                self.wfile.write(part.encode())
         def do_GET(self):
             if self.path == "/die":
                 os._exit(3)
+            if self.path in PAGES:
+                return self.answer(PAGES[self.path])
             rows = sqlite3.connect("db").execute("SELECT text FROM todo").fetchall()
             seen = self.headers.get("Cookie", "none")
             items = "".join(f"<li>{text}</li>" for text, in rows)
@@ -161,6 +174,13 @@ async def test_a_package_that_is_not_installed_is_named_and_one_that_is_can_be_i
         await environment.reset(task_of({**app, "packages": ["pydantic"]}), seed=0)
     finally:
         await environment.close()
+
+
+async def test_a_frame_inside_a_frame_that_went_to_another_page_is_waited_for(app):
+    async with await Visit.to(task_of({**app, "page": "/frames"})) as visit:
+        assert (await visit.call("click", target="Onward")).ok
+        assert 'heading2 "Next"' in visit.page
+        assert 'heading4 "Last"' in visit.page
 
 
 async def test_an_application_that_dies_is_told_to_the_agent(app):

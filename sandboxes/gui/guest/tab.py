@@ -29,7 +29,8 @@ class Tab:
     asking: dict[str, Any] | None
     chooser: int | None  # backend node id of the input whose file chooser the page opened
     _contexts: dict[str, int]
-    _navigating: set[str]
+    _navigating: set[str]  # frames that have asked for a page, which has not come
+    _loading: set[str]  # frames whose page has come, or is coming, and is not complete
     _drag: dict[str, Any] | None
 
     def __init__(
@@ -50,7 +51,8 @@ class Tab:
         self.viewport, self._clipboard, self._ask = viewport, clipboard, ask
         self.crashed, self.dialogs, self.asking, self.chooser, self.shows = False, [], None, None, 0
         self.main = target  # the id of a page's main frame is that of its target
-        self._contexts, self._navigating, self._navigation = {}, set(), threading.Condition()
+        self._contexts, self._navigating, self._loading = {}, set(), set()
+        self._navigation = threading.Condition()
         self._drag, self._drag_begun = None, False
         browser.listen(session, self._on_event)
         width, height = viewport
@@ -159,6 +161,10 @@ class Tab:
         if method == "Page.frameRequestedNavigation":
             if params.get("disposition", "currentTab") in ("currentTab", "download"):
                 self._navigating.add(params["frameId"])
+        elif method == "Page.frameStartedLoading":
+            self._loading.add(params["frameId"])
+        elif method == "Page.frameStoppedLoading":
+            self._end_loading(params["frameId"])
         elif method == "Page.frameNavigated":
             frame = params["frame"]["id"]
             self._contexts.pop(frame, None)
@@ -166,8 +172,11 @@ class Tab:
                 self._contexts.clear()
                 self.shows += 1
             self.end_navigation(frame)
-        elif method in ("Page.navigatedWithinDocument", "Page.frameClearedScheduledNavigation", "Page.frameDetached"):
+        elif method in ("Page.navigatedWithinDocument", "Page.frameClearedScheduledNavigation"):
             self.end_navigation(params["frameId"])
+        elif method == "Page.frameDetached":
+            self.end_navigation(params["frameId"])
+            self._end_loading(params["frameId"])
         elif method == "Page.javascriptDialogOpening":
             self._on_dialog(params)
         elif method == "Page.fileChooserOpened":
@@ -203,12 +212,18 @@ class Tab:
         self.browser.fail(self.session)
         with self._navigation:
             self._navigating.clear()
+            self._loading.clear()
             self._navigation.notify_all()
 
     def end_navigation(self, frame: str) -> None:
         """The navigation of a frame has finished or was abandoned."""
         with self._navigation:
             self._navigating.discard(frame)
+            self._navigation.notify_all()
+
+    def _end_loading(self, frame: str) -> None:
+        with self._navigation:
+            self._loading.discard(frame)
             self._navigation.notify_all()
 
     # ---- waiting -----------------------------------------------------------------------------------------------------
@@ -244,12 +259,13 @@ class Tab:
         while quiet_checks < 2 and time.monotonic() < deadline:
             complete = self._run_pending_tasks(step_s)
             with self._navigation:
-                if complete and not self._navigating:
+                if complete and not self._navigating and not self._loading:
                     quiet_checks += 1
                     continue
                 quiet_checks = 0
-                if not self._navigation.wait(_NAVIGATION_S if self._navigating else _POLL_S):
+                if not self._navigation.wait(_NAVIGATION_S if self._navigating or self._loading else _POLL_S):
                     self._navigating.clear()  # not a page: a download, or an empty response
+                    self._loading.clear()  # a frame whose page never ends
 
     def _run_pending_tasks(self, step_s: float) -> bool:
         """Let the page run its pending tasks. Returns: whether the document has loaded."""
