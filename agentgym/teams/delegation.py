@@ -113,7 +113,6 @@ class Delegation(EnvironmentWrapper):
             raise ToolError(f"A task has 1 to {self._limits.task_chars} characters, and this one {len(task)}.")
         if self._handed_over >= self._limits.tasks:
             raise ToolError(f"All {self._limits.tasks} tasks that may be handed over are.")
-        self._handed_over += 1
         return "Handed over."
 
     @tool(inline=True)
@@ -144,6 +143,7 @@ class Delegation(EnvironmentWrapper):
 
     def _queue(self, order: _Order) -> None:
         self._orders.append(order)
+        self._handed_over += 1
         if len(self._orders) == 1:
             self._begin(nested=True)
 
@@ -189,7 +189,7 @@ class Delegation(EnvironmentWrapper):
         self.role = role
 
     async def state_key(self) -> str | None:
-        """The environment's, and who is at work on what."""
+        """The environment's, and who is at work on what. Without the counts, so that a state may come again."""
         if (key := await self._environment.state_key()) is None:
             return None
         text = repr((key, self.role, [order.task for order in self._orders], self._reports))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Checkpoint, Environment, Message, Task, TaskError, tool
+from agentgym import Checkpoint, Environment, Message, Task, TaskError, ToolError, tool
 
 from .bank import MemoryBank, words
 
@@ -83,6 +83,8 @@ class Memory(Environment):
     @tool(inline=True)
     def end_session(self) -> str:
         """Put the session away and go on with the next one, or with the question."""
+        if self.changes_context:
+            raise ToolError("This session has ended; the next one comes with your next turn.")
         self._session += 1
         self._offer_tools()
         opening = self._context()

@@ -48,6 +48,14 @@ async def test_a_session_is_forgotten_and_the_memory_is_taken_along():
     assert (await call(environment, "add", text="late")).status == "unknown_tool"
 
 
+async def test_no_session_is_ended_before_it_was_seen():
+    environment, _, _ = await opened()
+    await call(environment, "end_session")
+    assert "has ended; the next one comes" in (await call(environment, "end_session")).content
+    (second,) = environment.take_context_change().opening
+    assert "Session 2 of 2:" in second.text
+
+
 async def test_what_the_memory_cannot_do_is_told_with_the_remedy():
     environment, _, _ = await opened()
     for number in (1, 2):
@@ -80,6 +88,7 @@ async def test_a_memory_goes_on_from_a_checkpoint_as_it_was():
         if environment.role == "manager":
             same = [await call(each, "end_session") for each in (environment, copy)]
             assert same[0].content == same[1].content
+            environment.take_context_change()
 
 
 def test_a_full_bank_keeps_what_it_has_and_rare_words_weigh_more():

@@ -177,6 +177,13 @@ async def test_an_episode_that_ends_in_an_executors_context_is_whole_in_the_ledg
     ]
 
 
+async def test_an_order_that_is_refused_for_its_id_does_not_count():
+    orders = [Call("delegate", {"task": f"Add {n}."}, each) for n, each in enumerate(("x", "x", "y"))]
+    plan = [Message("assistant", "", tuple(orders)), say(("submit", {}))]
+    trajectory = await play(team(adds, planner=plan), limits=DelegationLimits(tasks=2))
+    assert [result.ok for result in trajectory.turns[0].results] == [True, False, True]
+
+
 async def test_two_orders_with_one_id_do_not_share_a_report():
     orders = [Call("delegate", {"task": f"Add {n}."}, "x") for n in (1, 2)]
     trajectory = await play(team(adds, planner=[Message("assistant", "", tuple(orders)), say(("submit", {}))]))
