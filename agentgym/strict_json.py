@@ -1,4 +1,4 @@
-"""JSON from a peer that need not be honest: no NaN, no infinity, no depth that code which walks through it fails at."""
+"""JSON from a peer that need not be honest: no NaN, no infinity, nothing on which code that walks it fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ def loads(text: str | bytes | bytearray) -> Any:
     """The value of a JSON text.
 
     Raises: ValueError for what is no JSON, for NaN and infinite numbers, which JSON has none of and `json.loads` takes,
-        for integers of thousands of digits, and for lists and objects more than `MAX_LEVELS` levels deep.
+        for integers of thousands of digits, for lists and objects more than `MAX_LEVELS` levels deep, and for half of a
+        surrogate pair, which is no character: an answer that repeats it could not be written.
     """
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -30,7 +31,24 @@ def loads(text: str | bytes | bytearray) -> Any:
         levels += 1
         if levels >= MAX_LEVELS:
             raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
+    if _may_hold_escapes(text) and not encodable(value):
+        raise ValueError("it holds half of a surrogate pair (\\ud800-\\udfff)")
     return value
+
+
+def encodable(value: Any) -> bool:
+    """Whether every string in a value can be written as UTF-8."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _may_hold_escapes(text: str | bytes | bytearray) -> bool:
+    if isinstance(text, str):
+        return not text.isascii() or "\\u" in text  # a text may hold the half itself
+    return b"\\u" in text or b"\0" in text  # the second is UTF-16
 
 
 def _may_be_deep(text: str | bytes | bytearray) -> bool:

@@ -29,3 +29,12 @@ def test_everything_else_is_read_as_ever():
     assert loads(json.dumps(value)) == value
     deepest = "[" * MAX_LEVELS + "]" * MAX_LEVELS
     assert loads(deepest) == json.loads(deepest)
+
+
+@pytest.mark.parametrize("text", [r'"\ud800"', r'{"\uDC00x": 1}', '["a\ud800"]'])
+def test_half_of_a_surrogate_pair_is_a_value_error(text):
+    halves = [text] if "\ud800" in text else [text, text.encode(), text.encode("utf-16")]
+    for given in halves:
+        with pytest.raises(ValueError, match="half of a surrogate pair"):
+            loads(given)
+    assert loads(r'"\ud83d\ude00"') == loads(rb'"\ud83d\ude00"') == "\U0001f600"

@@ -116,6 +116,8 @@ async def test_who_may_not_ask_and_what_cannot_be_read_is_refused_and_opens_noth
         assert (await http.post(path, json=guess(1))).status_code == 400
         assert (await http.post(path, json=request("initialize"), headers={"Mcp-Session-Id": "x"})).status_code == 404
         assert (await http.delete(path)).status_code == 400
+        half = r'{"jsonrpc": "2.0", "id": "\ud800", "method": "initialize"}'  # an answer would repeat the id
+        assert (await http.post(path, content=half)).status_code == 400
         assert ended == []
         assert (await http.post("/episodes", json={}, headers={"origin": "http://localhost:3000"})).status_code == 201
         full = await http.post("/episodes", json={})

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from agentgym.messages import Call
+from agentgym.strict_json import encodable
 
 MAX_CALLS = 64  # read from one message; what follows is answered by a single error
 MAX_CALL_CHARS = 100_000
@@ -123,15 +124,6 @@ def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
     if "\\u" in window[:end] and not encodable(value):
         raise Malformed("The call holds half of a surrogate pair (\\ud800-\\udfff), which is no character.")
     return value, begin + end
-
-
-def encodable(value: Any) -> bool:
-    """Whether every string in the value can be written as UTF-8."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def kind_of(value: Any) -> str:
