@@ -62,10 +62,10 @@ export function valueOf(value) {
 
 /** What came back of a call. */
 export function resultOf(result) {
-  const bad = result.status !== "ok";
+  const usual = result.status === "ok", bad = !usual && result.status !== "by_program";
   const empty = result.parts.length === 0 || (result.parts.length === 1 && result.parts[0].text === "");
   return h("div", { class: bad ? "result bad" : "result" },
-    h("p", { class: "label" }, bad ? failureOf(result.status) : "result", result.final && " \u00b7 ends the episode", result.truncated && " \u00b7 cut to its limit",
+    h("p", { class: "label" }, usual ? "result" : failureOf(result.status), result.final && " \u00b7 ends the episode", result.truncated && " \u00b7 cut to its limit",
       result.duration_s ? h("span", { class: "faint" }, ` ${duration(result.duration_s)}`) : null),
     empty ? h("p", { class: "faint" }, "[nothing]") : partsOf(result.parts, { code: true }));
 }

@@ -130,9 +130,10 @@ function filtersOf({ turn, tab, ...filters }) {
   return filters;
 }
 
-/** Which weights sampled an episode: in an asynchronous run they may change while it is played. */
+/** Which weights sampled an episode, of a training's steps: in an asynchronous run they may change while it is played. */
 function weightsOf(turns) {
   const first = Math.min(...turns.map((turn) => turn.version)), last = Math.max(...turns.map((turn) => turn.last_version ?? turn.version));
+  if (last === 0) return "";  // before a training, or outside of one
   return first === last ? `weights of step ${first}` : `weights of steps ${first} to ${last}`;
 }
 
@@ -155,8 +156,11 @@ export function headOf(episode, key) {
 
 /** Reward components by name, with their weights where those are not 1. */
 export function rewardsOf(rewards, weights = {}) {
-  return Object.entries(rewards).map(([name, value]) => h("span", { class: `chip ${value > 0 ? "up" : value < 0 ? "down" : ""}` }, `${name} `, h("b", {}, signed(value)),
-    name in weights && weights[name] !== 1 ? h("span", { class: "faint" }, ` \u00d7${number(weights[name])}`) : null));
+  return Object.entries(rewards).map(([name, value]) => {
+    const pays = weights[name] !== 0;  // what does not is a measure, neither good nor bad
+    return h("span", { class: `chip ${pays && value > 0 ? "up" : pays && value < 0 ? "down" : ""}` }, `${name} `, h("b", {}, pays ? signed(value) : number(value)),
+      name in weights && weights[name] !== 1 ? h("span", { class: "faint" }, ` \u00d7${number(weights[name])}`) : null);
+  });
 }
 
 /** What a further row begins with, before its first turn; nothing before any other turn. */

@@ -78,7 +78,7 @@ export function verdictOf(name) {
 }
 
 const FAILURES = {
-  malformed: "could not be read", unknown_tool: "no such tool", wrong_arguments: "wrong arguments", by_program: "answered by the program",
+  malformed: "could not be read", unknown_tool: "no such tool", wrong_arguments: "wrong arguments", by_program: "answered by its program or team",
   tool_error: "refused by the tool", timeout: "took too long", over_budget: "after the budget was used up",
   void: "void turn", repeated: "asked before", refused: "declined", failed: "infrastructure failed",
 };
