@@ -17,7 +17,7 @@ INSTRUCTION = (
     "You keep a memory of at most {capacity} entries. Later a question about these people is answered from the memory "
     "alone. Read the session, add, update or delete entries, and call end_session: you will not see the session again."
 )
-QUESTION = "Answer from the memory alone: search it, and answer by a word or a number.\n\nQuestion: {question}"
+ANSWER = "Answer from the memory alone: search it, and answer by a word or a number."
 
 
 class Memory(Environment):
@@ -27,7 +27,8 @@ class Memory(Environment):
     to the role `answerer`, whose tools are `search` and `answer`. In memory, not isolated.
 
     Task parameters: `sessions`, texts; `question`; `capacity`, of the memory (12); `needed`, for each fact that
-    the answer needs the words that an entry must have to hold it, for `potential`.
+    the answer needs the words that an entry must have to hold it, for `potential`; `instructions`, what a role is told
+    in place of the usual, by role.
     """
 
     reward = "answer_match"
@@ -38,6 +39,7 @@ class Memory(Environment):
     _question: str
     _capacity: int
     _needed: Sequence[set[str]]
+    _instructions: Mapping[str, str]
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin with the first session and an empty memory. Raises: TaskError."""
@@ -59,6 +61,13 @@ class Memory(Environment):
         needed = parameters.get("needed", [])
         if not isinstance(needed, list | tuple) or not all(map(_are_texts, needed)):
             raise TaskError(f"{task.id}: parameters['needed'] has for each fact a list of words.")
+        instructions = parameters.get("instructions", {})
+        usual = {MANAGER: INSTRUCTION.format(capacity=capacity), ANSWERER: ANSWER}
+        if not isinstance(instructions, Mapping) or not usual.keys() >= instructions.keys():
+            raise TaskError(f"{task.id}: parameters['instructions'] has texts for {MANAGER!r} or {ANSWERER!r}.")
+        if not _are_texts(list(instructions.values())):
+            raise TaskError(f"{task.id}: parameters['instructions'] are {dict(instructions)!r}, and not texts.")
+        self._instructions = {**usual, **instructions}
         self._sessions = sessions
         self._question, self._capacity = question, capacity
         self._needed = [words(" ".join(fact)) for fact in needed]
@@ -139,11 +148,11 @@ class Memory(Environment):
             self.tools = {name: type(self).tools[name] for name in mine}
 
     def _context(self) -> str:
+        instruction = self._instructions[self.role]
         if self.role == ANSWERER:
-            return QUESTION.format(question=self._question)
+            return f"{instruction}\n\nQuestion: {self._question}"
         heading = f"Session {self._session + 1} of {len(self._sessions)}"
-        text = self._sessions[self._session]
-        return f"{INSTRUCTION.format(capacity=self._capacity)}\n\nMemory:\n{self.bank}\n\n{heading}:\n{text}"
+        return f"{instruction}\n\nMemory:\n{self.bank}\n\n{heading}:\n{self._sessions[self._session]}"
 
 
 def _are_texts(value: Any) -> bool:

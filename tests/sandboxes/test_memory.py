@@ -56,6 +56,15 @@ async def test_no_session_is_ended_before_it_was_seen():
     assert "Session 2 of 2:" in second.text
 
 
+async def test_a_task_may_tell_a_role_what_to_do_in_its_own_words():
+    environment, (opening,), _ = await opened(instructions={"manager": "Note {who} speaks."})
+    assert opening.text.startswith("Note {who} speaks.\n\nMemory:\n(empty)")
+    await call(environment, "end_session")
+    environment.take_context_change()
+    result = await call(environment, "end_session")
+    assert result.content.startswith("Answer from the memory alone")
+
+
 async def test_what_the_memory_cannot_do_is_told_with_the_remedy():
     environment, _, _ = await opened()
     for number in (1, 2):
@@ -112,6 +121,9 @@ def test_a_full_bank_keeps_what_it_has_and_rare_words_weigh_more():
         ({"capacity": True}, "capacity"),
         ({"needed": ["Ada"]}, "needed"),
         ({"needed": 3}, "needed"),
+        ({"instructions": "Read."}, "instructions"),
+        ({"instructions": {"critic": "Read."}}, "instructions"),
+        ({"instructions": {"manager": 3}}, "instructions.*3"),
     ],
 )
 async def test_a_task_that_is_none_is_refused_by_name(changes, words):

@@ -1,4 +1,4 @@
-"""`memory/people-v1`: what is held out, and how scripted players score."""
+"""`memory/people-v1` and `memory/short-v1`: what is held out, and how scripted players score."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from agentgym import Call, EpisodeManager, Message, ScriptedPolicy, load_task_set
 from agentgym.credit.counterfactual import leave_one_out_values
 from agentgym.rollout import RolloutConfig
-from agentgym.tasks.memory.words import NEW_ATTRIBUTES, NEW_NAMES
+from agentgym.tasks.memory.words import ATTRIBUTES, NEW_ATTRIBUTES, NEW_NAMES
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +131,49 @@ async def test_the_note_that_the_answer_needs_has_the_credit(task_set):
     holds = [answer in moves[number].calls[0].arguments["text"] for number in notes]
     assert len(notes) >= 3
     assert credit.tolist() == [float(each) for each in holds]
+
+
+@pytest.fixture(scope="module")
+def short():
+    return load_task_set("memory/short-v1")
+
+
+def test_what_a_held_out_answer_says_of_a_person_is_in_no_training_task(short):
+    """Training knows the person and the value, and never says the one of the other."""
+    facts = {split: {fact for task in tasks for fact in facts_of(task)} for split, tasks in short.items()}
+    answers = {tuple(task.truth["answer"].split()) for task in short["held_out"]}
+    assert all("unseen_pairs" in task.tags for task in short["held_out"])
+    assert not answers & (facts["train"] | facts["validation"])
+    assert {name for name, _, _ in answers} <= {name for name, _, _ in facts["train"]}
+    assert {value for *_, value in answers} <= {value for *_, value in facts["train"]}
+    assert Counter(len(task.parameters["sessions"]) for task in short["train"]) == {1: 1500, 2: 1500, 3: 1500}
+
+
+def facts_of(task):
+    facts = json.loads(task.truth["facts"])
+    return [(name, what, value) for name, values in facts.items() for what, value in values.items()]
+
+
+async def test_short_sessions_say_what_is_noted_and_scripted_players_score_as_their_card_says(short):
+    sample = random.Random(0).sample([task for tasks in short.values() for task in tasks], 200)
+    for task in sample:
+        lines = [line for session in task.parameters["sessions"] for line in session.splitlines()]
+        for name, what, value in facts_of(task):
+            assert f"{name}: {ATTRIBUTES[what].first.format(value=value)}" in lines
+    solved = await play(sample, short.oracle)
+    assert success(solved) == 1.0
+    for trajectory in solved:
+        (search,) = trajectory.rows()[-1].turns[:-1]
+        name, what, value = trajectory.task.truth["answer"].split()
+        assert search.calls[0].arguments == {"query": f"{what} {name}"}
+        assert str(search.results[0].content).startswith(f"{name} ")
+        assert search.potential == 1.0
+    assert 0.4 < success(await play(sample, short.imperfect_oracle)) < 0.6
+
+    def guessing(task):
+        name, what, _ = task.truth["answer"].split()
+        value = random.Random(task.id).choice(ATTRIBUTES[what].values)
+        ends = [call("end_session") for _ in task.parameters["sessions"]]
+        return [*ends, call("search", query=name), call("answer", text=f"{name} {what} {value}")]
+
+    assert success(await play(sample, guessing)) < 0.2
