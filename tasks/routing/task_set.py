@@ -76,7 +76,7 @@ def _offer(rng: random.Random, experts: Sequence[Any], kind: str, field: str) ->
 
 
 def oracle(task: Task) -> list[Message]:
-    """Answer what is easy at once; else ask the cheapest model that is right."""
+    """Answer what is easy at once; else say which field the question is of, and ask the cheapest model that is right."""
     experts = _offered_experts(task)
     right = [expert for expert in experts if expert.answer(task.prompt) == task.truth["answer"]]
     if task.tags[0] == "easy":
@@ -99,8 +99,8 @@ def _offered_experts(task: Task) -> list[Any]:
 
 def _ask(task: Task, expert: Any) -> list[Message]:
     letter = ascii_uppercase[task.parameters["models"].index(expert.name)]
-    return [_call("route", model=letter), _call("answer", text=expert.answer(task.prompt))]
+    return [_call("route", task.tags[1], model=letter), _call("answer", text=expert.answer(task.prompt))]
 
 
-def _call(name: str, **arguments: str) -> Message:
-    return Message("assistant", "", (Call(name, arguments, name),))
+def _call(name: str, thought: str = "", **arguments: str) -> Message:
+    return Message("assistant", thought, (Call(name, arguments, name),))
