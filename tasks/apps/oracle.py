@@ -70,7 +70,10 @@ def hasty_oracle(task: Task) -> list[Message]:
 
 
 def team_oracle(task: Task) -> list[Message]:
-    """A planner hands over one job after the other, and each executor makes the calls of its job and reports."""
+    """A planner hands over one job after the other, and each executor makes the calls of its job and reports.
+
+    An executor that has found the line of a note says it, before it looks for the note.
+    """
     return _hand_over(task, json.loads(task.truth["steps"]))
 
 
@@ -86,16 +89,16 @@ def _hasty(task: Task, steps: list[Any]) -> list[Any]:
 
 
 def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
-    calls: list[tuple[str, dict[str, Any]]] = []
+    calls: list[tuple[str, dict[str, Any], str]] = []
     for sentence, count in json.loads(task.truth["jobs"]):
-        own, steps = steps[:count], steps[count:]
-        calls.append(("delegate", {"task": sentence}))
-        calls += [
-            ("call", {"app": app, "api": api, "arguments": arguments}) for app, api, arguments in filter(None, own)
-        ]
-        calls.append(("report", {"text": "Done."}))
-    calls.append(("finish", {}))
-    return [_message(tool, arguments, number) for number, (tool, arguments) in enumerate(calls)]
+        own, steps = [*filter(None, steps[:count])], steps[count:]
+        calls.append(("delegate", {"task": sentence}, ""))
+        for number, (app, api, arguments) in enumerate(own):
+            found = str(own[-1][2].get("line", "")) if number == len(own) - 2 else ""
+            calls.append(("call", {"app": app, "api": api, "arguments": arguments}, found))
+        calls.append(("report", {"text": "Done."}, ""))
+    calls.append(("finish", {}, ""))
+    return [_message(tool, arguments, number, text) for number, (tool, arguments, text) in enumerate(calls)]
 
 
 def _play(steps: list[Any], answer: str, *, reads: bool = True) -> Iterator[Message]:
@@ -108,8 +111,8 @@ def _play(steps: list[Any], answer: str, *, reads: bool = True) -> Iterator[Mess
     yield _message("finish", {"answer": answer} if answer else {}, 2 * len(steps))
 
 
-def _message(tool: str, arguments: dict[str, Any], number: int) -> Message:
-    return Message("assistant", "", (Call(tool, arguments, f"call_{number}"),))
+def _message(tool: str, arguments: dict[str, Any], number: int, text: str = "") -> Message:
+    return Message("assistant", text, (Call(tool, arguments, f"call_{number}"),))
 
 
 def _wrong(value: Any) -> Any:
