@@ -132,7 +132,7 @@ FIELDS: Mapping[str, Field] = {
         r"(?<!\d)(\d) *\+ *(\d)(?!\d)",
         _sum,
         _other_number,
-        lambda rng, subject: f"{subject} + {rng.randrange(1, 10)}",
+        lambda rng, subject: f"{subject} + {rng.randrange(1, 4)}",
         tuple("123456789"),
     ),
 }

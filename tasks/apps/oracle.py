@@ -13,6 +13,7 @@ READING = frozenset(
     {"search", "read", "agenda", "payments", "standing_orders", "orders", "playlists", "songs_of", "balance"}
 )
 """APIs that change nothing."""
+_ToolCall = tuple[str, dict[str, Any], str]  # name, arguments, and what is said with it
 
 
 def oracle(task: Task) -> list[Message]:
@@ -54,23 +55,28 @@ def _run(steps: list[Any], answer: str) -> Iterator[Message]:
         named = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         lines.append(f"print(apis.{app}.{api}({named}))")
     for number, app in enumerate(dict.fromkeys(app for app, _, _ in steps)):
-        yield _message("docs", {"app": app}, number)
-    yield _message("run", {"code": "\n".join(lines)}, len(steps))
-    yield _message("finish", {"answer": answer} if answer else {}, len(steps) + 1)
+        yield _message("docs", {"app": app}, "", number)
+    yield _message("run", {"code": "\n".join(lines)}, "", len(steps))
+    yield _message("finish", {"answer": answer} if answer else {}, "", len(steps) + 1)
 
 
 def practised_oracle(task: Task) -> list[Message]:
-    """As the oracle, but it knows the APIs, and reads no documentation."""
-    return list(_play(json.loads(task.truth["steps"]), task.truth.get("answer", ""), reads=False))
+    """As the oracle, but it reads no documentation, as it knows the APIs, and says what it has found to write down."""
+    return _do_jobs(task, json.loads(task.truth["steps"]))
 
 
 def hasty_oracle(task: Task) -> list[Message]:
     """As the practised oracle, but it leaves each change out with probability 1/2, each independently."""
-    return list(_play([*filter(None, _hasty(task, json.loads(task.truth["steps"])))], "", reads=False))
+    return _do_jobs(task, _hasty(task, json.loads(task.truth["steps"])))
+
+
+def _do_jobs(task: Task, steps: list[Any]) -> list[Message]:
+    calls = [call for _, job in _jobs(task, steps) for call in job]
+    return [_message(*call, number) for number, call in enumerate([*calls, ("finish", {}, "")])]
 
 
 def team_oracle(task: Task) -> list[Message]:
-    """A planner hands over one job after the other, and each executor makes the calls of its job and reports."""
+    """A planner hands over one job after the other; executors do them as the practised oracle, and report."""
     return _hand_over(task, json.loads(task.truth["steps"]))
 
 
@@ -86,30 +92,34 @@ def _hasty(task: Task, steps: list[Any]) -> list[Any]:
 
 
 def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
-    calls: list[tuple[str, dict[str, Any]]] = []
+    calls: list[_ToolCall] = []
+    for sentence, job in _jobs(task, steps):
+        calls += [("delegate", {"task": sentence}, ""), *job, ("report", {"text": "Done."}, "")]
+    return [_message(*call, number) for number, call in enumerate([*calls, ("finish", {}, "")])]
+
+
+def _jobs(task: Task, steps: list[Any]) -> Iterator[tuple[str, list[_ToolCall]]]:
+    """The sentence of each job, and its calls. With the call before the last goes what that one will write."""
     for sentence, count in json.loads(task.truth["jobs"]):
-        own, steps = steps[:count], steps[count:]
-        calls.append(("delegate", {"task": sentence}))
-        calls += [
-            ("call", {"app": app, "api": api, "arguments": arguments}) for app, api, arguments in filter(None, own)
-        ]
-        calls.append(("report", {"text": "Done."}))
-    calls.append(("finish", {}))
-    return [_message(tool, arguments, number) for number, (tool, arguments) in enumerate(calls)]
+        job, steps = [*filter(None, steps[:count])], steps[count:]
+        found = [""] * len(job)
+        found[-2:-1] = [str(job[-1][2].get("line", ""))] if len(job) > 1 else []
+        calls = [{"app": app, "api": api, "arguments": arguments} for app, api, arguments in job]
+        yield sentence, [("call", call, text) for call, text in zip(calls, found, strict=True)]
 
 
-def _play(steps: list[Any], answer: str, *, reads: bool = True) -> Iterator[Message]:
-    documented = set() if reads else {(app, api) for app, api, _ in steps}
+def _play(steps: list[Any], answer: str) -> Iterator[Message]:
+    documented = set()
     for number, (app, api, arguments) in enumerate(steps):
         if (app, api) not in documented:
             documented.add((app, api))
-            yield _message("docs", {"app": app, "api": api}, 2 * number)
-        yield _message("call", {"app": app, "api": api, "arguments": arguments}, 2 * number + 1)
-    yield _message("finish", {"answer": answer} if answer else {}, 2 * len(steps))
+            yield _message("docs", {"app": app, "api": api}, "", 2 * number)
+        yield _message("call", {"app": app, "api": api, "arguments": arguments}, "", 2 * number + 1)
+    yield _message("finish", {"answer": answer} if answer else {}, "", 2 * len(steps))
 
 
-def _message(tool: str, arguments: dict[str, Any], number: int) -> Message:
-    return Message("assistant", "", (Call(tool, arguments, f"call_{number}"),))
+def _message(tool: str, arguments: dict[str, Any], text: str, number: int) -> Message:
+    return Message("assistant", text, (Call(tool, arguments, f"call_{number}"),))
 
 
 def _wrong(value: Any) -> Any:

@@ -76,12 +76,13 @@ def _offer(rng: random.Random, experts: Sequence[Any], kind: str, field: str) ->
 
 
 def oracle(task: Task) -> list[Message]:
-    """Answer what is easy at once; else ask the cheapest model that is right."""
-    experts = _offered_experts(task)
-    right = [expert for expert in experts if expert.answer(task.prompt) == task.truth["answer"]]
+    """Answer what is easy at once; else note who knows the field of the question, and ask the cheapest who does."""
     if task.tags[0] == "easy":
         return [_call("answer", text=task.truth["answer"])]
-    return _ask(task, min(right, key=lambda expert: expert.price))
+    field = task.tags[1]
+    able = {letter: expert.price for letter, expert in _offered_experts(task).items() if field in expert.skills}
+    notes = ", ".join(f"{letter} {price:g}" for letter, price in able.items())
+    return _ask(task, min(able, key=able.__getitem__), f"{field}: {notes}")
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
@@ -89,18 +90,18 @@ def imperfect_oracle(task: Task) -> list[Message]:
     rng = random.Random(seed_of("imperfect", task.id))
     if task.tags[0] == "easy" and rng.random() < 1 / 2:
         return oracle(task)
-    return _ask(task, rng.choice(_offered_experts(task)))
+    return _ask(task, rng.choice([*_offered_experts(task)]))
 
 
-def _offered_experts(task: Task) -> list[Any]:
+def _offered_experts(task: Task) -> dict[str, Any]:
     experts: Mapping[str, Any] = load("environments", ENVIRONMENT).experts
-    return [experts[name] for name in task.parameters["models"]]
+    return {letter: experts[name] for letter, name in zip(ascii_uppercase, task.parameters["models"], strict=False)}
 
 
-def _ask(task: Task, expert: Any) -> list[Message]:
-    letter = ascii_uppercase[task.parameters["models"].index(expert.name)]
-    return [_call("route", model=letter), _call("answer", text=expert.answer(task.prompt))]
+def _ask(task: Task, letter: str, thought: str = "") -> list[Message]:
+    expert = _offered_experts(task)[letter]
+    return [_call("route", thought, model=letter), _call("answer", text=expert.answer(task.prompt))]
 
 
-def _call(name: str, **arguments: str) -> Message:
-    return Message("assistant", "", (Call(name, arguments, name),))
+def _call(name: str, thought: str = "", **arguments: str) -> Message:
+    return Message("assistant", thought, (Call(name, arguments, name),))
