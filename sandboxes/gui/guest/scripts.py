@@ -1,4 +1,4 @@
-"""JavaScript that the guest runs in a page; all but the first in an isolated context, without the page's variables."""
+"""JavaScript that the guest runs in a page; all in an isolated context, without the page's variables."""
 
 from __future__ import annotations
 
