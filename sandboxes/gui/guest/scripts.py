@@ -171,14 +171,14 @@ AGAIN_BELOW = """(async (x, y) => {
   const below = globalThis.below;
   let vanished = false;
   for (let n = 0; n < (vanished ? 130 : 20); n++) {
-    if (document.elementFromPoint(x, y) === below && (!vanished || below.matches(':hover'))) return;
+    if (document.elementFromPoint(x, y) === below && (!below || below.matches(':hover'))) return;
     const box = below && below.isConnected && below.getBoundingClientRect();
     vanished = vanished || !!box && !(box.width && box.height);
     await new Promise(done => setTimeout(done, 15));
   }
 })(%s, %s)"""
-"""Pages change the element under the pointer, for example swap an image: wait until the element is back, up to 0.3 s, or
-2 s if it is there without a size, as while its other image loads."""
+"""Pages change the element under the pointer, for example swap an image: wait until the element is back and the pointer on
+it, up to 0.3 s, or 2 s if it is there without a size, as while its other image loads."""
 PREPARE_TYPING = """function(text) {
   const one = this.nodeType === 1 ? this : this.parentElement;
   const tag = one.tagName;
