@@ -177,8 +177,8 @@ AGAIN_BELOW = """(async (x, y) => {
     await new Promise(done => setTimeout(done, 15));
   }
 })(%s, %s)"""
-"""Pages change the element under the pointer, for example swap an image: wait until the element is back and the pointer on
-it, up to 0.3 s, or 2 s if it is there without a size, as while its other image loads."""
+"""Pages change the element under the pointer, for example swap an image: wait until the element is back and the pointer
+on it, up to 0.3 s, or 2 s if it is there without a size, as while its other image loads."""
 PREPARE_TYPING = """function(text) {
   const one = this.nodeType === 1 ? this : this.parentElement;
   const tag = one.tagName;
