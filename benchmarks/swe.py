@@ -5,10 +5,10 @@ row leave anything behind.
 
 A task's start forks the prepared repository; the limit is a sandbox of the same kind without one, made in the same
 run, turn about. A patch that is wrong, and one that is right, are judged in turn with `pytest` on the same test files
-without a sandbox. Then one episode after another is played, each of which leaves a process running and files lying
-about: what is there of ours is counted before the first, and when all are over (`soak_census.py` says what). The
-package, sqlparse with a bug in one line, comes from the cache, or the package index. Exit status 0 if the targets are
-met and nothing is left.
+without a sandbox. Eight episodes run the tests of the package at the same time: how much memory do they hold? Then one
+episode after another is played, each of which leaves a process running and files lying about: what is there of ours is
+counted before the first, and when all are over (`soak_census.py` says what). The package, sqlparse with a bug in one
+line, comes from the cache, or the package index. Exit status 0 if the targets are met and nothing is left.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from agentgym.sandboxes.swe.patch import make_patch
 from agentgym.sandboxes.swe.repository import Repository
 from agentgym.sandboxes.swe.sources import fetch
 
+AT_ONCE = 8
 PACKAGE, BUGGY = "sqlparse==0.5.1", "sqlparse/utils.py"
 SAME = (b"val = val[1:-1]", b"val = val[1:-1]")
 BUG = (b"val = val[1:-1]", b"val = val[1:]")
@@ -125,6 +126,18 @@ async def in_a_row(task: Task, episodes: int) -> tuple[float, int, set[int]]:
     return took, _memory_mib() - memory, set(processes_below(os.getpid()))
 
 
+async def side_by_side(task: Task, count: int) -> list[float]:
+    """MiB that each of `count` episodes on the repository held at most, all of which run its tests at the same time."""
+    environments = [make(task.environment) for _ in range(count)]
+    try:
+        await asyncio.gather(*(environment.reset(task.public(), seed=0) for environment in environments))
+        results = await asyncio.gather(*(environment.call(Call("test", {})) for environment in environments))
+        assert all(result.ok for result in results), results[0].content
+        return [(await environment._sandbox.usage()).peak_memory_mib for environment in environments]
+    finally:
+        await asyncio.gather(*(environment.close() for environment in environments))
+
+
 def left_behind(before: dict[str, Counter[str]], private: Path, pids: set[int]) -> list[str]:
     """What there is more of than before, once what is ending has ended."""
     deadline = time.monotonic() + 30
@@ -148,14 +161,15 @@ def _memory_mib() -> int:
 
 async def measure(
     options: argparse.Namespace,
-) -> tuple[list[float], list[float], dict[str, list[float]], float, int, set[int]]:
-    """Starts of the task and of bare sandboxes, and what `judged` and `in_a_row` tell."""
+) -> tuple[list[float], list[float], dict[str, list[float]], list[float], float, int, set[int]]:
+    """Starts of the task and of bare sandboxes, and what `judged`, `side_by_side` and `in_a_row` tell."""
     fetch(PACKAGE)
     truth = {"fail_to_pass": ["none.py::test"], "tests": ["tests/*"]}
     task = Task("bench", "agentgym/swe-v1", "-", parameters={"repository": PACKAGE}, truth=truth)
     try:
         ours, bare = await starts(task, options.rounds)
-        return ours, bare, await judged(options.judged), *await in_a_row(task, options.episodes)
+        seconds, held = await judged(options.judged), await side_by_side(task, AT_ONCE)
+        return ours, bare, seconds, held, *await in_a_row(task, options.episodes)
     finally:
         await registry.close_backends()
 
@@ -171,7 +185,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="swe-") as folder:
         os.environ["TMPDIR"] = tempfile.tempdir = folder
         before = census(Path(folder))
-        ours, bare, seconds, took, memory, pids = asyncio.run(measure(options))
+        ours, bare, seconds, held, took, memory, pids = asyncio.run(measure(options))
         left = left_behind(before, Path(folder), pids)
     above = median(ours) - median(bare)
     table = Table(
@@ -185,6 +199,8 @@ def main() -> int:
     for name, values in seconds.items():
         figures = (f"{median(values):.2f} s", f"{alone:.2f} s, pytest alone on the same files")
         table.add_row(f"judging {name}", *figures, f"x {median(values) / alone:.2f}")
+    largest = f"{max(held):.0f} MiB, the largest of them"
+    table.add_row(f"memory of {AT_ONCE} that test at once", f"{sum(held):.0f} MiB", largest, "")
     table.add_row(f"{options.episodes} episodes in a row", f"{1000 * took:.0f} ms each, 4 at once", "", "")
     table.add_row("memory after them", f"{memory:+d} MiB", "", "")
     table.add_row(

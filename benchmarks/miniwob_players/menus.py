@@ -84,11 +84,17 @@ async def tree(page: Page) -> None:
 
 @plays("click-pie", "click-pie-nodelay")
 async def wheel(page: Page) -> None:
-    """The wheel unfolds from its middle."""
-    await page.click(labelled("#divWheel text", "+"))
-    await page.wait(1.0)
-    await page.click(labelled("#divWheel text", page.quoted_text()))
-    await page.wait(1.0)  # it turns before it tells
+    """The wheel unfolds from its middle. Once it stands still, the slice that is selected first is moved in the page
+    by every event of the pointer, so that it misses the click: it is clicked while the wheel unfolds, or once more."""
+    for _ in range(6):
+        await page.click(labelled("#divWheel text", "+"))
+        await page.wait(0.4)
+        await page.click(labelled("#divWheel text", page.quoted_text()))
+        await page.wait(1.0)  # it turns before it tells
+        if page.reward is not None:
+            return
+        await page.click(labelled("#divWheel text", "-"))
+        await page.wait(1.0)
 
 
 @plays("phone-book")

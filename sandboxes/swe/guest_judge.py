@@ -6,6 +6,7 @@ are closed to the first, and only it can write the report. This text is sent to 
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -66,7 +67,7 @@ def results_of(records: list[bytes]) -> tuple[dict[str, str], dict[str, str], se
     """Outcomes and reasons by test, changed functions, and how often an end is reported.
 
     The worst outcome of a test holds. A run of controls is stopped once all have one, so a record that could take it
-    back would have an effect in the other run alone.
+    back would have an effect in the other run alone. The reason of "" is why pytest stopped before any test.
     """
     outcomes: dict[str, str] = {}
     reasons: dict[str, str] = {}
@@ -86,6 +87,8 @@ def results_of(records: list[bytes]) -> tuple[dict[str, str], dict[str, str], se
             continue  # written by the tests themselves
         if kind == "changed" and isinstance(names, list):
             changed.update(name for name in names if isinstance(name, str))
+        elif kind == "stopped":
+            reasons[""] = str(names)
         elif kind == "end":
             ended += 1
     return outcomes, reasons, changed, ended
@@ -189,6 +192,9 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
             if thorough or (affordable and chance.randrange(CHECKED_EVERY) == 0):
                 look()
 
+        def pytest_internalerror(self, excrepr: object) -> None:
+            tell("stopped", str(excrepr)[-4000:], "", "", "")
+
         def pytest_collectreport(self, report: pytest.CollectReport) -> None:
             if report.failed:
                 tell("report", report.nodeid, "error", str(report.longrepr)[-4000:], "collect")
@@ -197,7 +203,9 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
     options += ["--rootdir=/work/repo", "--maxfail=0"]
     for plugin in [*trusted_plugins(), *plugins]:
         options += ["-p", plugin]
-    pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()])
+    sys.stderr = messages = io.StringIO()
+    if pytest.main([*options, *filter(os.path.exists, chosen)], plugins=[Recorder()]) == pytest.ExitCode.USAGE_ERROR:
+        tell("stopped", messages.getvalue()[-4000:], "", "", "")
     look()
     tell("end", "", "", "", "")
 

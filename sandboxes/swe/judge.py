@@ -57,10 +57,11 @@ JUDGE = GuestModule(__package__, "guest_repository", "guest_judge")
 
 @dataclass(frozen=True, slots=True)
 class PatchVerdict:
-    """What became of the tests: outcomes and failure texts by pytest id.
+    """What became of the tests: outcomes and failure texts by pytest id; that of "" says why there are none.
 
     `changed`: names of functions of the test runner that the repository replaced while its tests ran. `forged`: a test
-    passed that cannot pass, so no outcome is given. `controls`: the tests that ran as controls.
+    passed that cannot pass, so no outcome is given. `controls`: the tests that ran as controls. `timed_out`: the run
+    was stopped by the clock on the wall, which other work on this host moves too.
     """
 
     outcomes: Mapping[str, str]
@@ -68,6 +69,7 @@ class PatchVerdict:
     changed: frozenset[str] = frozenset()
     forged: bool = False
     controls: frozenset[str] = frozenset()
+    timed_out: bool = False
 
     def outcomes_of(self, test: str) -> set[str]:
         """What came of a test; nothing if it did not run. An id whose bracket never closes was cut by whoever recorded
@@ -155,9 +157,9 @@ class RepositoryTests(Reward):
         return components
 
     async def task_fault(self, task: Task) -> str:
-        """Why a task is no good: a test to be mended passes as it is, or the gold patch does not have all pass.
+        """Why a task is no good: no test to be mended fails as it is, or the gold patch does not have all pass.
 
-        Raises: JudgeError if no sandbox would run the tests.
+        Raises: JudgeError if no sandbox would run the tests, or they are not through in `timeout_s`.
         """
         truth: Mapping[str, Any] = task.truth or {}
         if not truth.get("fail_to_pass") or not truth.get("gold"):
@@ -170,12 +172,13 @@ class RepositoryTests(Reward):
             return str(error)
         if before is None or after is None:
             return "the gold patch does not fit the repository"
-        if free := [test for test in to_mend if before.passed(test)]:
-            return f"{len(free)} of {len(to_mend)} tests to be mended pass as it is: {free[0]}"
+        if all(map(before.passed, to_mend)):
+            return f"{len(to_mend)} of {len(to_mend)} tests to be mended pass as it is: {to_mend[0]}"
         if not after.outcomes:
-            return (
-                f"with the gold patch the tests do not come to their end in {self.cpu_s} CPU s and {self.timeout_s:g} s"
-            )
+            fault = f"with the gold patch no test has an outcome: {after.reasons.get('', 'no reason is known')}"
+            if after.timed_out:
+                raise JudgeError(fault)  # this host may be quicker another time
+            return fault
         broken = [test for test in to_mend if not after.passed(test)]
         broken += [test for test in to_keep if not after.passed(test, xfail=True)]
         if broken:
@@ -303,13 +306,18 @@ class RepositoryTests(Reward):
         )
         try:
             outcomes, reasons, changed = json.loads(result.stdout)
-        except UNREADABLE:
-            return NOTHING  # ended early, out of time or memory: nothing passed
+        except UNREADABLE:  # nothing passed
+            why = f"they end early, or take more than {self.cpu_s} s of processor time"
+            if result.timed_out:
+                why = f"they take more than {self.timeout_s:g} s"
+            elif result.oom_killed:
+                why = "they need more memory than the sandbox has, see parameters['memory_mib']"
+            return replace(NOTHING, reasons={"": why}, timed_out=result.timed_out)
         results = {test: outcomes.pop(test, None) for test in canaries}
         if any(outcome == "passed" for outcome in results.values()):
             return replace(NOTHING, forged=True)
         if not awaited and any(results[test] != "failed" for test in canaries if test.partition("::")[0] in beside):
-            return NOTHING
+            return replace(NOTHING, reasons={"": _stopped(reasons)})
         return PatchVerdict(outcomes, reasons, frozenset(changed))
 
 
@@ -331,6 +339,14 @@ def submission(episode: Trajectory) -> str | None:
 def _left_out(truth: Mapping[str, Any], parameters: RepositoryParameters) -> tuple[str, ...]:
     own = PROTECTED if parameters.test_runner is None else (*parameters.test_runner.protected, ".git/*")
     return (*own, *truth.get("tests", ()))
+
+
+def _stopped(reasons: Mapping[str, str]) -> str:
+    """In a few words why pytest stopped early, by what it said."""
+    lines = [line.strip() for line in reasons.get("", "").splitlines() if line.strip()]
+    errors = [line for line in lines if re.match(r"(E +|\w+(\.\w+)*(Error|Exception|Exit)\b)", line)]
+    message = " ".join((errors or lines)[-2:])[-300:]
+    return f"pytest stops before the last test{message and ': '}{message}"
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:

@@ -8,9 +8,12 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 
-OLD_BUILD_TOOLS = ("setuptools<69", "wheel<0.43", "cython<3")
+OLD_BUILD_TOOLS = ("setuptools<69", "wheel<0.43", "cython<3", "markupsafe<2.1")
 """What builds packages of the years before 2023."""
 _BUILD_FAILED = re.compile(r"subprocess-exited-with-error|Failed to build|Failed building|metadata-generation-failed")
+
+_BUILT_IN = re.compile(r"/pip-[\w-]+/([\w.-]+)_[0-9a-f]{32}/")
+"""Where pip unpacks what it builds, in a traceback."""
 
 
 def run_pip(command: Sequence[str], variables: Mapping[str, str] | None = None) -> str:
@@ -35,7 +38,8 @@ def run_pip(command: Sequence[str], variables: Mapping[str, str] | None = None) 
 
 
 def _errors(output: str) -> str:
-    """What pip says was wrong, and the exception with which a build ended, on one line of at most 400 characters."""
+    """What pip says was wrong, and in the build of which package, on one line of about 400 characters."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|error|\w*(Error|Exception)): ", line)]
-    return " ".join(dict.fromkeys(errors or lines))[-400:]
+    building = ", ".join(dict.fromkeys(_BUILT_IN.findall(output)))
+    return f"{building and f'in the build of {building}: '}{' '.join(dict.fromkeys(errors or lines))[-400:]}"

@@ -63,7 +63,7 @@ def lock_project(
         for path, content in repository.files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
-        own = _build(folder, Path(scratch), python, version)
+        own = _build(folder, Path(scratch), python, version, requirements)
         needs = [f"{own}[{extras}]" if extras else str(own), *requirements, "pytest"]
         for name in files:
             if (folder / name).is_file():
@@ -76,8 +76,9 @@ def lock_project(
     return pins
 
 
-def _build(folder: Path, scratch: Path, python: str, version: str) -> Path:
-    """Build the wheel of a source tree. Raises: TaskError."""
+def _build(folder: Path, scratch: Path, python: str, version: str, requirements: Sequence[str]) -> Path:
+    """Build the wheel of a source tree. One that does not say what its build needs, and fails, is built beside the
+    requirements, which were installed first where it comes from. Raises: TaskError."""
     interpreter = interpreter_of(python)
     if interpreter is None:
         raise TaskError(
@@ -86,7 +87,13 @@ def _build(folder: Path, scratch: Path, python: str, version: str) -> Path:
         )
     command = [interpreter, "-m", "pip", "wheel", "-q", "--disable-pip-version-check", "--no-deps", "--use-pep517"]
     command += ["--find-links", str(cache(python)), "-w", str(scratch)]
-    error = run_pip([*command, str(folder)], {"SETUPTOOLS_SCM_PRETEND_VERSION": version or "0"})
+    command, variables = [*command, str(folder)], {"SETUPTOOLS_SCM_PRETEND_VERSION": version or "0"}
+    error = run_pip(command, variables)
+    project = folder / "pyproject.toml"
+    if error and requirements and not project.exists():
+        needed = json.dumps(["setuptools", *requirements])
+        project.write_text(f"[build-system]\nrequires = {needed}\n")
+        error = run_pip(command, variables)
     wheels = sorted(scratch.glob("*.whl"))
     if error or len(wheels) != 1:
         raise TaskError(f"the repository cannot be built with Python {python}: {error}")

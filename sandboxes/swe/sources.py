@@ -13,6 +13,21 @@ from agentgym.sandbox import cache_folder
 
 from .pip import run_pip
 
+UNBUILT = """import os
+import shutil
+import sys
+
+
+def prepare_metadata_for_build_wheel(folder, settings=None):
+    os.mkdir(os.path.join(folder, "package.dist-info"))
+    shutil.copy("PKG-INFO", os.path.join(folder, "package.dist-info", "METADATA"))
+    return "package.dist-info"
+
+
+__legacy__ = sys.modules[__name__]
+"""
+"""Stands for `setuptools.build_meta` while pip downloads: a source distribution has its metadata, so nothing of it
+needs to run, which old ones could not with build tools of today."""
 PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
 
 
@@ -28,8 +43,8 @@ def archive(pinned: str) -> Path | None:
 
 
 def fetch(pinned: str, sha256: str = "") -> Path:
-    """Download the source distribution of `name==version` with pip, unless it is in the cache. Nothing of it is run
-    but what pip runs to learn its name.
+    """Download the source distribution of `name==version` with pip, unless it is in the cache. Nothing of it is run,
+    unless it is built with another tool than setuptools, which pip asks for its name.
 
     Raises: TaskError if it cannot be had, or is not the file that `sha256` names.
     """
@@ -42,7 +57,12 @@ def fetch(pinned: str, sha256: str = "") -> Path:
         with tempfile.TemporaryDirectory(dir=cache()) as folder:
             command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", folder]
             command += ["--no-binary", match[1]]  # and no other: what its build needs may come as wheels
-            error = run_pip([*command, pinned])
+            stub = Path(folder, "stub", "setuptools")
+            stub.mkdir(parents=True)
+            (stub / "__init__.py").touch()
+            (stub / "build_meta.py").write_text(UNBUILT)
+            unbuilt = [*command, "--use-pep517", "--no-build-isolation", pinned]
+            error = run_pip(unbuilt, {"PYTHONPATH": str(stub.parent)}) and run_pip([*command, pinned])
             archives = sorted(Path(folder).glob("*.tar.*"))
             if error or len(archives) != 1:
                 raise TaskError(f"pip cannot download the source of {pinned}: {error}")

@@ -21,9 +21,9 @@ from . import swebench_django as django
 from .items import LeftOutWarning, read_items
 from .swebench_environments import PublishedEnvironment, published_environment
 from .swebench_ids import pytest_ids
-from .swebench_patches import files_in
+from .swebench_patches import files_in, reversed_patch
 from .swebench_rows import Instance, instance_of
-from .swebench_stand_ins import DJANGO, STANDS_IN
+from .swebench_stand_ins import DJANGO, FIXED, STANDS_IN
 
 NAME, ENVIRONMENT = "swe/swebench-v1", "agentgym/swe-v1"
 MIRRORS = "AGENTGYM_REPOSITORIES"
@@ -120,14 +120,17 @@ def _task(instance: Instance, *, folder: Path, split: Split, environments: bool,
         raise TaskError("its tests are not pytest's")
     repository = f"{clone}@{instance.commit}" if clone else str(stand_in)
     parameters: dict[str, Any] = {"repository": repository}
-    if instance.bug:
-        parameters["patch"] = instance.bug
+    taken_back = (instance.fix, instance.tests) if clone is None and instance.id in FIXED else ()
+    patches = [instance.bug, *map(reversed_patch, taken_back)]
     if environments:
         parameters |= _environment(instance, repository, python)
     elif is_django:
         parameters["packages"] = django.PACKAGES
     if is_django:
         parameters |= django.PARAMETERS
+        patches.append(django.PATCH)
+    if patch := "".join(patches):
+        parameters["patch"] = patch
     return Task(
         id=instance.id,
         environment=ENVIRONMENT,

@@ -11,6 +11,7 @@ REPO = "django/django"
 UNITTEST_ID = re.compile(r"(\w+) \((\w+(?:\.\w+)+)\)")
 CONFTEST = '''"""What Django's own tests/runtests.py sets up around its tests, for pytest."""
 
+import inspect
 import os
 import sys
 
@@ -23,7 +24,10 @@ def pytest_configure(config):
     import runtests
 
     inside = [os.path.relpath(argument.partition("::")[0], HERE).split(os.sep)[0] for argument in config.args]
-    runtests.setup(0, sorted({name for name in inside if name.isidentifier()}), 1)
+    labels = sorted({name for name in inside if name.isidentifier()})
+    known = {"verbosity": 0, "test_labels": labels, "parallel": 1}
+    setup = getattr(runtests, "setup", None) or runtests.setup_run_tests  # since Django 4.0
+    setup(**{name: known.get(name) for name in inspect.signature(setup).parameters})
     from django.test.runner import DiscoverRunner
 
     runner = DiscoverRunner(verbosity=0, interactive=False)
@@ -31,11 +35,10 @@ def pytest_configure(config):
     runner.setup_databases()
 '''
 AT = "tests/conftest.py"
-PARAMETERS: dict[str, Any] = {
-    "source": [".", "tests"],
-    "patch": f"diff --git a/{AT} b/{AT}\nnew file mode 100644\n"
-    + "".join(unified_diff([], CONFTEST.splitlines(True), "/dev/null", f"b/{AT}")),
-}
+PARAMETERS: dict[str, Any] = {"source": [".", "tests"]}
+PATCH = f"diff --git a/{AT} b/{AT}\nnew file mode 100644\n" + "".join(
+    unified_diff([], CONFTEST.splitlines(True), "/dev/null", f"b/{AT}")
+)
 PACKAGES = ["pytz==2018.9", "sqlparse==0.5.1"]
 """What Django 2 and 3 import, where no environment is built."""
 FILES = {AT: CONFTEST}

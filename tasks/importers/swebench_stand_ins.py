@@ -1,7 +1,8 @@
 """Source distributions of the package index that stand in for a clone: neighbours of the base commits of instances.
 
-Each has the bug of its instances, both patches fit it, and of their tests those fail and pass that should, as far as
-`docs/environments/swe.md` says. A neighbour is not the commit: tasks made of it have the tag `stand_in`.
+Each has the bug of its instances (or gets it, see `FIXED`), both patches fit it, and of their tests those fail and pass
+that should, as far as `docs/environments/swe.md` says. A neighbour is not the commit: tasks made of it have the tag
+`stand_in`.
 """
 
 from __future__ import annotations
@@ -16,4 +17,6 @@ ASTROPY = {
     "astropy__astropy-14995": "astropy==5.3",
 }
 """They have compiled parts, so they need an environment (`--validate`)."""
-STANDS_IN = DJANGO | ASTROPY
+FIXED = {"django__django-11019": "Django==3.0a1"}
+"""Releases that already have the fix: it is taken back, with its tests. None lies nearer before it."""
+STANDS_IN = DJANGO | ASTROPY | FIXED

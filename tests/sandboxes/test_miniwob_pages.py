@@ -125,6 +125,29 @@ async def test_a_scripted_player_is_paid_in_full(name, players):
     assert page.reward >= 0.9
 
 
+async def test_a_page_that_pays_by_its_clock_goes_on_when_the_agent_acts_and_at_no_other_time():
+    """So that neither a slow policy nor a busy host is late for it. An action takes a quarter of a second."""
+    async with await Visit.to(task("moving-items")) as visit:
+        state = "[Date.now(), ...[...document.querySelectorAll('circle')].map(e => e.getAttribute('cx'))]"
+        before = await visit.environment.evaluate(state)
+        await asyncio.sleep(0.3)
+        assert await visit.environment.evaluate(state) == before
+        await visit.call("wait", seconds=1)
+        after = await visit.environment.evaluate(state)
+        assert after[0] - before[0] == 1250
+        assert after[1:] != before[1:]
+
+
+async def test_a_player_of_such_a_page_is_in_time(players):
+    environment = make(players.environment_of("button-delay"), max_chars=20_000)
+    try:
+        page = players.Page(environment, await environment.reset(task("button-delay"), seed=0))
+        await players.PLAYERS["button-delay"](page)
+    finally:
+        await environment.close()
+    assert page.reward == 1.0
+
+
 async def test_a_request_that_the_page_gives_as_fields_is_asked_in_words():
     async with await Visit.to(task("email-inbox-forward-nl")) as visit:
         assert visit.page.startswith("Send to Neille the email you got from Helena.")

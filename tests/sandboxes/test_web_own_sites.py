@@ -232,6 +232,21 @@ async def test_a_page_that_crashes_before_the_end_is_loaded_anew_and_judged(tmp_
         assert (await outcome(visit))["effects"] == {"count": 1}
 
 
+async def test_a_click_waits_for_an_element_that_has_no_size_while_its_image_loads(tmp_path):
+    body = """<button onclick="document.title = 'clicked'" onmouseenter="if (this.late) return; this.late = true;
+        this.style.display = 'none'; setTimeout(() => this.style.display = '', 600)">Go</button>"""
+    async with await Visit.to(folder_of(tmp_path, WEB, one=body)) as visit:
+        await visit.call("click", target=visit.number('button "Go"'))
+        assert await visit.environment.evaluate("document.title") == "clicked"
+
+
+async def test_a_page_that_replaces_the_timers_of_the_browser_is_shown_all_the_same(tmp_path):
+    task = folder_of(tmp_path, WEB, one="<script>setTimeout = () => 0</script><h1>Still</h1>")
+    async with await Visit.to(task) as visit:
+        assert "Still" in visit.page
+        assert "did not answer" not in (await visit.call("scroll", direction="down")).content
+
+
 async def test_a_folder_is_served_as_a_host_of_static_sites_does(tmp_path):
     for name in ("index", "about", "guide/index", "404"):
         (tmp_path / f"{name}.html").parent.mkdir(exist_ok=True)

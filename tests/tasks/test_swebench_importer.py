@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager
 from agentgym.sandboxes.swe.patch import make_patch
 from agentgym.tasks.importers.swebench import load_swebench
-from agentgym.tasks.importers.swebench_django import unittest_ids
+from agentgym.tasks.importers.swebench_django import CONFTEST, unittest_ids
 from agentgym.tasks.importers.swebench_environments import ENVIRONMENTS, published_environment
 from agentgym.tasks.importers.swebench_ids import pytest_ids
 from agentgym.tasks.importers.swebench_patches import reversed_patch
@@ -171,6 +173,48 @@ def test_names_of_unittest_are_turned_into_ids_of_pytest_and_descriptions_droppe
         "tests/forms_tests/tests/test_media.py::MediaCase::test_a",
         "tests/expressions/tests.py::Case::test_b",
     ]
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "setup(verbosity, test_labels, parallel)",  # Django 2.2
+        "setup(verbosity, test_labels, parallel, start_at, start_after)",  # 3.0 to 3.2
+        "setup_run_tests(verbosity, start_at, start_after, test_labels=None)",  # since 4.0
+    ],
+)
+def test_django_is_set_up_as_its_own_runner_of_the_version_does(tmp_path, signature):
+    """Beside a runner of the shape that each version has; the real ones are too large to lie here."""
+    (tmp_path / "django" / "test").mkdir(parents=True)
+    (tmp_path / "django" / "__init__.py").touch()
+    (tmp_path / "django" / "test" / "runner.py").write_text(
+        "class DiscoverRunner:\n    def __init__(self, verbosity, interactive): pass\n"
+        "    def setup_test_environment(self): pass\n    def setup_databases(self): pass\n"
+    )
+    (tmp_path / "tests" / "forms").mkdir(parents=True)
+    (tmp_path / "tests" / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "tests" / "runtests.py").write_text(
+        f"SEEN = []\n\n\ndef {signature}:\n    SEEN.append((verbosity, test_labels))\n"
+        + ("    assert start_at is start_after is None\n" if "start_at" in signature else "")
+    )
+    (tmp_path / "tests" / "forms" / "test_x.py").write_text(
+        "import runtests\n\n\ndef test_x():\n    assert runtests.SEEN == [(0, ['forms'])]\n"
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir=.", "tests/forms/test_x.py"]
+    variables = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": "."}
+    finished = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+
+
+def test_a_bug_in_django_is_put_in_beside_what_its_tests_need(instance):
+    row = json.loads(instance.read_text())
+    bug = make_patch({"shape.py": FIXED.encode()}, {"shape.py": BUG.encode()})
+    smith = {"repo": f"swesmith/django__django.{row['base_commit'][:8]}", "patch": bug, "test_patch": ""}
+    instance.write_text(json.dumps({**row, **smith, "FAIL_TO_PASS": ["test_a (forms_tests.tests.Case)"]}))
+    (instance.parent / "mirrors" / "django").mkdir()
+    [task] = load_swebench(instance, mirrors=instance.parent / "mirrors")["held_out"]
+    assert task.parameters["patch"].startswith(bug)
+    assert "+++ b/tests/conftest.py" in task.parameters["patch"]
 
 
 @pytest.mark.skipif(not INSTANCES.is_file(), reason="the shared data is not beside this checkout")

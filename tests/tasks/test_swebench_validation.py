@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from wheel_files import write_installed, write_wheel
 from agentgym import load_task_set
 from agentgym.cli.app import app
 from agentgym.sandboxes.swe import wheels
+from agentgym.tasks.importers import swebench_stand_ins
 
 pytestmark = pytest.mark.needs_namespaces
 
@@ -75,8 +77,10 @@ def instances(tmp_path_factory) -> tuple[Path, Path]:
     git(clone, "commit", "-q", "-a", "-m", "the fix")
     fixed = git(clone, "rev-parse", "HEAD").strip()
     bug = git(clone, "diff", "HEAD", base, "--", "src")
+    git(clone, "archive", "--prefix=shape-1.5/", "-o", str(folder / "shape==1.5.tar.gz"), "HEAD")
     rows = [
         good,
+        {**good, "instance_id": "released", "repo": "acme/of-the-index"},
         {
             "instance_id": "smith",
             "repo": f"swesmith/acme__shape.{fixed[:8]}",
@@ -115,11 +119,15 @@ def test_what_validates_is_written_and_a_reason_for_everything_else(instances, t
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     wheels.environment.cache_clear()
     write_wheels(wheels.cache())
+    for stand_ins in (swebench_stand_ins.STANDS_IN, swebench_stand_ins.FIXED):  # a release that has the fix
+        monkeypatch.setitem(stand_ins, "released", "shape==1.5")
+    (cache / "sources").mkdir()
+    shutil.copy(instances[0].parent / "shape==1.5.tar.gz", cache / "sources")
     out = tmp_path / "tasks.jsonl"
     output = run(*instances, out)
-    assert "2 of 8 validated" in output
+    assert "3 of 9 validated" in output
     tasks = load_task_set(str(out))["held_out"]
-    assert [task.id for task in tasks] == ["good", "smith"]
+    assert [task.id for task in tasks] == ["good", "released", "smith"]
     good = tasks[0].parameters
     assert good["source"] == ["src", "."]
     assert "sides==2.0" in good["requirements"]

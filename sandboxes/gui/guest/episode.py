@@ -62,8 +62,7 @@ class BrowserEpisode:
 
     def pause(self, request: dict[str, Any]) -> None:
         """Sleep if the action is `wait`. Separate from `answer`, because it needs no processor."""
-        if request.get("action") == "wait":
-            time.sleep(min(max(float(request["arguments"][0]), 0.0), _MAX_WAIT_S))
+        time.sleep(_waited_s(request.get("action", ""), request.get("arguments", [])))
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
@@ -107,6 +106,7 @@ class BrowserEpisode:
             raise NotPossible("The page waits for an answer to its dialog: give it with dialog.")
         try:
             self._perform(page, action, arguments)
+            self._site.acted(self._tab, _waited_s(action, arguments))
             self._tab.settle()
         except DialogOpened:
             pass  # a dialog opened meanwhile
@@ -392,3 +392,8 @@ class BrowserEpisode:
         self._pages, self._current, self._opened_targets, self._gone_targets = [], 0, [], set()
         with contextlib.suppress(Refused, Late):  # the context is gone already
             self._browser.call("Target.disposeBrowserContext", {"browserContextId": context}, timeout_s=LOAD_S)
+
+
+def _waited_s(action: str, arguments: list[Any]) -> float:
+    """How long an action waits."""
+    return min(max(float(arguments[0]), 0.0), _MAX_WAIT_S) if action == "wait" else 0.0

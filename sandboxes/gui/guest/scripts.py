@@ -1,4 +1,4 @@
-"""JavaScript that the guest runs in a page; all but the first in an isolated context, without the page's variables."""
+"""JavaScript that the guest runs in a page; all in an isolated context, without the page's variables."""
 
 from __future__ import annotations
 
@@ -168,10 +168,17 @@ COVER = """function(points, dx, dy) {
 """Returns: which of the points reaches the element; if something covers it at all of them, the words for what does."""
 NOTE_BELOW = "globalThis.below = document.elementFromPoint(%s, %s), 0"
 AGAIN_BELOW = """(async (x, y) => {
-  for (let n = 0; n < 20 && document.elementFromPoint(x, y) !== globalThis.below; n++)
+  const below = globalThis.below;
+  let vanished = false;
+  for (let n = 0; n < (vanished ? 130 : 20); n++) {
+    if (document.elementFromPoint(x, y) === below && (!below || below.matches(':hover'))) return;
+    const box = below && below.isConnected && below.getBoundingClientRect();
+    vanished = vanished || !!box && !(box.width && box.height);
     await new Promise(done => setTimeout(done, 15));
+  }
 })(%s, %s)"""
-"""Pages change the element under the pointer, for example swap an image; wait until the element is back."""
+"""Pages change the element under the pointer, for example swap an image: wait until the element is back and the pointer
+on it, up to 0.3 s, or 2 s if it is there without a size, as while its other image loads."""
 PREPARE_TYPING = """function(text) {
   const one = this.nodeType === 1 ? this : this.parentElement;
   const tag = one.tagName;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import mimetypes
@@ -12,10 +13,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from .apps import APPS
+from .cdp import Refused
+from .page_clock import PAGE_CLOCK
 from .server import SAFE, PageRequest, PageResponse
 from .tab import LOAD_S, Tab
 
 _TIMELESS_MS = 2_000_000_000  # the longest timeout of a page
+_BY_CLOCK = frozenset({"button-delay", "chase-circle", "moving-items", "stock-market"})
+"""Tasks of MiniWoB++ that pay by when something is done: as slow as the agent or the host may be, an action takes
+`_ACTION_S` seconds of the page's clock, and `wait` as long as it says besides."""
+_ACTION_S = 0.25
 
 
 class SiteFailed(Exception):
@@ -42,6 +49,9 @@ class Site:
     def begin(self, tab: Tab) -> Any:
         """Prepare the first page. Returns: the task as the page itself states it, or ''."""
         return ""
+
+    def acted(self, tab: Tab, waited_s: float) -> None:
+        """The agent has acted, after it waited."""
 
     def state(self) -> Any:
         """State beyond what the page shows, as plain data for the state key."""
@@ -105,13 +115,24 @@ class Folder(Site):
 class MiniWob(Folder):
     """A task of MiniWoB++. Its reward is read from the page's variables, which no action of an agent can write.
 
-    Raw reward as the page gives it, without its decay by wall time; the page's own clock is stopped.
+    Raw reward as the page gives it, without its decay by wall time; the page's own limit of time is off.
     """
 
     def __init__(self, archive: zipfile.ZipFile, name: str, seed: int) -> None:
         super().__init__(archive, f"/miniwob/{name}.html", "miniwob.test")
-        self._seed = seed
+        self._seed, self._by_clock = seed, name in _BY_CLOCK
         self._ended: float | None = None
+
+    def respond(self, request: PageRequest) -> PageResponse:
+        answer = super().respond(request)
+        if self._by_clock and answer.kind == "text/html":
+            answer.body = answer.body.replace(b"<head>", b"<head><script>%s</script>" % PAGE_CLOCK.encode(), 1)
+        return answer
+
+    def acted(self, tab: Tab, waited_s: float) -> None:
+        if self._by_clock:
+            with contextlib.suppress(Refused):  # the page has been left
+                tab.evaluate(f"pageClock.advance({1000 * (waited_s + _ACTION_S):.0f})")
 
     def begin(self, tab: Tab) -> Any:
         return tab.evaluate(_BEGIN_MINIWOB % (json.dumps(str(self._seed)), _TIMELESS_MS), LOAD_S, wait=True)
@@ -169,6 +190,7 @@ def archive_of(path: str) -> zipfile.ZipFile:
 _BEGIN_MINIWOB = """(async () => {
   Math.seedrandom(%s);
   core.EPISODE_MAX_TIME = %d;
+  if (window.pageClock) pageClock.stop();
   core.startEpisodeReal();
   for (let n = 0; n < 100 && !WOB_TASK_READY; n++) await new Promise(done => setTimeout(done, 20));
   for (const id of ['reward-display', 'click-canvas', 'sync-task-cover'])

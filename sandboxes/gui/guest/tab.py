@@ -270,7 +270,8 @@ class Tab:
     def _run_pending_tasks(self, step_s: float) -> bool:
         """Let the page run its pending tasks. Returns: whether the document has loaded."""
         try:
-            return bool(self.evaluate(scripts.BREATHE, step_s, wait=True) == "complete")
+            context = self.isolated_context()  # where timers are the browser's, whatever the page made of its own
+            return bool(self.evaluate(scripts.BREATHE, step_s, context, wait=True) == "complete")
         except Refused:
             return False  # the page has been left
         except Late:
