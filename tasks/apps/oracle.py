@@ -102,10 +102,10 @@ def _jobs(task: Task, steps: list[Any]) -> Iterator[tuple[str, list[_ToolCall]]]
     """The sentence of each job, and its calls. With the call before the last goes what that one will write."""
     for sentence, count in json.loads(task.truth["jobs"]):
         job, steps = [*filter(None, steps[:count])], steps[count:]
-        found = [""] * len(job)
-        found[-2:-1] = [str(job[-1][2].get("line", ""))] if len(job) > 1 else []
+        texts = [""] * len(job)
+        texts[-2:-1] = [str(job[-1][2].get("line", ""))] if len(job) > 1 else []
         calls = [{"app": app, "api": api, "arguments": arguments} for app, api, arguments in job]
-        yield sentence, [("call", call, text) for call, text in zip(calls, found, strict=True)]
+        yield sentence, [("call", call, text) for call, text in zip(calls, texts, strict=True)]
 
 
 def _play(steps: list[Any], answer: str) -> Iterator[Message]:
