@@ -9,12 +9,14 @@ from typing import Any
 MAX_LEVELS = 100
 
 
-def loads(text: str | bytes | bytearray) -> Any:
+def loads(text: str | bytes | bytearray, *, halves: bool = False) -> Any:
     """The value of a JSON text.
 
+    Args:
+        halves: let half of a surrogate pair pass, as what an agent wrote does between hosts of ours, which escape it.
     Raises: ValueError for what is no JSON, for NaN and infinite numbers, which JSON has none of and `json.loads` takes,
         for integers of thousands of digits, for lists and objects more than `MAX_LEVELS` levels deep, and for half of a
-        surrogate pair, which is no character: an answer that repeats it could not be written.
+        surrogate pair, which is no character: an answer that repeats it may be one that cannot be written.
     """
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -31,7 +33,7 @@ def loads(text: str | bytes | bytearray) -> Any:
         levels += 1
         if levels >= MAX_LEVELS:
             raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
-    if _may_hold_escapes(text) and not encodable(value):
+    if not halves and _may_hold_escapes(text) and not encodable(value):
         raise ValueError("it holds half of a surrogate pair (\\ud800-\\udfff)")
     return value
 
