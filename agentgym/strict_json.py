@@ -9,14 +9,14 @@ from typing import Any
 MAX_LEVELS = 100
 
 
-def loads(text: str | bytes | bytearray, *, halves: bool = False) -> Any:
+def loads(text: str | bytes | bytearray, *, allow_surrogates: bool = False) -> Any:
     """The value of a JSON text.
 
     Args:
-        halves: let half of a surrogate pair pass, as what an agent wrote does between hosts of ours, which escape it.
+        allow_surrogates: accept lone surrogates, for peers that write their answers in ASCII.
     Raises: ValueError for what is no JSON, for NaN and infinite numbers, which JSON has none of and `json.loads` takes,
-        for integers of thousands of digits, for lists and objects more than `MAX_LEVELS` levels deep, and for half of a
-        surrogate pair, which is no character: an answer that repeats it may be one that cannot be written.
+        for integers of thousands of digits, for lists and objects more than `MAX_LEVELS` levels deep, and for lone
+        surrogates: an answer that repeats one cannot be written as UTF-8.
     """
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
@@ -33,7 +33,7 @@ def loads(text: str | bytes | bytearray, *, halves: bool = False) -> Any:
         levels += 1
         if levels >= MAX_LEVELS:
             raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
-    if not halves and _may_hold_escapes(text) and not encodable(value):
+    if not allow_surrogates and _may_hold_surrogates(text) and not encodable(value):
         raise ValueError("it holds half of a surrogate pair (\\ud800-\\udfff)")
     return value
 
@@ -47,10 +47,10 @@ def encodable(value: Any) -> bool:
     return True
 
 
-def _may_hold_escapes(text: str | bytes | bytearray) -> bool:
+def _may_hold_surrogates(text: str | bytes | bytearray) -> bool:
     if isinstance(text, str):
-        return not text.isascii() or "\\u" in text  # a text may hold the half itself
-    return b"\\u" in text or b"\0" in text  # the second is UTF-16
+        return not text.isascii() or "\\u" in text  # escaped, or as it is
+    return b"\\u" in text or b"\0" in text  # the second: in UTF-16
 
 
 def _may_be_deep(text: str | bytes | bytearray) -> bool:

@@ -37,5 +37,5 @@ def test_half_of_a_surrogate_pair_is_a_value_error(text):
     for given in halves:
         with pytest.raises(ValueError, match="half of a surrogate pair"):
             loads(given)
-        assert loads(given, halves=True) == json.loads(given)
+        assert loads(given, allow_surrogates=True) == json.loads(given)
     assert loads(r'"\ud83d\ude00"') == loads(rb'"\ud83d\ude00"') == "\U0001f600"

@@ -53,7 +53,7 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> dict[str, Any]:
     """The JSON object of a message. Raises: WireError."""
     try:
-        value = strict_json.loads(data, halves=True)
+        value = strict_json.loads(data, allow_surrogates=True)
     except ValueError as error:
         raise WireError(f"it is no JSON: {data[:60]!r}") from error
     if not isinstance(value, dict):

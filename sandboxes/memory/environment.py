@@ -27,8 +27,8 @@ class Memory(Environment):
     to the role `answerer`, whose tools are `search` and `answer`. In memory, not isolated.
 
     Task parameters: `sessions`, texts; `question`; `capacity`, of the memory (12); `needed`, for each fact that
-    the answer needs the words that an entry must have to hold it, for `potential`; `instructions`, what a role is told
-    in place of the usual, by role.
+    the answer needs the words that an entry must have to hold it, for `potential`; `instructions`, texts by role, in
+    place of the default ones.
     """
 
     reward = "answer_match"
@@ -62,12 +62,12 @@ class Memory(Environment):
         if not isinstance(needed, list | tuple) or not all(map(_are_texts, needed)):
             raise TaskError(f"{task.id}: parameters['needed'] has for each fact a list of words.")
         instructions = parameters.get("instructions", {})
-        usual = {MANAGER: INSTRUCTION.format(capacity=capacity), ANSWERER: ANSWER}
-        if not isinstance(instructions, Mapping) or not usual.keys() >= instructions.keys():
+        defaults = {MANAGER: INSTRUCTION.format(capacity=capacity), ANSWERER: ANSWER}
+        if not isinstance(instructions, Mapping) or not defaults.keys() >= instructions.keys():
             raise TaskError(f"{task.id}: parameters['instructions'] has texts for {MANAGER!r} or {ANSWERER!r}.")
         if not _are_texts(list(instructions.values())):
             raise TaskError(f"{task.id}: parameters['instructions'] are {dict(instructions)!r}, and not texts.")
-        self._instructions = {**usual, **instructions}
+        self._instructions = {**defaults, **instructions}
         self._sessions = sessions
         self._question, self._capacity = question, capacity
         self._needed = [words(" ".join(fact)) for fact in needed]

@@ -61,7 +61,7 @@ class PatchVerdict:
 
     `changed`: names of functions of the test runner that the repository replaced while its tests ran. `forged`: a test
     passed that cannot pass, so no outcome is given. `controls`: the tests that ran as controls. `timed_out`: the run
-    was stopped by the clock on the wall, which other work on this host moves too.
+    exceeded its wall-clock limit, which a busy host can cause.
     """
 
     outcomes: Mapping[str, str]

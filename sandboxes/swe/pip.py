@@ -12,7 +12,7 @@ OLD_BUILD_TOOLS = ("setuptools<69", "wheel<0.43", "cython<3", "markupsafe<2.1")
 """What builds packages of the years before 2023."""
 _BUILD_FAILED = re.compile(r"subprocess-exited-with-error|Failed to build|Failed building|metadata-generation-failed")
 
-_BUILT_IN = re.compile(r"/pip-[\w-]+/([\w.-]+)_[0-9a-f]{32}/")
+_BUILD_FOLDER = re.compile(r"/pip-[\w-]+/([\w.-]+)_[0-9a-f]{32}/")
 """Where pip unpacks what it builds, in a traceback."""
 
 
@@ -41,5 +41,5 @@ def _errors(output: str) -> str:
     """What pip says was wrong, and in the build of which package, on one line of about 400 characters."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"(ERROR|error|\w*(Error|Exception)): ", line)]
-    building = ", ".join(dict.fromkeys(_BUILT_IN.findall(output)))
+    building = ", ".join(dict.fromkeys(_BUILD_FOLDER.findall(output)))
     return f"{building and f'in the build of {building}: '}{' '.join(dict.fromkeys(errors or lines))[-400:]}"

@@ -77,8 +77,12 @@ def lock_project(
 
 
 def _build(folder: Path, scratch: Path, python: str, version: str, requirements: Sequence[str]) -> Path:
-    """Build the wheel of a source tree. One that does not say what its build needs, and fails, is built beside the
-    requirements, which were installed first where it comes from. Raises: TaskError."""
+    """Build the wheel of a source tree.
+
+    A tree without pyproject.toml whose build fails is built once more with the requirements installed.
+
+    Raises: TaskError.
+    """
     interpreter = interpreter_of(python)
     if interpreter is None:
         raise TaskError(

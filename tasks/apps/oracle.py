@@ -99,7 +99,7 @@ def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def _jobs(task: Task, steps: list[Any]) -> Iterator[tuple[str, list[_ToolCall]]]:
-    """The sentence of each job, and its calls. With the call before the last goes what that one will write."""
+    """The sentence of each job, and its calls. The message before the last states the line that the last writes."""
     for sentence, count in json.loads(task.truth["jobs"]):
         job, steps = [*filter(None, steps[:count])], steps[count:]
         texts = [""] * len(job)

@@ -18,5 +18,5 @@ ASTROPY = {
 }
 """They have compiled parts, so they need an environment (`--validate`)."""
 FIXED = {"django__django-11019": "Django==3.0a1"}
-"""Releases that already have the fix: it is taken back, with its tests. None lies nearer before it."""
+"""Releases that already have the fix: it is reverted, with its tests. No release before the fix is as near to it."""
 STANDS_IN = DJANGO | ASTROPY | FIXED

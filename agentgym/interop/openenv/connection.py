@@ -52,7 +52,7 @@ class OpenEnvConnection:
                     raise EnvironmentServerError(
                         f"{connection.url}/schema answers {answer.status}: {text.decode(errors='replace'):.200}"
                     )
-                schema = strict_json.loads(text, halves=True)
+                schema = strict_json.loads(text, allow_surrogates=True)
             if not isinstance(schema, dict) or not isinstance(schema.get("action"), dict):
                 raise ValueError("it describes no actions")
             connection.action_schema = schema["action"]
@@ -99,7 +99,7 @@ class OpenEnvConnection:
             await self.close()
             raise ServerUnreachable(f"{self.url} has ended the session: {reply.data!r:.80} {reply.extra!r:.200}.")
         try:
-            frame = strict_json.loads(reply.data, halves=True)
+            frame = strict_json.loads(reply.data, allow_surrogates=True)
         except ValueError as error:
             raise EnvironmentServerError(f"{self.url} sends what is no JSON: {error}.") from error
         if not isinstance(frame, dict):

@@ -322,7 +322,7 @@ def _answers_with(json_response: Callable[[Any], Any], document: Any) -> Callabl
 def _object(text: str) -> dict[str, Any]:
     """A JSON object. Raises: FrameRefused."""
     try:
-        message = strict_json.loads(text, halves=True)
+        message = strict_json.loads(text, allow_surrogates=True)
     except ValueError as error:
         raise FrameRefused(ErrorCode.INVALID_JSON, f"Invalid JSON: {error}") from error
     if not isinstance(message, dict):

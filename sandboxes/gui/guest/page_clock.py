@@ -1,4 +1,4 @@
-"""A clock for pages that run by one: it stands still until somebody moves it on, so no busy host is late for them."""
+"""A clock for pages that read the time: it goes on only by `pageClock.advance`, whatever the speed of the host."""
 
 from __future__ import annotations
 
