@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from agentgym.sandboxes.gui.guest.sites import ACTION_S
+
 from .elements import every, first_of
 from .page import Page
 from .table import plays
-
-ACTION_S = 0.25
-"""What an action takes of the clock of these pages, which stands still but for that; simon-says has no such clock."""
 
 
 @plays("button-delay")

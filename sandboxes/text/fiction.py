@@ -96,7 +96,9 @@ class Fiction(TextEnvironment):
         puzzle = _puzzle(wish, game)
         solution = puzzle.truth["solution"]
         if len(solution) < least:
-            raise ValueError(f"it is won by {len(solution)} commands, {', '.join(solution)}; {least} are the least")
+            raise ValueError(
+                f"its shortest solution is {len(solution)} long, {', '.join(solution)}; {least} commands are the least"
+            )
         return Task(
             name,
             cls.id,

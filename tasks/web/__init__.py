@@ -1,9 +1,10 @@
-"""Web tasks: on four applications, on two from the package index, on forms of one page and of many, on cards."""
+"""Web tasks: on four applications, on two from the package index, on forms of a page or many, cards, a help desk."""
 
 from .admin_site import django_admin, users
 from .admin_tasks import admin_task_set
 from .app_data import calendar, forum, mail, shop
 from .cards import cards_task_set
+from .desk import desk_task_set, help_desk
 from .forms import forms_task_set
 from .long_form import long_form_task_set
 from .task_set import task_set, task_set_v2
@@ -14,10 +15,12 @@ __all__ = [
     "admin_task_set",
     "calendar",
     "cards_task_set",
+    "desk_task_set",
     "django_admin",
     "flask_wiki",
     "forms_task_set",
     "forum",
+    "help_desk",
     "long_form_task_set",
     "mail",
     "shop",

@@ -15,11 +15,11 @@ from functools import cache
 from agentgym import Call, Message, Task, TaskSet, seed_of
 
 from ..generator import TaskGenerator, TaskSlot
+from .words import word_pairs
 
 NAME, ENVIRONMENT = "web/cards-v1", "agentgym/web-form-v1"
 SIZES = {"train": 6_000, "validation": 100, "unseen_values": 200, "unseen_pages": 100}
 CARDS = 3
-HELD_OUT_SHARE = 5
 _FIRST = tuple(
     """
     Ada Dora Emil Greta Hugo Ines Karl Lena Leon Mira Nora Oscar Otto Pablo Rosa Selma Simon Tom Vera Viktor
@@ -70,7 +70,8 @@ def cards_task_set(seed: int = 0) -> TaskSet:
 
 
 def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
-    names, values = (rng.sample(_pairs(*words, new), CARDS) for words in ((_FIRST, _LAST), (_SHADE, _COLOUR)))
+    names = rng.sample(word_pairs(_FIRST, _LAST, held_out=new), CARDS)
+    values = rng.sample(word_pairs(_SHADE, _COLOUR, held_out=new), CARDS)
     position = rng.randrange(CARDS)
     return Task(
         id=slot.id,
@@ -85,17 +86,6 @@ def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
         split=slot.split,
         tags=(f"card_{position + 1}", *slot.tags),
     )
-
-
-@cache
-def _pairs(firsts: Sequence[str], seconds: Sequence[str], held_out: bool) -> list[str]:
-    """The pairs that are held out, or all others. Every word is in pairs of both kinds."""
-    return [
-        f"{first} {second}"
-        for i, first in enumerate(firsts)
-        for j, second in enumerate(seconds)
-        if ((i + j) % HELD_OUT_SHARE == 0) is held_out
-    ]
 
 
 def cards_oracle(task: Task) -> Script:

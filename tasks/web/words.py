@@ -1,8 +1,12 @@
-"""The words in the data of the web applications: one vocabulary for training, one for held-out data."""
+"""The words in the data of web applications: a vocabulary for training, one for held-out data, and pairs of words."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+
+HELD_OUT_SHARE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +97,14 @@ def words_of(seed: int) -> WebVocabulary:
 
 def address_of(person: str, words: WebVocabulary) -> str:
     return f"{person.lower().replace(' ', '.')}@{words.domain}"
+
+
+@cache
+def word_pairs(firsts: Sequence[str], seconds: Sequence[str], *, held_out: bool) -> list[str]:
+    """The pairs that are held out, every fifth, or all others. Every word is in pairs of both kinds."""
+    return [
+        f"{first} {second}"
+        for i, first in enumerate(firsts)
+        for j, second in enumerate(seconds)
+        if ((i + j) % HELD_OUT_SHARE == 0) is held_out
+    ]

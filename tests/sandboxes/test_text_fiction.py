@@ -209,7 +209,7 @@ def test_games_in_a_file_become_tasks_and_others_are_named_with_the_reason(tmp_p
     assert [task.id for task in task_set["train"]] == ["good"]
     assert task_set["train"][0].truth == {"solution": SOLUTION}
     reasons = warned[0].message.reasons
-    assert reasons["easy"] == "it is won by 1 commands, take lamp; 3 are the least"
+    assert reasons["easy"] == "its shortest solution is 1 long, take lamp; 3 commands are the least"
     assert "start names the room 'attic'" in reasons["broken"]
     assert "none of the fields wish holds text" in reasons["mute"]
 

@@ -42,17 +42,17 @@ STATE = """
 def app(tmp_path, monkeypatch):
     """Makes an application with a command; closes what was made."""
     monkeypatch.setattr(own_app, "APPS_FOLDER", str(tmp_path))
-    monkeypatch.setattr(own_app, "_states", {})
+    monkeypatch.setattr(own_app, "_prepared", {})
     created = []
 
-    def make(serve=SERVE):
+    def make(serve=SERVE, key="template"):
         packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             archive.writestr("serve.py", textwrap.dedent(serve))
             archive.writestr("state.sh", textwrap.dedent(STATE))
         description = {
             "path": "/",
-            "key": "template",
+            "key": key,
             "packages_key": "none",
             "data": None,
             "command": [sys.executable, "serve.py"],
@@ -79,6 +79,18 @@ def test_no_two_applications_are_given_the_same_port():
     ports = [own_app.free_port() for _ in range(200)]
     assert len(set(ports)) == 200
     assert all(port in own_app.PORTS for port in ports)
+
+
+def test_only_the_last_prepared_folders_are_kept_and_those_in_use(app, tmp_path, monkeypatch):
+    monkeypatch.setattr(own_app, "PREPARED", 1)
+    in_use, *ended = (app(key=key) for key in ("in_use", "first", "second", "third"))
+    in_use.open()
+    for application in ended:
+        application.open()
+        application.close()
+    app(key="third").open()
+    assert {path.name for path in tmp_path.iterdir()} - {"run"} == {"in_use", "second", "third"}
+    assert in_use.outcome(None, "")["effects"] == {}
 
 
 def test_a_state_hook_that_is_late_only_where_the_agent_acted_is_the_agents_failure(app, monkeypatch):

@@ -95,6 +95,18 @@ async def test_cards_are_opened_by_name_to_both_players_ends():
         assert all(answer in card for answer, card in zip(answers, cards, strict=True)), "it read no card"
 
 
+async def test_tickets_of_the_help_desk_are_changed_to_both_players_ends():
+    task_set = load_task_set("web/desk-v1")
+    reopened = next(task for task in task_set["train"] if "two_steps" in task.tags)
+    tasks = [*task_set["train"][:2], reopened, task_set["held_out"][0]]
+    for player, success in (task_set.oracle, 1.0), (task_set.imperfect_oracle, 0.0):
+        manager = EpisodeManager(lambda task, player=player: ScriptedPolicy(player(task)), RolloutConfig(concurrency=4))
+        episodes = await manager.collect(tasks)
+        assert [episode.success for episode in episodes] == [success] * len(tasks)
+        ends = [str(episode.turns[-1].results[-1].content) for episode in episodes]
+        assert any("tickets" in end for end in ends), "it changed nothing"
+
+
 async def test_any_view_can_be_chosen_and_pictures_are_png():
     environment_views = ("tree", "text", "screenshot", "marks")
     async with await Visit.to(SHOP, observe=environment_views) as visit:

@@ -80,6 +80,34 @@ def test_what_a_card_says_is_not_on_the_first_page_and_its_players_open_differen
     assert max(chosen.values()) < 1.1 * min(chosen.values()), "a place on the page would tell the players apart"
 
 
+def test_names_of_tickets_that_are_held_out_stand_in_no_other_task_and_all_their_words_do():
+    task_set = load_task_set("web/desk-v1")
+    unseen = [task for task in task_set["held_out"] if "unseen_names" in task.tags]
+    known = [task for split in task_set.values() for task in split if "unseen_names" not in task.tags]
+
+    def names(tasks):
+        return {name for task in tasks for name in task.parameters["data"]["tickets"]}
+
+    assert (len(unseen), len(known)) == (200, 6_200)
+    assert names(unseen).isdisjoint(names(known))
+    assert set(" ".join(names(unseen)).split()) <= set(" ".join(names(known)).split())
+
+
+def test_the_players_of_a_desk_take_every_place_and_every_status_alike():
+    task_set, pressed = load_task_set("web/desk-v1"), Counter()
+    for task in task_set["train"]:
+        tickets = task.parameters["data"]["tickets"]
+        page = "\n".join(f'[{number}] link "{name}"' for number, name in enumerate(tickets, 1))
+        prompt = Message("user", f"{task.prompt}\n\n{page}")
+        for script in (task_set.oracle, task_set.imperfect_oracle):
+            opened = script(task)([prompt]).calls[0].arguments["element"]
+            pressed[script, list(tickets).index(opened)] += 1
+            shown = Message("tool", '[1] text "new"')
+            pressed[script, script(task)([prompt, shown]).calls[0].arguments["element"]] += 1
+    assert len(pressed) == 12
+    assert max(pressed.values()) < 1.15 * min(pressed.values()), "a place or a status would tell the players apart"
+
+
 @pytest.mark.parametrize("app", ["shop", "mail", "forum", "calendar"])
 def test_application_data_is_a_function_of_its_seed(app):
     asset = load("assets", f"web/{app}")

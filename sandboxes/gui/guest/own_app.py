@@ -16,6 +16,7 @@ import threading
 import time
 import zipfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .sites import Site, SiteFailed
@@ -32,7 +33,20 @@ _HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", 
 _numbers = itertools.count(1)
 _ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
 _preparing = threading.Lock()
-_states: dict[str, Any] = {}  # of each prepared folder, what its state hook said
+PREPARED = 16
+"""Folders that are kept prepared besides those in use: as many data as a task set may have, they take little room."""
+
+
+@dataclass(eq=False, slots=True)
+class Prepared:
+    """A folder that is unpacked and set up, and what its state hook said of it."""
+
+    folder: str
+    state: Any
+    used_by: set[OwnApp] = field(default_factory=set)
+
+
+_prepared: dict[str, Prepared] = {}  # by key, the last used last
 
 
 class SandboxFailed(Exception):
@@ -50,17 +64,21 @@ class OwnApp(Site):
         super().__init__("app.test", description["path"])
         self._description, self._archives = description, archives
         self._process: subprocess.Popen[bytes] | None = None
-        self._folder, self._port, self._before = "", 0, None
+        self._prepared = Prepared("", None)
+        self._folder, self._port = "", 0
 
     def open(self) -> None:
         """Start the application and wait until it answers. Raises: SiteFailed."""
-        template = f"{APPS_FOLDER}/{self._description['key']}"
+        key = self._description["key"]
         with _preparing:
-            if self._description["key"] not in _states:
-                _states[self._description["key"]] = self._prepare(template)
-        self._before = _states[self._description["key"]]
+            self._prepared = _prepared.pop(key) if key in _prepared else self._prepare(f"{APPS_FOLDER}/{key}")
+            self._prepared.used_by.add(self)
+            _prepared[key] = self._prepared
+            idle = [key for key, prepared in _prepared.items() if not prepared.used_by]
+            for key in idle[: max(0, len(idle) - PREPARED)]:
+                shutil.rmtree(_prepared.pop(key).folder, ignore_errors=True)
         self._folder = f"{APPS_FOLDER}/run/{next(_numbers)}"
-        shutil.copytree(template, self._folder, symlinks=True)
+        shutil.copytree(self._prepared.folder, self._folder, symlinks=True)
         self._start()
 
     def close(self) -> None:
@@ -68,11 +86,12 @@ class OwnApp(Site):
         self._end_processes()
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+        self._prepared.used_by.discard(self)
 
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
         if self._description["state"]:
-            outcome["effects"] = changes(self._before, self._end_state())
+            outcome["effects"] = changes(self._prepared.state, self._end_state())
         return outcome
 
     def forward(self, handler: http.server.BaseHTTPRequestHandler, path: str) -> None:
@@ -116,8 +135,8 @@ class OwnApp(Site):
 
     # ---- inside ------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, template: str) -> Any:
-        """Unpack the folder and run the set-up command in it. Returns: the state that it begins with."""
+    def _prepare(self, template: str) -> Prepared:
+        """Unpack the folder and run the set-up command in it."""
         folder_archive, *packages = self._archives
         shutil.rmtree(template, ignore_errors=True)
         folder_archive.extractall(template)
@@ -129,7 +148,7 @@ class OwnApp(Site):
                 json.dump(self._description["data"], file)
         if self._description["setup"]:
             self._run("setup", template)
-        return self._state(template) if self._description["state"] else None
+        return Prepared(template, self._state(template) if self._description["state"] else None)
 
     def _end_processes(self) -> None:
         process, self._process = self._process, None
@@ -185,7 +204,7 @@ class OwnApp(Site):
         with contextlib.suppress(SiteFailed):
             return self._state(self._folder)
         try:
-            self._state(f"{APPS_FOLDER}/{self._description['key']}")  # as it was before the agent acted
+            self._state(self._prepared.folder)  # as it was before the agent acted
         except SiteFailed as error:
             raise SandboxFailed(f"{error}, where no agent has acted") from error
         return self._state(self._folder)

@@ -21,8 +21,8 @@ from .tab import LOAD_S, Tab
 _TIMELESS_MS = 2_000_000_000  # the longest timeout of a page
 _BY_CLOCK = frozenset({"button-delay", "chase-circle", "moving-items", "stock-market"})
 """Tasks of MiniWoB++ that pay by when something is done: as slow as the agent or the host may be, an action takes
-`_ACTION_S` seconds of the page's clock, and `wait` as long as it says besides."""
-_ACTION_S = 0.25
+`ACTION_S` seconds of the page's clock, and `wait` as long as it says besides."""
+ACTION_S = 0.25
 
 
 class SiteFailed(Exception):
@@ -132,7 +132,7 @@ class MiniWob(Folder):
     def acted(self, tab: Tab, waited_s: float) -> None:
         if self._by_clock:
             with contextlib.suppress(Refused):  # the page has been left
-                tab.evaluate(f"pageClock.advance({1000 * (waited_s + _ACTION_S):.0f})")
+                tab.evaluate(f"pageClock.advance({1000 * (waited_s + ACTION_S):.0f})")
 
     def begin(self, tab: Tab) -> Any:
         return tab.evaluate(_BEGIN_MINIWOB % (json.dumps(str(self._seed)), _TIMELESS_MS), LOAD_S, wait=True)

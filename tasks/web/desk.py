@@ -1,0 +1,134 @@
+"""The task set `web/desk-v1`: give a ticket of a help desk another status, in an application of one's own.
+
+Names of tickets are pairs of words. Every fifth pair is held out, so that new names consist of known words.
+"""
+
+# ruff: noqa: SIM905 - lists of words are read as words
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from agentgym import Call, Message, Task, TaskSet, seed_of
+
+from ..generator import TaskGenerator, TaskSlot
+from .desk_app import REOPEN, STATUSES, presses
+from .site_archive import site_archive
+from .words import word_pairs
+
+NAME, ENVIRONMENT = "web/desk-v1", "agentgym/web-form-v1"
+SIZES = {"train": 6_000, "validation": 100, "unseen_names": 200, "unseen_desks": 100}
+TICKETS = 3
+SITE: dict[str, Any] = {
+    "site": "server",
+    "folder": "web/help-desk",
+    "command": ["python3", "desk_app.py"],
+    "setup": ["cp", "data.json", "desk.json"],
+    "state": ["cat", "desk.json"],
+    "viewport": [400, 300],
+}
+"""The parameters that all tasks share."""
+_QUALITY = tuple(
+    """
+    bent blocked broken cold dirty dusty empty faulty hot leaking loose loud lost noisy rusty slow stuck torn weak wet
+    """.split()
+)
+_THING = tuple(
+    """
+    battery cable camera chair door fan heater key lamp lift lock mouse oven phone printer pump scanner screen tap
+    window
+    """.split()
+)
+_PROMPT = 'Set "{}" to {}.'
+_WANTED = re.compile(r'^Set "(.*)" to (\w+)\.', re.MULTILINE)
+_LINK = re.compile(r'^ *\[\d+\] link "(.*)"$', re.MULTILINE)
+_STATUS = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
+
+Script = Callable[[Sequence[Message]], Message]
+
+
+def help_desk() -> bytes:
+    """The folder of the application as a zip."""
+    return site_archive({"desk_app.py": files(__package__).joinpath("desk_app.py").read_text(encoding="utf-8")})
+
+
+@cache
+def desk_task_set(seed: int = 0) -> TaskSet:
+    """Build the task set; the seed chooses which tasks are in it.
+
+    Held-out tasks carry the tag `unseen_desks` (trained names on other desks) or `unseen_names` (names that no
+    training task has).
+    """
+    draw = TaskGenerator(NAME, SIZES, seed).draw
+    return TaskSet(
+        NAME,
+        {
+            "held_out": [*draw("unseen_names", _task, new=True), *draw("unseen_desks", _task, new=False)],
+            "validation": draw("validation", _task, new=False),
+            "train": draw("train", _task, new=False),
+        },
+        oracle=desk_oracle,
+        imperfect_oracle=imperfect_desk_oracle,
+    )
+
+
+def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
+    names = rng.sample(word_pairs(_QUALITY, _THING, held_out=new), TICKETS)
+    tickets = {name: {"status": rng.choice(("new", *STATUSES))} for name in names}
+    name = rng.choice(names)
+    before = tickets[name]["status"]
+    wanted = rng.choice([status for status in STATUSES if status != before])
+    return Task(
+        id=slot.id,
+        environment=ENVIRONMENT,
+        prompt=_PROMPT.format(name, wanted),
+        parameters={**SITE, "data": {"tickets": tickets}},
+        truth={"effects": {"tickets": {name: {"status": wanted}}}},
+        split=slot.split,
+        tags=("two_steps" if before == "closed" else "one_step", *slot.tags),
+    )
+
+
+def desk_oracle(task: Task) -> Script:
+    """Open the named ticket and give it the status, from the prompt and the pages alone, never the truth."""
+    return _player(lambda name, status, names: (name, status))
+
+
+def imperfect_desk_oracle(task: Task) -> Script:
+    """Open another ticket, or give the named one another status.
+
+    The prompt and the page decide which, and every place and status is equally likely, so that a policy that imitates
+    this learns none by heart.
+    """
+
+    def another(name: str, status: str, names: Sequence[str]) -> tuple[str, str]:
+        mistakes = [(other, status) for other in names if other != name]
+        mistakes += [(name, other) for other in STATUSES if other != status]
+        return mistakes[seed_of(name, status, *names) % len(mistakes)]
+
+    return _player(another)
+
+
+def _player(choose: Callable[[str, str, Sequence[str]], tuple[str, str]]) -> Script:
+    def script(messages: Sequence[Message]) -> Message:
+        pages = [message.text for message in messages if message.role in ("user", "tool")]
+        wanted = _WANTED.search(pages[0])
+        assert wanted is not None
+        name, status = choose(wanted[1], wanted[2], _LINK.findall(pages[0]))
+        if len(pages) == 1:
+            return _say(Call("click", {"element": name}))
+        shown = _STATUS.search(pages[-1])
+        if shown is None or shown[1] == status:
+            return _say(Call("answer", {}))
+        return _say(Call("click", {"element": REOPEN if REOPEN in presses(shown[1]) else status}))
+
+    return script
+
+
+def _say(call: Call) -> Message:
+    return Message("assistant", "", (call,))
