@@ -87,7 +87,7 @@ def task_of(parameters, **truth):
     return Task("own", WEB, "Do it.", parameters=parameters, truth=truth)
 
 
-async def shown(visit, text):
+async def wait_for_text(visit, text):
     """Wait until a page shows a text."""
     for _ in range(200):
         await visit.call("wait", seconds=0.05)
@@ -101,17 +101,17 @@ class TestInABrowser:
 
     async def test_a_web_socket_joins_the_page_and_its_own_application_alone(self, chat):
         async with await Visit.to(task_of(chat)) as visit, await Visit.to(task_of(chat)) as other:
-            await shown(visit, "Hello.")
+            await wait_for_text(visit, "Hello.")
             await visit.call("type", target="Say", text="Ahoy")
             await visit.call("click", target="Send")
-            await shown(visit, "Hello. You say Ahoy.")
-            await shown(other, "Hello.")
+            await wait_for_text(visit, "Hello. You say Ahoy.")
+            await wait_for_text(other, "Hello.")
             port = await visit.environment.evaluate("document.body.dataset.port")
             for url in ("ws://other.test/socket", f"ws://127.0.0.1:{port}/socket", f"ws://localhost:{port}/socket"):
                 assert await visit.environment.evaluate(f"reach('{url}')") == "refused", url
             assert await visit.environment.evaluate("reach('ws://app.test/socket')") == "reached"
             assert await visit.environment.evaluate("reach('wss://app.test/socket')") == "refused"
-            ends = [(await one.call("answer")).content for one in (visit, other)]
+            ends = [(await open_visit.call("answer")).content for open_visit in (visit, other)]
             assert [json.loads(end.partition("\n")[2])["effects"] for end in ends] == [{"said": ["Ahoy"]}, {}]
 
     async def test_service_workers_are_not_there_and_a_page_that_wants_one_is_shown_all_the_same(self, tmp_path):
