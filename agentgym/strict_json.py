@@ -13,11 +13,13 @@ def loads(text: str | bytes | bytearray, *, allow_surrogates: bool = False) -> A
     """The value of a JSON text.
 
     Args:
-        allow_surrogates: accept lone surrogates, for peers that write their answers in ASCII.
-    Raises: ValueError for what is no JSON, for NaN and infinite numbers, which JSON has none of and `json.loads` takes,
-        for integers of thousands of digits, for lists and objects more than `MAX_LEVELS` levels deep, and for lone
-        surrogates: an answer that repeats one cannot be written as UTF-8.
+        allow_surrogates: accept escapes of lone surrogates, for those who write them in ASCII again.
+    Raises: ValueError for what is no JSON, for bytes that are no Unicode, for NaN and infinite numbers, which JSON has
+        none of and `json.loads` takes, for integers of thousands of digits, for lists and objects more than
+        `MAX_LEVELS` levels deep, and for lone surrogates: an answer that repeats one cannot be written as UTF-8.
     """
+    if not isinstance(text, str):
+        text = text.decode(json.detect_encoding(text))  # json.loads lets bytes of half a character pass
     try:
         value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
@@ -47,17 +49,13 @@ def encodable(value: Any) -> bool:
     return True
 
 
-def _may_hold_surrogates(text: str | bytes | bytearray) -> bool:
-    if isinstance(text, str):
-        return not text.isascii() or "\\u" in text  # escaped, or as it is
-    return b"\\u" in text or b"\0" in text  # the second: in UTF-16
+def _may_hold_surrogates(text: str) -> bool:
+    return not text.isascii() or "\\u" in text  # as it is, or escaped
 
 
-def _may_be_deep(text: str | bytes | bytearray) -> bool:
+def _may_be_deep(text: str) -> bool:
     """Whether there are brackets enough: few messages have, and the others need no walk through their values."""
-    if isinstance(text, str):
-        return text.count("[") + text.count("{") > MAX_LEVELS
-    return text.count(b"[") + text.count(b"{") > MAX_LEVELS
+    return text.count("[") + text.count("{") > MAX_LEVELS
 
 
 def _refuse(name: str) -> float:

@@ -38,4 +38,6 @@ def test_half_of_a_surrogate_pair_is_a_value_error(text):
         with pytest.raises(ValueError, match="half of a surrogate pair"):
             loads(given)
         assert loads(given, allow_surrogates=True) == json.loads(given)
+    with pytest.raises(ValueError, match="utf-8"):
+        loads('["\ud800"]'.encode("utf-8", "surrogatepass"), allow_surrogates=True)
     assert loads(r'"\ud83d\ude00"') == loads(rb'"\ud83d\ude00"') == "\U0001f600"

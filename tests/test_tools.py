@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field
 from agentgym import Environment, ImagePart, TextPart, tool
 from agentgym.errors import ToolDefinitionError
 from agentgym.tools import Tool, WrongArguments, collect_tools, render_output, tools_by_name
+from agentgym.tools.arguments import replace_lone_surrogates
 
 
 class Point(BaseModel):
@@ -316,6 +317,11 @@ def test_half_a_character_in_an_output_is_replaced():
     assert render_output("a\ud800b", 100) == ("a\ufffdb", False)
     assert render_output({"k": "\udc00"}, 100) == ('{"k":"\ufffd"}', False)
     assert render_output("\ud83c\udf02" + "\ud83c", 100) == ("🌂\ufffd", False)
+
+
+def test_halves_of_characters_are_replaced_in_all_of_a_value_and_joined_where_they_fit():
+    given = {"a\ud800": [("\udc00b", 1), None], "c": "\ud83d\ude00", "d": "\u00e9"}
+    assert replace_lone_surrogates(given) == {"a\ufffd": [("\ufffdb", 1), None], "c": "\U0001f600", "d": "\u00e9"}
 
 
 def test_an_output_that_is_no_data_is_an_error_of_ours():

@@ -22,6 +22,7 @@ from agentgym.policy.formats.contract import (
 )
 from agentgym.policy.http import DEFAULT_RETRY_POLICY, JsonEndpoint, RetryPolicy
 from agentgym.registry import load as load_registered
+from agentgym.tools.arguments import replace_lone_surrogates
 
 _EXAMPLE = 'the tool\'s name, and as arguments a JSON object such as {"argument": "value"}'
 
@@ -73,7 +74,7 @@ class ChatApiPolicy(Policy):
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": self._messages(request),
+            "messages": replace_lone_surrogates(self._messages(request)),
             "temperature": sampling.temperature,
             "top_p": sampling.top_p,
             self._token_field: sampling.max_tokens,
@@ -114,7 +115,7 @@ class ChatApiPolicy(Policy):
         return [{"role": "system", "content": tool_instructions}, *rows]
 
     def _message(self, written: dict[str, Any], tools: Sequence[dict[str, Any]]) -> Message:
-        text = _text(written.get("content")) or _text(written.get("refusal"))
+        text = replace_lone_surrogates(_text(written.get("content")) or _text(written.get("refusal")))
         if self._format is not None:
             return Message("assistant", *parse_message(self._format, text, tools))
         return Message("assistant", text, _calls(written.get("tool_calls")))

@@ -132,6 +132,18 @@ def holds_lone_surrogate(value: Any) -> bool:
     return isinstance(value, (list, tuple, set, frozenset)) and any(map(holds_lone_surrogate, value))
 
 
+def replace_lone_surrogates(value: Any) -> Any:
+    """A copy of plain data in which U+FFFD stands for each half of a character; halves that belong together are joined.
+
+    No tokenizer, and nothing that writes UTF-8, takes half of one.
+    """
+    if isinstance(value, str):
+        return value if _is_utf8(value) else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {replace_lone_surrogates(key): replace_lone_surrogates(item) for key, item in value.items()}
+    return type(value)(map(replace_lone_surrogates, value)) if isinstance(value, (list, tuple)) else value
+
+
 def _is_utf8(text: str) -> bool:
     try:
         text.encode()

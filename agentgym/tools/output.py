@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.messages import Content, ImagePart, Part, TextPart
 
-from .arguments import holds_lone_surrogate
+from .arguments import replace_lone_surrogates
 
 
 def render_output(value: Any, limit: int) -> tuple[Content, bool]:
@@ -30,8 +30,7 @@ def render_output(value: Any, limit: int) -> tuple[Content, bool]:
         text = _json_text(value)
     length = len(text)
     visible = text if length <= limit else text[:limit]
-    if holds_lone_surrogate(visible):  # no tokenizer, ledger or socket takes it
-        visible = visible.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    visible = replace_lone_surrogates(visible)
     if length <= limit:
         return visible, False
     return f"{visible}\n[output cut: {limit} of {length} characters are shown]", True

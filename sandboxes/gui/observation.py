@@ -17,11 +17,14 @@ def render(observed: dict[str, Any], max_chars: int) -> str:
         max_chars: the most characters of the text. The guest has bounded the elements.
     """
     tabs, current = observed["tabs"]
-    head = f"Page {observed['title'][:100]!r} {observed['url'][:300]}" + (
+    unreachable = observed.get("unreachable", "")[:300]
+    head = f"Page {observed['title'][:100]!r} {unreachable or observed['url'][:300]}" + (
         f" (tab {current} of {tabs})" if tabs > 1 else ""
     )
     parts = [head, *(f"The page said: {message!r}" for message in observed["dialogs"][:5])]
     parts += [f"Downloaded {name!r} ({size} bytes)" for name, size in observed.get("downloads", ())]
+    if unreachable:
+        parts.append(f"{unreachable!r} cannot be reached.")
     if observed.get("crashed"):
         parts.insert(0, "The page crashed on this action, and was loaded anew.")
     if observed.get("chooser"):

@@ -23,7 +23,7 @@ from agentgym import (
 )
 from agentgym.cluster import RemoteEnvironment
 from agentgym.errors import AccessRefused, RemoteEnvironmentError
-from agentgym.testing import CounterWithState, TargetReached, check_environment
+from agentgym.testing import Counter, CounterWithState, TargetReached, check_environment
 
 TASK = Task("t", "test/oddities-v1", "Count.", parameters={"target": 3}, truth="secret")
 
@@ -166,6 +166,9 @@ async def test_what_cannot_be_sent_is_a_result(server):
         for arguments in ({"amount": deep}, {"amount": {1, 2}}, {"amount": "9" * 2**24}):
             result = await environment.call(Call("add", arguments))
             assert result.status is ResultStatus.WRONG_ARGUMENTS
+        halves = Call("add", {"amount": "\ud800"}), Call("a\udc00", {})
+        for call in halves:
+            assert (await environment.call(call)).content == (await Counter().call(call)).content
         assert (await environment.call(Call("add", {}))).content == "1"
     finally:
         await environment.close()

@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 
 from agentgym.cli.app import app
 from agentgym.evaluation.export.inspect_log import inspect_log
-from agentgym.evaluation.export.parquet import row_of_episode
+from agentgym.evaluation.export.parquet import row_of_episode, write_parquet
 from agentgym.evaluation.record import Evaluation
-from agentgym.messages import ImagePart, Message, TextPart
+from agentgym.messages import Call, ImagePart, Message, TextPart
 from agentgym.storage.ledger import Ledger
 from agentgym.task import canary_of
 
@@ -128,6 +128,21 @@ def test_episodes_are_rows_that_datasets_reads(run, tmp_path):
     assert math.fsum(solved) == sum(sum(r.observed) for r in after.rows)
     both = agentgym("export", run, "--out", tmp_path / "all.parquet", "--list", "held-out")
     assert "480 episodes" in both.stdout
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_half_of_a_surrogate_pair_is_written_as_what_stands_for_no_character(run, tmp_path):
+    import pyarrow.parquet
+
+    _, [trajectory, *_] = record_and_episodes(run)
+    turn = trajectory.turns[0]
+    turn.calls = (Call("f\ud800", {"x": "\udc00"}),)
+    turn.message = Message("assistant", "a\ud800", turn.calls)
+    write_parquet([trajectory], tmp_path / "episodes.parquet", tokens=False)
+    [row] = pyarrow.parquet.read_table(tmp_path / "episodes.parquet").to_pylist()
+    message = row["messages"][len(trajectory.opening)]
+    assert message["content"] == "a\ufffd"
+    assert message["tool_calls"][0]["function"] == {"name": "f\ufffd", "arguments": '{"x": "\ufffd"}'}
 
 
 def test_what_cannot_be_exported_is_said(run, tmp_path):

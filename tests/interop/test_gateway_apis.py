@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
 from gateway_clients import Program, through_gateway
-from scripted_episodes import say
+from scripted_episodes import play, say
 
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.interop.gateway.anthropic_messages import AnthropicMessages
@@ -16,6 +17,7 @@ from agentgym.interop.gateway.chat import Chat
 from agentgym.interop.gateway.chat_completions import ChatCompletions
 from agentgym.interop.gateway.responses import Responses
 from agentgym.messages import Call, ImagePart, Message, TextPart
+from agentgym.storage.ledger import Ledger
 
 pytest.importorskip("starlette")
 
@@ -133,6 +135,57 @@ async def test_one_conversation_over_every_api_is_one_episode():
         assert not trajectory.further_rows
         assert trajectory.arrays().ids.tolist() == first.arrays().ids.tolist()
         assert [turn.message for turn in trajectory.turns] == [turn.message for turn in first.turns]
+
+
+async def test_half_of_a_surrogate_pair_is_the_agents_mistake_as_in_this_process(tmp_path):
+    """Over each API: the call fails, the program sends its history back, and the episode goes on."""
+    script = [say(("add", {"amount": "2\ud800"}), text="I \udc00 add."), say(("add", {"amount": 2}), "submit")]
+    direct = await play(script)
+    clients = [make(stream) for make in (chat_completions, responses, anthropic) for stream in (False, True)]
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for trajectory in await through_gateway(script, clients, ledger=ledger):
+        assert not trajectory.further_rows
+        assert (trajectory.error, trajectory.outcome) == (None, {"success": 1.0})
+        assert [turn.message for turn in trajectory.turns] == [
+            replace(
+                turn.message,
+                calls=tuple(replace(call, id=f"call_{turn.index}_{k}") for k, call in enumerate(turn.calls)),
+            )
+            for turn in direct.turns
+        ]
+        for ours, theirs in zip(direct.turns, trajectory.turns, strict=True):
+            assert [result.content for result in theirs.results] == [result.content for result in ours.results]
+        assert ledger.load(trajectory.id) == trajectory
+    ledger.close()
+
+
+async def test_what_a_program_cut_in_two_is_read_as_no_character_and_what_is_no_unicode_is_refused():
+    """Programs in JavaScript cut a text between the halves of a character."""
+
+    async def client(http, episode):
+        program = Program(http, episode)
+        program.messages[0] = {"role": "user", "content": "Count \ud83d"}
+        tools = [{"type": "function", "function": {"name": "f", "description": "\ud800", "parameters": {}}}]
+        history = [
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": r'{"x": "\ud800"}'}}],
+            },
+            {"role": "tool", "tool_call_id": "c", "content": "\udc00"},
+        ]
+        program.messages += history
+        await program.ask(tools=tools)
+        raw = b'{"messages": [{"role": "user", "content": "\xed\xa0\x80"}]}'
+        assert (await http.post("/v1/chat/completions", content=raw)).status_code == 400
+        called = await http.post("/mcp", json={"jsonrpc": "2.0", "id": "\ud800", "method": "\udc00"})
+        assert called.json()["id"] == "\ud800"
+        await http.post("/episode/end", json={})
+
+    [trajectory] = await through_gateway([say(text="Hm.")], client)
+    assert trajectory.error is None
+    assert [message.text for message in trajectory.opening] == ["Count \ufffd", "", "\ufffd"]
+    assert trajectory.opening[1].calls[0].arguments == {"x": "\ufffd"}
+    assert trajectory.tools[0]["function"]["description"] == "\ufffd"
 
 
 async def test_an_mcp_client_calls_the_tools_of_the_episode_that_its_token_names():

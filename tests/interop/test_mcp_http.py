@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import signal
 import subprocess
@@ -23,7 +24,8 @@ from agentgym import (
     registry,
 )
 from agentgym.interop import register_mcp
-from agentgym.messages import StopReason
+from agentgym.messages import Call, Message, StopReason
+from agentgym.rollout import Budgets
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 
@@ -98,6 +100,32 @@ async def test_a_client_without_sessions_is_given_the_url_of_an_episode():
         assert (await http.delete(url.removesuffix("/mcp"))).status_code == 404
 
 
+async def test_half_of_a_surrogate_pair_is_the_agents_mistake_as_in_this_process(tmp_path):
+    """Wherever it stands: in an argument, the name of a tool, a method, or an id, which the answer repeats."""
+    calls = [Call("guess", {"number": "1\ud800"}), Call("gu\udc00ess", {"number": 1})]
+    script = ScriptedPolicy([Message("assistant", "", (call,)) for call in calls])
+    [direct] = await EpisodeManager(script, RolloutConfig(budgets=Budgets(max_turns=2))).collect([FIRST])
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    async with serving(ledger=ledger) as (http, ended):
+        path = f"/tasks/{FIRST.id}/mcp"
+        begun = await http.post(path, content=json.dumps({**request("initialize"), "id": "a\ud800"}))
+        assert begun.json()["id"] == "a\ud800"
+        session = {"Mcp-Session-Id": begun.headers["mcp-session-id"]}
+        for call, turn in zip(calls, direct.turns, strict=True):
+            message = request("tools/call", name=call.name, arguments=call.arguments)
+            result = (await http.post(path, content=json.dumps(message), headers=session)).json()["result"]
+            assert result["isError"]
+            assert result["content"] == [{"type": "text", "text": turn.results[0].content}]
+        unknown = await http.post(path, content=json.dumps(request("\ud800")), headers=session)
+        assert unknown.json()["error"]["message"] == "There is no method \ud800."
+        right = (await http.post(path, json=guess(FIRST.truth["secret"]), headers=session)).json()["result"]
+        assert right["_meta"] == {"agentgym/over": True}
+        assert (await http.delete(path, headers=session)).status_code == 204
+    assert (ended[0].success, ended[0].turns[0].calls[0].arguments) == (1.0, calls[0].arguments)
+    assert ledger.load(ended[0].id) == ended[0]
+    ledger.close()
+
+
 async def test_who_may_not_ask_and_what_cannot_be_read_is_refused_and_opens_nothing():
     token = "t" * 32
     async with serving(tokens=[token], bounds=HttpBounds(episodes=1)) as (http, ended):
@@ -116,7 +144,7 @@ async def test_who_may_not_ask_and_what_cannot_be_read_is_refused_and_opens_noth
         assert (await http.post(path, json=guess(1))).status_code == 400
         assert (await http.post(path, json=request("initialize"), headers={"Mcp-Session-Id": "x"})).status_code == 404
         assert (await http.delete(path)).status_code == 400
-        half = r'{"jsonrpc": "2.0", "id": "\ud800", "method": "initialize"}'  # an answer would repeat the id
+        half = b'{"jsonrpc": "2.0", "id": "\xed\xa0\x80", "method": "initialize"}'  # half of a character, no UTF-8
         assert (await http.post(path, content=half)).status_code == 400
         assert ended == []
         assert (await http.post("/episodes", json={}, headers={"origin": "http://localhost:3000"})).status_code == 201

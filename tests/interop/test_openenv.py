@@ -81,6 +81,8 @@ def erring_player(task: Task) -> ScriptedPolicy:
             return (
                 Message("assistant", "", (Call(message.calls[0].name, {"wrong": [1]}),)) if message.calls else message
             )
+        if chance < 0.22:
+            return Message("assistant", "", (Call("half\ud800", {"wrong": "\udc00"}),))
         if chance < 0.25:
             return Message("assistant", "", (Call("", {}, error="This is no call."),))
         return Message("assistant", "I give up.") if chance < 0.27 else message

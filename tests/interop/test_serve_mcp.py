@@ -118,13 +118,15 @@ def test_from_the_command_line(tmp_path):
     """Garbage between the messages is answered as such; the episode is recorded and judged."""
     out = tmp_path / "run"
     right = json.dumps(call("guess", number=the_task().truth["secret"]))
-    lines = [json.dumps(request("tools/list")), "not json", "[]", "", right]
+    half = json.dumps({**call("guess", number="\ud800"), "id": "\udc00"})
+    lines = [json.dumps(request("tools/list")), "not json", "[]", "", half, right]
     command = [sys.executable, "-m", "agentgym", "serve", "mcp", f"{SET}:train", "--out", out]
     done = subprocess.run(command, input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     replies = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [reply.get("error", {}).get("code") for reply in replies] == [None, -32700, -32700, None]
-    assert "after 1 turns: success +1" in done.stderr
+    assert [reply.get("error", {}).get("code") for reply in replies] == [None, -32700, -32700, None, None]
+    assert (replies[3]["id"], replies[3]["result"]["isError"]) == ("\udc00", True)
+    assert "after 2 turns: success +1" in done.stderr
     ledger = Ledger(RunFolder(out).ledger)
     [trajectory] = ledger.trajectories()
     ledger.close()

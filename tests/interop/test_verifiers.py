@@ -22,7 +22,7 @@ mode, pids = {mode!r}, {pids!r}
 open(os.path.join(pids, str(os.getpid())), "w").close()
 def write(line):
     print(line if isinstance(line, str) else json.dumps(line), flush=True)
-tool = {{"function": {{"name": "add", "description": "Add.", "parameters": {{"properties": {{}}}}}}}}
+tool = {{"function": {{"name": "add", "description": "Add.", "parameters": {{"properties": {{"n": {{}}}}}}}}}}
 if mode == "words":
     sys.exit("no module named verifiers")
 for text in sys.stdin:
@@ -91,6 +91,16 @@ async def test_an_episode_is_judged_by_what_the_process_says(registered):
     assert [message.text for message in episode.messages()] == ["Go.", "", "[the episode is over]"]
     assert episode.outcome == {"r": 0.5, "m": 3.0, "success": 1.0}
     assert episode.return_from() == 1.0
+
+
+async def test_half_of_a_surrogate_pair_is_the_agents_mistake_and_does_not_reach_their_servers(registered):
+    registered("good")
+    script = [Message("assistant", "", (Call("add", {"n": "\ud800"}),)), Message("assistant", "I \udc00 go.")]
+    config = RolloutConfig(budgets=Budgets(infra_retries=0))
+    [episode] = await EpisodeManager(ScriptedPolicy(script), config).collect([task()])
+    assert episode.error is None
+    assert "holds half a character" in episode.turns[0].results[0].content
+    assert episode.outcome["r"] == 0.5
 
 
 async def test_a_call_after_the_end_is_told_so(registered):

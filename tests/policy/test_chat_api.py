@@ -95,6 +95,15 @@ async def test_arguments_may_be_missing_or_already_an_object(tools):
     assert all(call.error is None for call in reply.message.calls)
 
 
+async def test_half_of_a_surrogate_pair_is_neither_read_nor_sent(tools):
+    answer = Message("assistant", "a\ud800", (Call("query", {"sql": "x"}, "abc\udc00"),))
+    with serving(says("It is \ud800", [tool_call(arguments=r'{"sql": "\ud800"}')])) as server:
+        reply = await ask(server, Request((*OPENING, answer), tools))
+    assert server.bodies[0]["messages"][-1]["content"] == "a\ufffd"
+    assert reply.message.text == "It is \ufffd"
+    assert "half of a surrogate pair" in str(reply.message.calls[0].error)
+
+
 async def test_a_flood_of_calls_is_bounded(tools):
     with serving(says(None, [tool_call()] * 1000)) as server:
         reply = await ask(server, Request(OPENING, tools))

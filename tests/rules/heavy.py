@@ -15,6 +15,7 @@ from source_tree import ROOT, project
 HEAVY_MODULES = {
     "agentgym.cluster.connections": "serve",
     "agentgym.cluster.environment_server": "serve",
+    "agentgym.interop.ascii_json": "serve",
     "agentgym.interop.gateway.application": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
     "agentgym.interop.mcp.http": "serve",

@@ -292,7 +292,7 @@ async def test_back_forward_reload_and_addresses_of_the_site(tmp_path):
             "//shop.test",
         ):
             refused = await visit.call("go", to=address)
-            assert "only pages of pages.test can" in refused.content, address
+            assert "only pages of http://pages.test/ can" in refused.content, address
 
 
 async def test_files_are_uploaded_and_downloaded_and_a_judge_sees_them(tmp_path):

@@ -19,6 +19,15 @@ TOKEN = "the-servers-own-token"
 Client = Callable[[httpx.AsyncClient, dict[str, Any]], Awaitable[None]]
 
 
+class EscapingClient(httpx.AsyncClient):
+    """Sends JSON in ASCII, as other clients do: so half of a surrogate pair can be sent."""
+
+    def build_request(self, *arguments: Any, **options: Any) -> httpx.Request:
+        if (data := options.pop("json", None)) is not None:
+            options["content"] = json.dumps(data)
+        return super().build_request(*arguments, **options)
+
+
 class Program:
     """An agent program: chat completions with the environment's tools, its history sent back as it stands."""
 
@@ -74,7 +83,7 @@ async def through_gateway(
     in_order = asyncio.Lock()
 
     async def run(client: Client) -> None:
-        async with httpx.AsyncClient(base_url=gateway.listen(), timeout=30) as http:
+        async with EscapingClient(base_url=gateway.listen(), timeout=30) as http:
             async with in_order:
                 claimed = await http.post("/episodes", headers={"authorization": f"Bearer {TOKEN}"})
             episode = claimed.json()

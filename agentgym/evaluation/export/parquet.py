@@ -18,6 +18,7 @@ from agentgym.extras import check_package
 from agentgym.messages import ImagePart
 from agentgym.storage.failures import failures_of
 from agentgym.task import canary_of
+from agentgym.tools.arguments import replace_lone_surrogates
 from agentgym.trajectory import Trajectory
 
 BATCH = 256
@@ -203,4 +204,4 @@ def _schema(pyarrow: Any, tokens: bool) -> Any:
 
 def _batches(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     while batch := list(islice(rows, BATCH)):
-        yield batch
+        yield replace_lone_surrogates(batch)  # Arrow has UTF-8 alone

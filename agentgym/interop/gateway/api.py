@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from agentgym import strict_json
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import Call, Content, ImagePart, Message, Part, TextPart
-from agentgym.policy.formats.contract import Malformed, strict_object
+from agentgym.tools.arguments import replace_lone_surrogates
 
 from .chat import Answer, Chat, invalid, list_of, object_of, text_of
 
@@ -71,8 +72,8 @@ def call_of(name: Any, tool: Any, arguments: Any) -> Call:
     """A call that the program sends back. What it makes of an argument that is no object is its own affair."""
     if isinstance(arguments, str):
         try:
-            arguments = strict_object(arguments) if arguments else {}
-        except Malformed as error:
+            arguments = replace_lone_surrogates(strict_json.loads(arguments or "{}", allow_surrogates=True))
+        except ValueError as error:
             raise invalid(f"The arguments of a call cannot be read: {error}") from error
     return Call(text_of(tool, "The name of a call"), dict(object_of(arguments, "arguments")), text_of(name, "An id"))
 

@@ -20,14 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from agentgym import strict_json
 from agentgym.cluster.served_episodes import ServerRefusal
+from agentgym.interop.ascii_json import AsciiJSONResponse
 from agentgym.interop.mcp.content import blocks_of
 from agentgym.interop.mcp.tool_server import ToolServer
 from agentgym.messages import Result, StopReason
+from agentgym.tools.arguments import replace_lone_surrogates
 
 from .anthropic_messages import AnthropicMessages
 from .api import Api
@@ -81,7 +83,7 @@ class _Gateway:
             except ServerRefusal as refused:
                 if (loop := self._sessions.of(_token(request))) is not None:
                     loop.note_refused(refused)
-                return JSONResponse(api.error(refused), refused.status)
+                return AsciiJSONResponse(api.error(refused), refused.status)
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
 
@@ -93,39 +95,40 @@ class _Gateway:
         async def complete(request: Request) -> Response:
             loop = self._loop(request)
             retries = request.headers.get("x-stainless-retry-count", "0")
-            chat = api.read(object_of(await _json(request), "The request"))
+            body = replace_lone_surrogates(await _json(request))  # programs cut texts anywhere, and policies read none
+            chat = api.read(object_of(body, "The request"))
             chat = replace(chat, is_retry=retries not in ("0", ""))
             answer = await loop.complete(chat)
             model = chat.model or loop.policy_name
             if chat.stream:
                 events = api.events(answer, model, with_usage=chat.stream_usage)
                 return StreamingResponse(_encoded(events), media_type="text/event-stream")
-            return JSONResponse(api.write(answer, model))
+            return AsciiJSONResponse(api.write(answer, model))
 
         return self.answering(complete, api)
 
     async def models(self, request: Request) -> Response:
         name = self._loop(request).policy_name
-        return JSONResponse({"object": "list", "data": [{"id": name, "object": "model", "owned_by": "agentgym"}]})
+        return AsciiJSONResponse({"object": "list", "data": [{"id": name, "object": "model", "owned_by": "agentgym"}]})
 
     async def mcp(self, request: Request) -> Response:
         loop = self._loop(request)
         reply = await EpisodeTools(loop).answer(object_of(await _json(request), "The message"))
-        return Response(status_code=202) if reply is None else JSONResponse(reply)
+        return Response(status_code=202) if reply is None else AsciiJSONResponse(reply)
 
     async def episode(self, request: Request) -> Response:
-        return JSONResponse(described(self._loop(request)))
+        return AsciiJSONResponse(described(self._loop(request)))
 
     async def call(self, request: Request) -> Response:
         loop = self._loop(request)
         arguments = dict(object_of(await _json(request), "The arguments"))
         result = await loop.call(request.path_params["name"], arguments)
         data = {"text": result.message().text, "content": blocks_of(result.content)}
-        return JSONResponse({**data, "status": result.status, "final": result.final})
+        return AsciiJSONResponse({**data, "status": result.status, "final": result.final})
 
     async def end(self, request: Request) -> Response:
         self._loop(request).end(StopReason.ANSWERED)
-        return JSONResponse({})
+        return AsciiJSONResponse({})
 
     async def claim(self, request: Request) -> Response:
         """Hand out the next episode that no program plays. Status 204: there was none for a while, ask again."""
@@ -141,7 +144,7 @@ class _Gateway:
         if await request.is_disconnected():
             self._sessions.offer(loop, token)
             raise ClientDisconnect
-        return JSONResponse({"token": token, **described(loop)})
+        return AsciiJSONResponse({"token": token, **described(loop)})
 
     def _loop(self, request: Request) -> ProgramLoop:
         """The episode that a request is about. Raises: ServerRefusal."""
@@ -192,7 +195,7 @@ async def _json(request: Request) -> Any:
     except TimeoutError:
         raise ServerRefusal(408, "timeout_error", f"The request did not arrive within {BODY_S:g} s.") from None
     try:
-        return strict_json.loads(body or b"{}")
+        return strict_json.loads(body or b"{}", allow_surrogates=True)
     except ValueError as error:
         raise invalid(f"The request is no JSON: {error!s:.200}") from error
 

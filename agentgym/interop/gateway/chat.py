@@ -10,6 +10,7 @@ from typing import Any
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.messages import Call, Message
 from agentgym.policy.contract import FinishReason
+from agentgym.tools.arguments import replace_lone_surrogates
 
 Key = tuple[Any, ...]
 """Equal for messages that are the same to a policy."""
@@ -60,9 +61,9 @@ def key_of(message: Message) -> Key:
     """The key of a message: role, words, calls, and the call that it answers."""
     content = message.text if not message.images else message.content
     sent = map(as_sent, message.calls)  # a program sends back what it was sent
-    calls = tuple((name, json.dumps(arguments, sort_keys=True)) for name, arguments in sent)
+    calls = tuple((name, json.dumps(arguments, sort_keys=True)) for name, arguments in replace_lone_surrogates([*sent]))
     if message.role == "assistant" and isinstance(content, str):
-        content = content.strip()
+        content = replace_lone_surrogates(content).strip()  # as what a program sends back
     return message.role, content, calls, message.call_id
 
 

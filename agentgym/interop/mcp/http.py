@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from agentgym import strict_json
@@ -29,6 +29,7 @@ from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.cluster.serving import is_loopback
 from agentgym.cluster.tokens import number_of
 from agentgym.errors import AgentGymError
+from agentgym.interop.ascii_json import AsciiJSONResponse
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
@@ -133,7 +134,7 @@ class McpHttpServer:
                 self._accepted(request.scope.get("client"))
                 return await handler(request)
             except ServerRefusal as refused:
-                return JSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
+                return AsciiJSONResponse({"error": {"code": refused.kind, "message": str(refused)}}, refused.status)
             except ClientDisconnect:
                 return Response(status_code=400)  # nobody reads it
 
@@ -153,7 +154,7 @@ class McpHttpServer:
             raise ServerRefusal(401, "unknown_token", "Give a token of the server: Authorization: Bearer TOKEN.")
 
     async def _list_tasks(self, _request: Request) -> Response:
-        return JSONResponse({"tasks": [*self._tasks]})
+        return AsciiJSONResponse({"tasks": [*self._tasks]})
 
     async def _serve_task(self, request: Request) -> Response:
         """Messages of a client with sessions."""
@@ -177,7 +178,7 @@ class McpHttpServer:
         if reply is None:  # a notification named initialize
             await self._end(secret)
             return Response(status_code=202)
-        return JSONResponse(reply, headers={SESSION: secret})
+        return AsciiJSONResponse(reply, headers={SESSION: secret})
 
     async def _begin_by_request(self, request: Request) -> Response:
         body = await _message(request)
@@ -189,7 +190,7 @@ class McpHttpServer:
             raise _invalid(f"index is {index!r:.60}: give a number from 0 to {len(ids) - 1}.")
         task = self._task(body.get("task", ids[index]))
         secret = await self._begin(task)
-        return JSONResponse({"task": task.id, "url": f"{request.base_url}episodes/{secret}/mcp"}, 201)
+        return AsciiJSONResponse({"task": task.id, "url": f"{request.base_url}episodes/{secret}/mcp"}, 201)
 
     async def _serve_episode(self, request: Request) -> Response:
         return await self._serve(request, request.path_params["secret"])
@@ -199,7 +200,7 @@ class McpHttpServer:
         self._find(secret)
         trajectory = await self._end(secret)
         stop = trajectory.stop_reason.value if trajectory and trajectory.stop_reason else None
-        return JSONResponse({"stop_reason": stop, "outcome": trajectory.outcome if trajectory else {}})
+        return AsciiJSONResponse({"stop_reason": stop, "outcome": trajectory.outcome if trajectory else {}})
 
     async def _serve(self, request: Request, secret: str, task: Task | None = None) -> Response:
         """A message of an episode, or its end. Raises: ServerRefusal where it is none, or one of another task."""
@@ -211,7 +212,7 @@ class McpHttpServer:
             return Response(status_code=204)
         reply = await episode.server.answer(await _message(request))
         episode.last_used_s = asyncio.get_running_loop().time()
-        return Response(status_code=202) if reply is None else JSONResponse(reply)
+        return Response(status_code=202) if reply is None else AsciiJSONResponse(reply)
 
     def _task(self, task_id: Any) -> Task:
         task = self._tasks.get(task_id) if isinstance(task_id, str) else None
@@ -271,7 +272,7 @@ async def _message(request: Request) -> dict[str, Any]:
     except TimeoutError:
         raise ServerRefusal(408, "too_slow", f"The message did not arrive within {BODY_S:g} s.") from None
     try:
-        message = strict_json.loads(bytes(body) or b"{}")
+        message = strict_json.loads(body or b"{}", allow_surrogates=True)
     except ValueError as error:
         raise _invalid(f"This is no JSON: {error!s:.200}") from error
     if not isinstance(message, dict):
@@ -280,7 +281,7 @@ async def _message(request: Request) -> dict[str, Any]:
 
 
 def _error(number: Any, code: int, words: str, status: int) -> Response:
-    return JSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}}, status)
+    return AsciiJSONResponse({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": words}}, status)
 
 
 def _invalid(words: str) -> ServerRefusal:

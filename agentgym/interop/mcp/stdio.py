@@ -49,7 +49,7 @@ async def _answer(episode: EpisodeServer, line: bytes) -> dict[str, object] | No
     if not line.strip():
         return None
     try:
-        message = strict_json.loads(line)
+        message = strict_json.loads(line, allow_surrogates=True)
         if not isinstance(message, dict):
             raise ValueError("it is no object")
     except ValueError as error:

@@ -19,6 +19,7 @@ from agentgym.registry import load, register
 from agentgym.reward import SUCCESS, Components, Reward
 from agentgym.task import Split, Task, TaskSet, seed_of
 from agentgym.tools import Tool, render_output
+from agentgym.tools.arguments import holds_lone_surrogate, replace_lone_surrogates
 from agentgym.trajectory import Trajectory
 
 
@@ -60,7 +61,7 @@ class VerifiersEnvironment(Environment):
 
     async def call(self, call: Call) -> Result:
         """Say a message with one call, and read what the harness asks next. Raises: EnvironmentServerError."""
-        if call.error is not None or call.name not in self.tools:
+        if call.error is not None or call.name not in self.tools or holds_lone_surrogate(call.arguments):
             return await super().call(call)
         async with self._in_order:
             if self._over is not None:
@@ -78,7 +79,7 @@ class VerifiersEnvironment(Environment):
     async def respond(self, message: Message) -> list[Message]:
         """Say a message without calls; most harnesses end the episode by it. Raises: EnvironmentServerError."""
         async with self._in_order:
-            await self._say({"content": message.text})
+            await self._say({"content": replace_lone_surrogates(message.text)})  # their servers write UTF-8
             return await self._next()
 
     async def _say(self, message: Mapping[str, Any]) -> None:

@@ -91,7 +91,8 @@ class BrowserEpisode:
         self._new_page()
         task_text: Any = ""
         try:
-            self._tab.open(site.start)
+            if reason := self._tab.open(site.start):
+                raise SiteFailed(f"its first page {site.start} cannot be reached: {reason}")
             task_text = site.begin(self._tab)
             self._tab.settle(LOAD_S)
         except DialogOpened:
@@ -124,7 +125,7 @@ class BrowserEpisode:
         for url in (self._last[0], "about:blank"):
             self._forget(self._page)
             self._new_page()
-            with contextlib.suppress(Crashed, Late, Refused, DialogOpened):
+            with contextlib.suppress(Crashed, Late, Refused, DialogOpened, NotPossible):
                 self._tab.open(url)
             if not self._tab.crashed:
                 break
@@ -193,14 +194,16 @@ class BrowserEpisode:
             raise NotPossible(f"There is no action {action!r}.")
 
     def _go_to(self, address: str) -> None:
-        url = urljoin(self._last[0], address.strip())
+        here = self._last[0] if self._last[0].startswith("http:") else self._site.start  # no page is shown
+        url = urljoin(here, address.strip())
         try:
             parts = urlsplit(url)
             allowed = parts.scheme == "http" and parts.hostname in self._site.hosts and len(url) <= _MAX_URL
         except ValueError:
             allowed = False
         if not allowed:
-            raise NotPossible(f"{address[:80]!r} cannot be reached: only pages of {', '.join(self._site.hosts)} can.")
+            reachable = ", ".join(f"http://{host}/" for host in self._site.hosts)
+            raise NotPossible(f"{address[:80]!r} cannot be reached: only pages of {reachable} can.")
         self._tab.open(url)
 
     def _upload(self, page: OpenTab, target: int | str, names: list[str]) -> None:
@@ -345,19 +348,14 @@ class BrowserEpisode:
             url, title, key = self._last
             asking = dict(tab.asking or {})
             key = hashlib.sha256(json.dumps([key, asking]).encode()).hexdigest()[:32]
-            return {
-                **observed,
-                "url": url,
-                "title": title,
-                "asking": asking,
-                "key": key,
-                "over": False,
-                "downloads": [],
-            }
+            observed |= {"url": url, "title": title, "key": key, "over": False, "asking": asking}
+            return {**observed, "downloads": []}
         lines, title = page.elements.lines, page.elements.title
         state = json.dumps([*location, lines, len(self._pages), self._current, self._site.state()], sort_keys=True)
         self._last = (str(location[0]), title, hashlib.sha256(state.encode()).hexdigest()[:32])
         observed |= {"url": location[0], "title": title, "key": self._last[2], "over": over}
+        if str(location[0]).startswith("chrome-error:"):
+            observed["unreachable"] = tab.unreachable()
         return {**observed, **seen, "downloads": self._files.news()}  # last, because downloads begin a little later
 
     def _seen(self, page: OpenTab, views: list[str]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ SETUP_S, STATE_S, MAX_STATE = 120.0, 55.0, 4 << 20  # three times STATE_S must f
 PORTS, STARTS = range(15_000, 32_000), 3  # below those that a system gives to whoever asks for any
 _POLL_S, _ANSWER_S, _CHUNK = 0.05, 120.0, 1 << 16
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+_TLS = b"\x16"  # how it begins; an application has no certificate that the browser would take
 _numbers = itertools.count(1)
 _ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
 _preparing = threading.Lock()
@@ -122,15 +123,23 @@ class OwnApp(Site):
         connection.close()
 
     def tunnel(self, handler: http.server.BaseHTTPRequestHandler) -> None:
-        """Join the page and the application, for web sockets."""
+        """Join the page and the application, for web sockets, until one of them leaves."""
+        handler.close_connection = True
+        page = handler.connection
+        handler.send_response_only(200)
+        handler.end_headers()
+        begun = page.recv(_CHUNK)
+        if begun[:1] in (b"", _TLS):  # a plain server may wait for the end of a line for ever
+            return
         with socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_S) as application:
-            handler.send_response_only(200)
-            handler.end_headers()
-            handler.close_connection = True
-            page = handler.connection
+            application.sendall(begun)
+            for end in (page, application):
+                end.settimeout(None)  # an agent may think for long
             back = threading.Thread(target=_pump, args=(application, page), daemon=True)
             back.start()
             _pump(page, application)
+            with contextlib.suppress(OSError):  # the application has gone
+                application.shutdown(socket.SHUT_RDWR)
             back.join()
 
     # ---- inside ------------------------------------------------------------------------------------------------------

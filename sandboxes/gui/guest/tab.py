@@ -228,12 +228,21 @@ class Tab:
 
     # ---- waiting -----------------------------------------------------------------------------------------------------
 
-    def open(self, url: str) -> None:
-        """Go to a page and wait until it has loaded."""
-        answer = self.call("Page.navigate", {"url": url}, LOAD_S)
-        if answer.get("errorText") not in (None, "", "net::ERR_ABORTED"):  # a download aborts the navigation
-            raise Refused(f"{url}: {answer['errorText']}")
+    def open(self, url: str) -> str:
+        """Go to a page and wait until it has loaded.
+
+        Returns: why it cannot be reached, in Chromium's words; empty if it can.
+        Raises: NotPossible if it is no address.
+        """
+        try:
+            answer = self.call("Page.navigate", {"url": url}, LOAD_S)
+        except Refused as error:
+            if "invalid URL" in str(error):
+                raise NotPossible(f"{url[:80]!r} is no address.") from error
+            raise
         self.settle(LOAD_S)
+        reason = str(answer.get("errorText", ""))
+        return "" if reason == "net::ERR_ABORTED" else reason  # a download aborts the navigation
 
     def go_in_history(self, offset: int) -> bool:
         """Move in the history of the tab. Returns: whether there is such a page."""
@@ -297,3 +306,7 @@ class Tab:
             "[location.href, Math.round(scrollX), Math.round(scrollY)]", context=self.isolated_context()
         )
         return location or ["", 0, 0]
+
+    def unreachable(self) -> str:
+        """The address that cannot be reached, if Chromium's page about that is shown; else empty."""
+        return str(self.call("Page.getFrameTree")["frameTree"]["frame"].get("unreachableUrl", ""))
