@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -126,16 +127,18 @@ class Package:
         return Task(id or self.pinned, ENVIRONMENT, prompt, parameters=parameters, split=self.split, **fields)
 
     async def passing(self, judge: RepositoryTests, times: int = 5) -> tuple[list[str], float]:
-        """Ids of the tests that pass every time, each time in another interpreter, and the seconds of all rounds.
+        """Ids of the tests that pass every time, each time in another interpreter, and the seconds of the quickest round.
 
         Raises: TaskError if none does.
         """
         rounds: list[Mapping[str, str]] = []
         reasons: list[str] = []
-        began = time.monotonic()
+        quickest_s = math.inf
         for _ in range(times):
+            began = time.monotonic()
             verdict = await _elsewhere(judge, self.task(truth={}), self.tests)
             assert verdict is not None
+            quickest_s = min(quickest_s, time.monotonic() - began)
             reasons = list(verdict.reasons.values())
             rounds.append(verdict.outcomes)
             if not verdict.outcomes:
@@ -143,7 +146,7 @@ class Package:
         if not (passing_tests := steady(rounds)):
             reason = reasons[0][-500:] if reasons else "None was found, or they took more time or memory than there is."
             raise TaskError(f"{self.pinned}: none of its tests passes here. {reason}")
-        return passing_tests, time.monotonic() - began
+        return passing_tests, quickest_s
 
     async def observe(self, judge: RepositoryTests, task: Task, function: str, tests: Sequence[str]) -> Any:
         """What a function of `guest_calls.py` sees of tests on a task of this package; None if it sees nothing, as

@@ -20,8 +20,8 @@ from .package import Package
 
 AT_MOST = 0.3
 """Of a package's tests: a bug that more of them catch is no puzzle."""
-PATIENCE_S = 2
-"""Processor seconds that tests have above what they take without a bug."""
+PATIENCE, PATIENCE_S = 3, 2
+"""How many times the seconds that they take without a bug tests have with one, and how many processor seconds besides."""
 OBSERVED = 4
 """Tests that are looked at for a call that came out wrong."""
 
@@ -163,20 +163,19 @@ class Trials:
 def trials_of(package: Package, repository: Repository, judge: RepositoryTests, facts: Mapping[str, Any]) -> Trials:
     """The trials of a package from the facts that `facts_of` found."""
     sources = package.breakable(repository)
-    patient = impatient(judge, facts["rounds_s"])
+    patient = impatient(judge, facts["round_s"])
     return Trials(package, repository, sources, patient, facts["passing"], Reach(*facts["reach"]))
 
 
 async def facts_of(package: Package, judge: RepositoryTests) -> dict[str, Any]:
     """What must be known of a package before it is broken, as plain data. Raises: TaskError if no test passes."""
-    passing, rounds_s = await package.passing(judge)
+    passing, round_s = await package.passing(judge)
     reach = await package.observe(judge, package.task(truth={}), "reached", package.tests)
-    return {"passing": passing, "rounds_s": rounds_s, "reach": reach or [[], {}]}
+    return {"passing": passing, "round_s": round_s, "reach": reach or [[], {}]}
 
 
-def impatient(judge: RepositoryTests, rounds_s: float) -> RepositoryTests:
-    """One that gives the tests no more processor time than all rounds of `passing` took: many a bug is a loop without
-    an end, and would use up all that the judge allows."""
-    return RepositoryTests(
-        cpu_s=min(judge.cpu_s, math.ceil(rounds_s) + PATIENCE_S), timeout_s=judge.timeout_s, backend=judge.backend
-    )
+def impatient(judge: RepositoryTests, round_s: float) -> RepositoryTests:
+    """One that gives the tests not much more processor time than the seconds of a round of `passing`: many a bug is a
+    loop without an end, and would use up all that the judge allows."""
+    cpu_s = min(judge.cpu_s, math.ceil(PATIENCE * round_s) + PATIENCE_S)
+    return RepositoryTests(cpu_s=cpu_s, timeout_s=judge.timeout_s, backend=judge.backend)
