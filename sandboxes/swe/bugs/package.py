@@ -127,7 +127,7 @@ class Package:
         return Task(id or self.pinned, ENVIRONMENT, prompt, parameters=parameters, split=self.split, **fields)
 
     async def passing(self, judge: RepositoryTests, times: int = 5) -> tuple[list[str], float]:
-        """Ids of the tests that pass every time, each time in another interpreter, and the seconds of the quickest round.
+        """Ids of the tests that pass every time, each time in another interpreter, and seconds of the quickest round.
 
         Raises: TaskError if none does.
         """

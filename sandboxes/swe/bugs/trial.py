@@ -21,7 +21,7 @@ from .package import Package
 AT_MOST = 0.3
 """Of a package's tests: a bug that more of them catch is no puzzle."""
 PATIENCE, PATIENCE_S = 3, 2
-"""How many times the seconds that they take without a bug tests have with one, and how many processor seconds besides."""
+"""Of the seconds that tests take without a bug, how many times as many they have with one, and how many besides."""
 OBSERVED = 4
 """Tests that are looked at for a call that came out wrong."""
 
