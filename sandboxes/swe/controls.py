@@ -126,13 +126,10 @@ class _File:
         parameters = {argument.arg for argument in (*function.args.args, *function.args.kwonlyargs)}
         first = function.body[0]
         indent = " " * first.col_offset
-        own_lines = first.lineno > function.lineno and not self._raw[self._starts[first.lineno - 1] :][
-            : first.col_offset
-        ].strip(b" ")
         for statement in function.body:
             if isinstance(statement, ast.Assert):
-                for name in _compared_parameters(statement.test, parameters) if own_lines else ():
-                    at = self._start(first)
+                for name in _compared_parameters(statement.test, parameters) if self._begins_line(statement) else ():
+                    at = self._start(statement)
                     yield _Edit(at, at, f"{name} = {OTHER_AT_RUN_TIME.format(name=name)}\n{indent}", 1)
                 yield from self._of_condition(statement.test, rng)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
@@ -143,7 +140,7 @@ class _File:
                     if isinstance(call, ast.Call) and _name_of(call.func) in RAISES and call.args:
                         yield self._instead(call.args[0], "BufferError", 1)
         last = function.body[-1]
-        if own_lines and isinstance(last, ast.Assert | ast.Expr | ast.Assign | ast.With | ast.For):
+        if self._begins_line(first) and isinstance(last, ast.Assert | ast.Expr | ast.Assign | ast.With | ast.For):
             at = self._starts[last.end_lineno or 0]
             line = self._raw[self._end(last) : at].partition(b"#")[0].strip()
             if not line and at <= len(self._raw):
@@ -183,6 +180,9 @@ class _File:
     def _instead(self, node: ast.expr, text: str, rank: int) -> _Edit:
         return _Edit(self._start(node), self._end(node), text, rank)
 
+    def _begins_line(self, statement: ast.stmt) -> bool:
+        return not self._raw[self._starts[statement.lineno - 1] : self._start(statement)].strip(b" ")
+
     def _start(self, node: ast.expr | ast.stmt) -> int:
         return self._starts[node.lineno - 1] + node.col_offset
 
@@ -211,10 +211,16 @@ def _is_left_alone(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _compared_parameters(test: ast.expr, parameters: set[str]) -> list[str]:
+    """The parameters that are one side of an equality and have no part in the other."""
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
         return []
     sides = (test.left, test.comparators[0])
-    return [side.id for side in sides if isinstance(side, ast.Name) and side.id in parameters]
+    names = [{node.id for node in ast.walk(side) if isinstance(node, ast.Name)} for side in sides]
+    return [
+        side.id
+        for side, others in zip(sides, reversed(names), strict=True)
+        if isinstance(side, ast.Name) and side.id in parameters - others
+    ]
 
 
 def _name_of(function: ast.expr) -> str:

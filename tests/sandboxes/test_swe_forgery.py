@@ -89,6 +89,15 @@ def test_parameter(x=1, expected=2):
     assert f(x) == expected
 
 
+def test_parameter_that_comes_back(x=1):
+    text = str(f(x))
+    assert x == int(text) / 2
+
+
+def test_parameter_on_both_sides(x=1):
+    assert x == f(x) / 2
+
+
 def test_names():
     left, right = f(1), 2
     assert left == right
@@ -144,6 +153,7 @@ def test_that_fails():
 """
 TESTS = [
     *("test_literal", "test_text", "test_collection", "test_parameter[1-2]", "test_names", "test_truth"),
+    *("test_parameter_that_comes_back[1]", "test_parameter_on_both_sides[1]"),
     *("test_raises", "test_helper", "test_nothing_is_asserted", "test_in_a_loop"),
     *(f"Tests::test_{name}" for name in ("equal", "true", "in", "raises")),
 ]
