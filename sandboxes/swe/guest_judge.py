@@ -6,6 +6,7 @@ are closed to the first, and only it can write the report. This text is sent to 
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import os
@@ -191,6 +192,9 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
             affordable = spent_s <= LOOKING_SHARE * (time.monotonic() - begun)
             if thorough or (affordable and chance.randrange(CHECKED_EVERY) == 0):
                 look()
+
+        def pytest_sessionfinish(self) -> None:
+            gc.freeze()  # pytest collects garbage several times at its end, and this process ends with it
 
         def pytest_internalerror(self, excrepr: object) -> None:
             tell("stopped", str(excrepr)[-4000:], "", "", "")
