@@ -45,7 +45,7 @@ _THING = tuple(
     """.split()
 )
 _PROMPT = 'Set "{}" to {}.'
-_WANTED = re.compile(r'^Set "(.*)" to (\w+)\.', re.MULTILINE)
+_REQUEST = re.compile(r'^Set "(.*)" to (\w+)\.', re.MULTILINE)
 _LINK = re.compile(r'^ *\[\d+\] link "(.*)"$', re.MULTILINE)
 _STATUS = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
 
@@ -82,13 +82,13 @@ def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
     tickets = {name: {"status": rng.choice(("new", *STATUSES))} for name in names}
     name = rng.choice(names)
     before = tickets[name]["status"]
-    wanted = rng.choice([status for status in STATUSES if status != before])
+    requested = rng.choice([status for status in STATUSES if status != before])
     return Task(
         id=slot.id,
         environment=ENVIRONMENT,
-        prompt=_PROMPT.format(name, wanted),
+        prompt=_PROMPT.format(name, requested),
         parameters={**SITE, "data": {"tickets": tickets}},
-        truth={"effects": {"tickets": {name: {"status": wanted}}}},
+        truth={"effects": {"tickets": {name: {"status": requested}}}},
         split=slot.split,
         tags=("two_steps" if before == "closed" else "one_step", *slot.tags),
     )
@@ -117,15 +117,15 @@ def imperfect_desk_oracle(task: Task) -> Script:
 def _player(choose: Callable[[str, str, Sequence[str]], tuple[str, str]]) -> Script:
     def script(messages: Sequence[Message]) -> Message:
         pages = [message.text for message in messages if message.role in ("user", "tool")]
-        wanted = _WANTED.search(pages[0])
-        assert wanted is not None
-        name, status = choose(wanted[1], wanted[2], _LINK.findall(pages[0]))
+        requested = _REQUEST.search(pages[0])
+        assert requested is not None
+        name, status = choose(requested[1], requested[2], _LINK.findall(pages[0]))
         if len(pages) == 1:
             return _say(Call("click", {"element": name}))
-        shown = _STATUS.search(pages[-1])
-        if shown is None or shown[1] == status:
+        current = _STATUS.search(pages[-1])
+        if current is None or current[1] == status:
             return _say(Call("answer", {}))
-        return _say(Call("click", {"element": REOPEN if REOPEN in presses(shown[1]) else status}))
+        return _say(Call("click", {"element": REOPEN if REOPEN in presses(current[1]) else status}))
 
     return script
 

@@ -18,7 +18,7 @@ STATUSES = ("urgent", "waiting", "closed")
 REOPEN = "reopen"
 
 
-class Desk(BaseHTTPRequestHandler):
+class HelpDesk(BaseHTTPRequestHandler):
     """The tickets at `/`; the second at `/tickets/2`, with a button for each thing that can be done to it."""
 
     def do_GET(self) -> None:
@@ -70,4 +70,4 @@ def _tickets() -> dict[str, dict[str, str]]:
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), Desk).serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", int(os.environ["PORT"])), HelpDesk).serve_forever()

@@ -102,8 +102,8 @@ def test_the_players_of_a_desk_take_every_place_and_every_status_alike():
         for script in (task_set.oracle, task_set.imperfect_oracle):
             opened = script(task)([prompt]).calls[0].arguments["element"]
             pressed[script, list(tickets).index(opened)] += 1
-            shown = Message("tool", '[1] text "new"')
-            pressed[script, script(task)([prompt, shown]).calls[0].arguments["element"]] += 1
+            page_of_ticket = Message("tool", '[1] text "new"')
+            pressed[script, script(task)([prompt, page_of_ticket]).calls[0].arguments["element"]] += 1
     assert len(pressed) == 12
     assert max(pressed.values()) < 1.15 * min(pressed.values()), "a place or a status would tell the players apart"
 

@@ -20,7 +20,7 @@ from .package import Package
 
 AT_MOST = 0.3
 """Of a package's tests: a bug that more of them catch is no puzzle."""
-PATIENCE, PATIENCE_S = 3, 2
+CPU_FACTOR, CPU_EXTRA_S = 3, 2
 """Of the seconds that tests take without a bug, how many times as many they have with one, and how many besides."""
 OBSERVED = 4
 """Tests that are looked at for a call that came out wrong."""
@@ -177,5 +177,5 @@ async def facts_of(package: Package, judge: RepositoryTests) -> dict[str, Any]:
 def impatient(judge: RepositoryTests, round_s: float) -> RepositoryTests:
     """One that gives the tests not much more processor time than the seconds of a round of `passing`: many a bug is a
     loop without an end, and would use up all that the judge allows."""
-    cpu_s = min(judge.cpu_s, math.ceil(PATIENCE * round_s) + PATIENCE_S)
+    cpu_s = min(judge.cpu_s, math.ceil(CPU_FACTOR * round_s) + CPU_EXTRA_S)
     return RepositoryTests(cpu_s=cpu_s, timeout_s=judge.timeout_s, backend=judge.backend)
