@@ -166,6 +166,7 @@ def _values(parameters: Mapping[str, Any]) -> Iterator[object]:
     for key in sorted(parameters):
         value = parameters[key]
         if isinstance(value, Mapping):
+            yield from value  # names of records, as of tickets or files, are content
             yield from _values(value)
         elif key not in BOOKKEEPING or isinstance(value, (list, tuple)):
             yield value

@@ -28,7 +28,7 @@ def check_task_set(
 
     Args:
         task_set: a registered name, or the set itself.
-        public: keys of the truth that may stand in the prompt.
+        public: keys of the truth that may stand in the prompt, beside the environment's `public_truth`.
         sample: tasks of each split to look at closely.
         other_process: build the set in another process too; only for a name that an installed package offers.
     Raises: ConformanceError with every finding; UnknownNameError, TaskError or SplitLeakError if it cannot be built.
@@ -73,7 +73,7 @@ def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findi
         except (TypeError, ValueError) as error:
             findings.add(f"{task.id!r} cannot be written as JSON: {short(error)}. Parameters and truth are plain data.")
         text = "\n".join(message.text for message in task.opening())
-        if part := shown_truth(task.truth, text, public=public):
+        if part := shown_truth(task.truth, text, public=(*public, *_public_truth(task.environment))):
             leaks.append(f"{task.id!r} ({short(part, 60)!r})")
         if task.public().truth is not None:
             findings.add(f"{task.id!r} keeps its truth in public().")
@@ -81,6 +81,13 @@ def _check_tasks(tasks: Sequence[Task], split: str, public: Sequence[str], findi
             findings.add(f"{task.id!r} keeps its hints in public().")
     if len(leaks) > len(tasks) / 5:  # less may be chance: the answer is a word of the question
         findings.add(f"{len(leaks)} of {len(tasks)} prompts of {split!r} show their truth, for example {leaks[0]}.")
+
+
+def _public_truth(environment: str) -> Sequence[str]:
+    try:
+        return getattr(load("environments", environment), "public_truth", ())
+    except UnknownNameError:
+        return ()  # which is a finding of its own
 
 
 def _check_guard(task_set: TaskSet, findings: Findings) -> None:

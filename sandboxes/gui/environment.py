@@ -78,6 +78,7 @@ class WebPages(Environment):
         max_chars: the most characters shown of the tree, and of the text.
     """
 
+    public_truth = ("effects",)  # the prompt says what is to be done
     sandbox = SandboxSpec(
         memory_mib=4096, processes=800, disk_mib=768, open_files=8192, cpu_cores=2.0, environment=(("TZ", "UTC"),)
     )

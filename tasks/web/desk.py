@@ -7,6 +7,7 @@ Names of tickets are pairs of words. Every fifth pair is held out, so that new n
 
 from __future__ import annotations
 
+import json
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -88,7 +89,7 @@ def _task(rng: random.Random, slot: TaskSlot, new: bool) -> Task:
         environment=ENVIRONMENT,
         prompt=_PROMPT.format(name, requested),
         parameters={**SITE, "data": {"tickets": tickets}},
-        truth={"effects": {"tickets": {name: {"status": requested}}}},
+        truth={"effects": json.dumps({"tickets": {name: {"status": requested}}})},
         split=slot.split,
         tags=("two_steps" if before == "closed" else "one_step", *slot.tags),
     )

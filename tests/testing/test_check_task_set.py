@@ -38,6 +38,17 @@ def test_a_truth_that_may_be_public_is_not_held_against_the_set():
     check_task_set(TaskSet("test/shelves-v1", {"train": tasks}), public=("shown",))
 
 
+def test_what_a_web_task_asks_for_may_be_its_truth_and_an_answer_may_not():
+    change, answer = {"effects": {"todo": {"2": "Call Bo"}}}, {"answer": "Call Bo"}
+    tasks = [
+        replace(task, environment="agentgym/web-v2", prompt=f"Add 'Call Bo' to list {task.id}.", truth=change)
+        for task in sound_set()["train"]
+    ]
+    check_task_set(TaskSet("test/lists-v1", {"train": tasks}))
+    with breach("show their truth"):
+        check_task_set(TaskSet("test/lists-v1", {"train": [replace(task, truth=answer) for task in tasks]}))
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
