@@ -15,6 +15,7 @@ from functools import cache
 from agentgym import Call, Message, Task, TaskSet, seed_of
 
 from ..generator import TaskGenerator, TaskSlot
+from .oracle import Script, say
 from .words import word_pairs
 
 NAME, ENVIRONMENT = "web/cards-v1", "agentgym/web-form-v1"
@@ -45,8 +46,6 @@ _COLOUR = tuple(
 _PROMPT = 'Open "{}" and tell the colour.'
 _LINK = re.compile(r'^ *\[\d+\] link "(.*)"$', re.MULTILINE)
 _TEXT = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
-
-Script = Callable[[Sequence[Message]], Message]
 
 
 @cache
@@ -112,12 +111,8 @@ def _player(choose: Callable[[str, list[str]], str]) -> Script:
         page = messages[-1].text
         if messages[-1].role == "user":
             target = page.split('"')[1]
-            return _say(Call("click", {"element": choose(target, _LINK.findall(page))}))
+            return say(Call("click", {"element": choose(target, _LINK.findall(page))}))
         match = _TEXT.search(page)
-        return _say(Call("answer", {"text": match[1] if match else "unknown"}))
+        return say(Call("answer", {"text": match[1] if match else "unknown"}))
 
     return script
-
-
-def _say(call: Call) -> Message:
-    return Message("assistant", "", (call,))

@@ -19,6 +19,7 @@ from agentgym import Call, Message, Task, TaskSet, seed_of
 
 from ..generator import TaskGenerator, TaskSlot
 from .desk_app import REOPEN, STATUSES, presses
+from .oracle import Script, say
 from .site_archive import site_archive
 from .words import word_pairs
 
@@ -49,8 +50,6 @@ _PROMPT = 'Set "{}" to {}.'
 _REQUEST = re.compile(r'^Set "(.*)" to (\w+)\.', re.MULTILINE)
 _LINK = re.compile(r'^ *\[\d+\] link "(.*)"$', re.MULTILINE)
 _STATUS = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
-
-Script = Callable[[Sequence[Message]], Message]
 
 
 def help_desk() -> bytes:
@@ -122,14 +121,10 @@ def _player(choose: Callable[[str, str, Sequence[str]], tuple[str, str]]) -> Scr
         assert requested is not None
         name, status = choose(requested[1], requested[2], _LINK.findall(pages[0]))
         if len(pages) == 1:
-            return _say(Call("click", {"element": name}))
+            return say(Call("click", {"element": name}))
         current = _STATUS.search(pages[-1])
         if current is None or current[1] == status:
-            return _say(Call("answer", {}))
-        return _say(Call("click", {"element": REOPEN if REOPEN in presses(current[1]) else status}))
+            return say(Call("answer", {}))
+        return say(Call("click", {"element": REOPEN if REOPEN in presses(current[1]) else status}))
 
     return script
-
-
-def _say(call: Call) -> Message:
-    return Message("assistant", "", (call,))

@@ -38,22 +38,22 @@ def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") 
     def script(messages: Sequence[Message]) -> Message:
         kind, *rest = _next_step(steps, messages) or ("answer", "")
         if kind == "answer":
-            return _say(Call("answer", {"text": rest[0]} if rest[0] else {}))
+            return say(Call("answer", {"text": rest[0]} if rest[0] else {}))
         page = messages[-1].text
         label = rest[0]
         number = find(page, label)
         if number is None and kind == "seek":
             number = find(page, label := rest[1])
         if number is None and _goes_on(page):
-            return _say(Call("scroll", {"direction": "down"}))
+            return say(Call("scroll", {"direction": "down"}))
         if number is None:
-            return _say(_GIVE_UP)
+            return say(_GIVE_UP)
         name = "click" if kind == "seek" else kind
         has_targets = environment == "agentgym/web-v2" and name != "select"
         arguments: dict[str, Any] = {"target" if has_targets else "element": number}
         if kind in ("type", "select"):
             arguments["text" if kind == "type" else "option"] = rest[1]
-        return _say(Call(name, arguments), label)
+        return say(Call(name, arguments), label)
 
     return script
 
@@ -83,5 +83,6 @@ def find(page: str, label: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def _say(call: Call, words: str = "") -> Message:
+def say(call: Call, words: str = "") -> Message:
+    """A message of the assistant with one call."""
     return Message("assistant", words, (call,))

@@ -36,6 +36,16 @@ def by_neighbouring_seeds(numbered: bool = True) -> dict[str, list[Task]]:
     }
 
 
+def test_names_of_nested_records_tell_tasks_apart():
+    def ticket_task(split, *names):
+        parameters = {"data": {"tickets": {name: {"status": "new"} for name in names}}}
+        return Task(split, "acme/none-v1", "Close one ticket.", parameters=parameters, truth=1, split=split)
+
+    known = ticket_task("train", "loud fan", "old lamp")
+    assert contamination([known], [ticket_task("held_out", "loud fan", "wet door")]).leaked == 0
+    assert contamination([known], [ticket_task("held_out", "loud fan", "old lamp")]).leaked == 1
+
+
 @pytest.mark.parametrize("numbered", [True, False])
 def test_neighbouring_generator_seeds_are_caught_when_the_task_set_is_built(numbered):
     """499 of the 500 validation tasks are training tasks; without numbers the content check sees it, else this one."""

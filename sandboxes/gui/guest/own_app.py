@@ -35,7 +35,7 @@ _numbers = itertools.count(1)
 _ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
 _preparing = threading.Lock()
 PREPARED = 16
-"""Folders that are kept prepared besides those in use: as many data as a task set may have, they take little room."""
+"""Prepared folders that are kept besides those in use. A task set may have other data in each task."""
 
 
 @dataclass(eq=False, slots=True)
