@@ -26,6 +26,9 @@ MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_ARCHIVE = 64 * 2**20
 _MAX_SIDE, _MAX_FILES, _MAX_START_S = 4_096, 2**20, 120
 _FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
+_HOSTS = {"folder": "pages.test", "server": "app.test"}
+_LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
+_HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last part of digits would make an address
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class WebParameters:
             script that gives the effects in the page in which the episode ends.
         packages: for `server` the installed Python packages that it needs.
         start_s: for `server` how long it may take to start, in seconds.
+        host: for `folder` and `server` the name under which the pages are reached. Browsers call those below
+            `.localhost` secure.
         viewport: width and height in pixels.
         files: text of the files that the agent may upload, by name.
     """
@@ -63,6 +68,7 @@ class WebParameters:
     state: str | tuple[str, ...] = ""
     packages: tuple[str, ...] = ()
     start_s: float = 60.0
+    host: str = ""
 
     @classmethod
     def of(cls, task: Task) -> WebParameters:
@@ -73,6 +79,8 @@ class WebParameters:
             raise TaskError(
                 f"{task.id}: parameters['site'] is {site!r}; give {', '.join(APPS)}, miniwob, folder or server."
             )
+        if unknown := sorted(raw.keys() - {*cls.__slots__, "horizon"}):  # task sets note how many steps a form has
+            raise TaskError(f"{task.id}: unknown parameters {unknown}. Known: {', '.join(cls.__slots__)}.")
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
         if site in ("miniwob", "folder") and (not isinstance(page, str) or not page):
@@ -96,6 +104,12 @@ class WebParameters:
         own = _own_app(task) if site == "server" else {}
         if site == "folder":
             own = {"state": str(raw.get("state", ""))}
+        if site in _HOSTS:
+            own["host"] = host = raw.get("host", _HOSTS[site])
+            if not isinstance(host, str) or not _HOST.fullmatch(host):
+                raise TaskError(
+                    f"{task.id}: parameters['host'] is {host!r:.80}; give a host name in small letters, without a port."
+                )
         return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]), files, **own)
 
     def archives(self) -> tuple[bytes, ...]:
@@ -127,7 +141,8 @@ class WebParameters:
         if self.site == "miniwob":
             return {"kind": "miniwob", "archives": archives, "name": self.page, "seed": self.seed}
         path = "/" + self.page.lstrip("/")
-        described: dict[str, Any] = {"kind": self.site, "archives": archives, "path": path, "state": self.state}
+        described: dict[str, Any] = {"kind": self.site, "archives": archives, "host": self.host, "path": path}
+        described["state"] = self.state
         if self.site == "folder":
             return described
         described |= {"command": self.command, "setup": self.setup, "start_s": self.start_s, "data": self.data}

@@ -51,6 +51,7 @@ def app(tmp_path, monkeypatch):
             archive.writestr("serve.py", textwrap.dedent(serve))
             archive.writestr("state.sh", textwrap.dedent(STATE))
         description = {
+            "host": "app.test",
             "path": "/",
             "key": key,
             "packages_key": "none",

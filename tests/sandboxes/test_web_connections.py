@@ -100,7 +100,8 @@ class TestInABrowser:
     pytestmark = in_a_browser
 
     async def test_a_web_socket_joins_the_page_and_its_own_application_alone(self, chat):
-        async with await Visit.to(task_of(chat)) as visit, await Visit.to(task_of(chat)) as other:
+        elsewhere = task_of({**chat, "host": "chat.localhost"})
+        async with await Visit.to(task_of(chat)) as visit, await Visit.to(elsewhere) as other:
             await wait_for_text(visit, "Hello.")
             await visit.call("type", target="Say", text="Ahoy")
             await visit.call("click", target="Send")
@@ -113,6 +114,34 @@ class TestInABrowser:
             assert await visit.environment.evaluate("reach('wss://app.test/socket')") == "refused"
             ends = [(await open_visit.call("answer")).content for open_visit in (visit, other)]
             assert [json.loads(end.partition("\n")[2])["effects"] for end in ends] == [{"said": ["Ahoy"]}, {}]
+
+    async def test_a_host_below_localhost_is_secure_and_what_is_so_has_no_way_to_another_episode(self, tmp_path):
+        body = """<button onclick="ask()">Ask</button><p id=heard></p><script>
+            const browsers_own = Object.getOwnPropertyDescriptor(Navigator.prototype, 'clipboard').get.call(navigator);
+            async function ask() {
+                await browsers_own.writeText('mine');
+                await navigator.serviceWorker.register('worker.js');
+                await navigator.serviceWorker.ready;
+                const hash = await crypto.subtle.digest('SHA-256', new Uint8Array(3));
+                heard.textContent = crypto.randomUUID().length + ' ' + hash.byteLength;
+            }</script>"""
+        (tmp_path / "worker.js").write_text(
+            "oninstall = () => skipWaiting(); onactivate = () => clients.claim(); onfetch = event =>"
+            " event.respondWith(new Response('<title>mine</title>', {headers: {'Content-Type': 'text/html'}}))"
+        )
+        task = folder_of(tmp_path, WEB, {"host": "notes.localhost"}, one=body, two="<title>two</title><input>")
+        async with await Visit.to(task) as visit, await Visit.to(task) as other:
+            assert "Page 'one' http://notes.localhost/one.html" in visit.page
+            await visit.call("click", target="Ask")
+            await wait_for_text(visit, "36 32")
+            await visit.call("go", to="two.html")
+            assert "Page 'mine'" in visit.page
+            await other.call("go", to="two.html")
+            assert "Page 'two'" in other.page
+            assert "'http://pages.test/' cannot be reached" in (await visit.call("go", to="http://pages.test/")).content
+            await other.call("click", target=1)
+            assert (await other.call("press", key="Control+v")).ok
+            assert await other.environment.evaluate("document.querySelector('input').value") == ""
 
     async def test_service_workers_are_not_there_and_a_page_that_wants_one_is_shown_all_the_same(self, tmp_path):
         body = """<button onclick="document.title = 'serviceWorker' in navigator">Ask</button>
@@ -164,7 +193,7 @@ class TestInABrowser:
 def test_a_tunnel_waits_for_an_agent_that_thinks_and_ends_when_the_page_leaves(monkeypatch):
     """Both ends are silent for longer than requests may take; the application leaves its end open."""
     monkeypatch.setattr(own_app, "_ANSWER_S", 0.05)
-    app = own_app.OwnApp({"path": "/"}, [])
+    app = own_app.OwnApp({"host": "app.test", "path": "/"}, [])
     ended = threading.Event()
 
     class Proxy(http.server.BaseHTTPRequestHandler):

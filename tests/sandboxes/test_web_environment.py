@@ -360,6 +360,21 @@ async def test_a_replay_that_comes_to_something_else_is_a_failure_of_the_machine
         ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "does not exist"),
         ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] is 'x'"),
         ({"site": "form", "data": {}, "viewport": [1, 1]}, "parameters\\['viewport'\\]"),
+        ({"site": "form", "data": {}, "host": 5, "pages": "a"}, "unknown parameters \\['pages'\\]. Known: site, data"),
+        *(
+            ({"site": "folder", "page": "a.html", "host": host}, "parameters\\['host'\\] is .*; give a host name")
+            for host in (
+                "",
+                5,
+                "App.test",
+                "app.test:80",
+                "http://app.test",
+                "127.0.0.1",
+                "a..b",
+                "-a.test",
+                "a.test\n",
+            )
+        ),
     ],
 )
 async def test_a_task_without_a_usable_site_is_refused_by_name(parameters, complaint):

@@ -79,7 +79,7 @@ IN_PAGES = """(() => {
       dispatchEvent(new CustomEvent('agentgym-read', {detail: waiting.size}));
     }),
   };
-  Object.defineProperty(navigator, 'clipboard', {value: clipboard, configurable: true});
+  Object.defineProperty(Navigator.prototype, 'clipboard', {get: () => clipboard, configurable: true});
 })()"""
 """`navigator.clipboard` of the pages: text only, without asking for a permission."""
 

@@ -54,7 +54,7 @@ class Hub:
             return OwnApp(description, archives)
         if description["kind"] == "miniwob":
             return MiniWob(archives[0], description["name"], description["seed"])
-        return Folder(archives[0], description["path"], state=description["state"])
+        return Folder(archives[0], description["host"], description["path"], description["state"])
 
     def serve(self, connection: socket.socket) -> None:
         """Serve one episode until its environment closes the connection."""

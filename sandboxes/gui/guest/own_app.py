@@ -62,7 +62,7 @@ class OwnApp(Site):
 
     def __init__(self, description: Mapping[str, Any], archives: Sequence[zipfile.ZipFile]) -> None:
         """Take the description that `WebParameters.site_in` makes; `archives`: the folder's, then the packages'."""
-        super().__init__("app.test", description["path"])
+        super().__init__(description["host"], description["path"])
         self._description, self._archives = description, archives
         self._process: subprocess.Popen[bytes] | None = None
         self._prepared = Prepared("", None)

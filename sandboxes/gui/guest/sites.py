@@ -76,7 +76,7 @@ class Folder(Site):
     `archive` holds the files. `state` is a script that gives, at the end, what the reward reads as effects.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, path: str, host: str = "pages.test", state: str = "") -> None:
+    def __init__(self, archive: zipfile.ZipFile, host: str, path: str, state: str = "") -> None:
         super().__init__(host, path)
         self._archive, self._state = archive, state
         self._names = set(archive.namelist())
@@ -119,7 +119,7 @@ class MiniWob(Folder):
     """
 
     def __init__(self, archive: zipfile.ZipFile, name: str, seed: int) -> None:
-        super().__init__(archive, f"/miniwob/{name}.html", "miniwob.test")
+        super().__init__(archive, "miniwob.test", f"/miniwob/{name}.html")
         self._seed, self._by_clock = seed, name in _BY_CLOCK
         self._ended: float | None = None
 
