@@ -15,7 +15,7 @@ from .fresh_files import lines_of
 
 
 class McpReward(Reward):
-    """Outcome components `success` (every check holds) and `checks_passed`, the share that does, with weight 0.
+    """Checks what a server returns at the end, and the answer: `success` (all hold), `checks_passed` (share, weight 0).
 
     `truth` holds one or both of
         state: the results that the calls of the task's parameter `state` must have, in their order. Where both are

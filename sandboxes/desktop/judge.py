@@ -17,7 +17,7 @@ CHECKS = ("files", "windows", "answer")
 
 
 class DesktopReward(Reward):
-    """Outcome components `success` (every check holds) and `checks_passed`, the share that does, with weight 0.
+    """Checks files and windows at the end, and the answer: `success` (all hold), `checks_passed` (share, weight 0).
 
     `truth` holds one or more of
         files: what files must hold, by path in the home folder; None for one that must not be there. Lines are

@@ -47,7 +47,9 @@ HELD_OUT_PAIRS = frozenset(
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Tasks over one to four apps. The seed chooses the tasks.
+    """Tasks over one to four apps and a year of somebody's records, for one call at a time.
+
+    The seed chooses which tasks are in it.
 
     Difficulty is a level from 1 to 3, also as the tag `level_2`. Held-out tasks carry the tag `unseen_records` (records
     that no training task has, as all held-out tasks do), `unseen_apps` (files or music, which no training task needs)
@@ -59,7 +61,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def task_set_code(seed: int = 0) -> TaskSet:
-    """The same tasks for the environment in which code calls the apps."""
+    """The tasks of `apps/year-v1` for the environment in which code calls the apps."""
     splits = {
         split: [replace(task, environment="agentgym/apps-code-v1") for task in tasks]
         for split, tasks in task_set(seed).items()

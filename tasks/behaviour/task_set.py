@@ -43,7 +43,9 @@ INSTRUCTION = (
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set. The seed chooses shoppers and products.
+    """The log of a shopper, and a session of theirs to be predicted page by page.
+
+    The seed chooses shoppers and products.
 
     Tasks carry the number of past sessions as a tag, such as `past_3`. Held-out tasks carry the tag `unseen_products`
     (kinds, brands and colours that no training task has), `unseen_habits` (at least one habit that no trained shopper

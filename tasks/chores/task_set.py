@@ -28,7 +28,9 @@ Goal = dict[str, str | None]
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set. The seed chooses the files and the requests.
+    """Changes to the files of one folder by shell commands, one request a turn, over 2 to 32 turns.
+
+    The seed chooses the files and the requests.
 
     Held-out tasks carry the tag `unseen_instances` (requests about pairs of word and file, or of two files, that no
     other stratum has) or `unseen_horizons` (numbers of requests that training never has). Difficulty is the horizon.

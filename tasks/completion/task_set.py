@@ -13,7 +13,10 @@ NAME, MATERIAL = "code/completion-v1", "code/functions-v1"
 
 @cache
 def task_set() -> TaskSet:
-    """Build the task set. Splits, strata and difficulty are those of `code/functions-v1`."""
+    """Bodies of Python functions, to be written a few lines at a time.
+
+    Splits, strata and difficulty are those of `code/functions-v1`.
+    """
     material = load_task_set(MATERIAL)
     return TaskSet(NAME, {split: [_task(task) for task in material[split]] for split in SPLITS}, oracle=oracle)
 

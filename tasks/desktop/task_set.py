@@ -19,7 +19,9 @@ SIZES = {"train": 400, "validation": 40, "unseen_words": 40, "unseen_jobs": 40}
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Small jobs on a desktop with an editor, a file manager, a calculator and a terminal.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_words` (other folders, files and things) or `unseen_jobs` (renaming and adding
     up, which are never trained on).

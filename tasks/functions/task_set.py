@@ -24,7 +24,9 @@ RESERVED = 5
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks of each family are in it.
+    """Python functions to be written from a description.
+
+    The seed chooses which tasks of each family are in it.
 
     Held-out tasks carry the tag `unseen_parameters` (families as in training, other parameters) or
     `unseen_families` (families that are never trained on). Difficulty is the band, 1 to 6.

@@ -20,7 +20,9 @@ RESERVED = 5
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses the numbers.
+    """Problems with one exact answer, for an agent that may compute.
+
+    The seed chooses the numbers.
 
     Held-out tasks carry the tag `unseen_numbers` (families as in training) or `unseen_families`.
     """

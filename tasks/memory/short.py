@@ -27,7 +27,9 @@ INSTRUCTIONS = {
 
 @cache
 def task_set_short(seed: int = 0) -> TaskSet:
-    """Build the task set. The seed chooses who says what.
+    """What one person says in each session, and a question answered from one line of memory.
+
+    The seed chooses who says what. For tiny models.
 
     Difficulty is a level from 1 to 3, the number of sessions, also as the tag `level_2`. Held-out tasks carry the tag
     `unseen_pairs`: the answer is a value that no training task says of this person.

@@ -24,7 +24,9 @@ FORGETS = 1 / 2
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set. The seed chooses who says what.
+    """What people say of themselves over two to four sessions, and a question answered from memory.
+
+    The seed chooses who says what.
 
     Tasks carry their kind as a tag. Held-out tasks carry the tag `unseen_people` (names that no training task has),
     `unseen_attributes` (questions about an attribute that none asks for) or `unseen_compositions` (a related person's

@@ -31,7 +31,9 @@ VIEWER = {"viewer": {"command": ["gpicview"], "package": "gpicview", "window": "
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Small office jobs in real programs, judged by the files that are saved.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_words` (other folders, files, things and sentences), `unseen_jobs` (kinds that
     are never trained on) or `unseen_program` (a picture viewer, which no other task offers).

@@ -26,7 +26,9 @@ PLAIN = "without_number"
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Small Python modules with one line to be mended.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_names` (templates as in training, functions of other names) or
     `unseen_templates` (kinds of function that are never trained on).
@@ -36,13 +38,13 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def with_shell(seed: int = 0) -> TaskSet:
-    """The same tasks in `agentgym/swe-v1`, where the agent has a shell too."""
+    """The tasks of `swe/one-line-v1` in `agentgym/swe-v1`, where the agent has a shell too."""
     return _build(WITH_SHELL, seed, "agentgym/swe-v1")
 
 
 @cache
 def given(seed: int = 0) -> TaskSet:
-    """The same tasks in `agentgym/swe-given-v1`, where the prompt shows the module and the agent only edits."""
+    """The tasks of `swe/one-line-v1` in `agentgym/swe-given-v1`: the prompt shows the module, the agent only edits."""
     return _build(GIVEN, seed, "agentgym/swe-given-v1")
 
 

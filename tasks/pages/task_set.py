@@ -19,7 +19,9 @@ SHOWN_WIDTH = 640
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it. The photographs are always the same.
+    """Elements to be pointed at on photographs of real web pages.
+
+    The seed chooses which tasks are in it; the photographs are always the same.
 
     Held-out tasks carry the tag `unseen_site` (a forum, which is never trained on), `unseen_worlds` (trained sites with
     names of things and people that are never trained on) or `unseen_questions` (trained sites; elements described by

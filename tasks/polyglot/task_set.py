@@ -24,7 +24,9 @@ EXAMPLES = 2
 
 @cache
 def task_set() -> TaskSet:
-    """Build the task set: one task for each function and language.
+    """Functions to be written in C, C++, Go, Java, JavaScript and Rust.
+
+    There is one task for each function and language.
 
     No function of one split is in another. Held-out tasks carry the tag `unseen_functions`; one tag is the language.
     """

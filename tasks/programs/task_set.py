@@ -22,7 +22,9 @@ RESERVED = 5
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which programs are in it.
+    """Programs to be written that read numbers and print.
+
+    The seed chooses which programs are in it.
 
     Held-out tasks carry the tag `unseen_programs` (trained steps in new combinations) or `unseen_steps` (with steps
     that are never trained on). Difficulty is the number of steps, 1 to 3. Tags name the language.

@@ -99,7 +99,9 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses the functions of each package and the kind of work.
+    """Changes to be made to Python packages of three modules.
+
+    The seed chooses the functions of each package and the kind of work.
 
     Held-out tasks carry the tag `unseen_functions` (kinds of work as in training, on functions that are never trained
     on) or `unseen_kinds` (a function moves to another module, which is never trained on). Difficulty is the band of

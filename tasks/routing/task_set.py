@@ -23,7 +23,9 @@ NEW = 5
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set. The seed chooses the questions and who may be asked.
+    """Short questions of six fields, and five models that may be asked, each at its price.
+
+    The seed chooses the questions and who may be asked.
 
     Tasks carry their kind and the field of the question as tags. Held-out tasks carry the tag `unseen_models` (nobody
     may be asked whom a training task knows) or `unseen_questions` (about subjects of no training task).

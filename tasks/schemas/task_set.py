@@ -31,13 +31,13 @@ def schemas(seed: int = 0) -> TaskSet:
 
 @cache
 def schemas_inprocess(seed: int = 0) -> TaskSet:
-    """The same questions, on SQLite in this process."""
+    """The questions of `sql/schemas-v1`, on SQLite in the process that plays."""
     return _questions("sql/schemas-inprocess-v1", "agentgym/sql-inprocess-v1", seed)
 
 
 @cache
 def schemas_duckdb(seed: int = 0) -> TaskSet:
-    """The same questions, on DuckDB in a sandbox."""
+    """The questions of `sql/schemas-v1`, on DuckDB in a sandbox."""
     return _questions("sql/schemas-duckdb-v1", "agentgym/sql-duckdb-v1", seed)
 
 
@@ -49,7 +49,7 @@ def changes(seed: int = 0) -> TaskSet:
 
 @cache
 def changes_postgres(seed: int = 0) -> TaskSet:
-    """The same changes, to be made on a PostgreSQL server."""
+    """The changes of `sql/changes-v1`, to be made on a PostgreSQL server."""
     return _changes("sql/changes-postgres-v1", "agentgym/sql-postgres-v1", seed)
 
 

@@ -22,7 +22,9 @@ PROMPTS = ("Point at the {}.", "Where is the {}?", "Click the {}.", "Find the {}
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Elements to be pointed at in drawn windows of invented programs.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_words` (no text of the screen is on a training screen) or `unseen_questions`
     (elements described by their row, which is never trained on).

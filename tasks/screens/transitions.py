@@ -22,7 +22,9 @@ FIRST = "Two actions led from screen 0 to screen 1. Which was the first? A later
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Pairs of screens, and the action that led from one to the other, to be named.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_words` (no text of the screen is on a training screen) or `two_steps` (a second
     action followed, as in the k-step transitions of UIShift, which is never trained on).

@@ -23,7 +23,9 @@ LATELY = 4
 
 @cache
 def session(seed: int = 0) -> TaskSet:
-    """Sessions in a sandbox. The seed chooses the tables and the requests.
+    """Questions and changes on one SQLite table, one request a turn, over 2 to 32 turns, in a sandbox.
+
+    The seed chooses the tables and the requests.
 
     Held-out tasks carry the tag `unseen_instances` (requests about pairs of item and city that no other stratum asks
     about) or `unseen_horizons` (numbers of requests that training never has). Difficulty is the horizon.
@@ -33,7 +35,7 @@ def session(seed: int = 0) -> TaskSet:
 
 @cache
 def session_inprocess(seed: int = 0) -> TaskSet:
-    """The same sessions for the environment in this process."""
+    """The sessions of `sql/session-v1` for the environment in the process that plays."""
     return _build(NAME_INPROCESS, "agentgym/sql-session-inprocess-v1", seed)
 
 

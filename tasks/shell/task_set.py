@@ -33,7 +33,9 @@ BANDS = {
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses the files and jobs.
+    """Files to be put in order with shell commands.
+
+    The seed chooses the files and jobs.
 
     Held-out tasks carry the tag `unseen_files` (jobs as in training, on files made of other names) or `unseen_jobs`
     (jobs that are never trained, on such files). Difficulty is the band, 1 to 3.

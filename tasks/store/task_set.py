@@ -24,7 +24,9 @@ RESERVED = 5
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set. The seed chooses the questions; the database is always that of seed 0.
+    """Questions about a store, to be answered by querying its SQLite database.
+
+    The seed chooses the questions; the database is always that of seed 0.
 
     Held-out tasks carry the tag `unseen_entities` (trained kinds of question about names that no other question
     has) or `unseen_templates` (kinds of question that are never trained on).

@@ -171,7 +171,9 @@ UNSEEN: Mapping[str, Callable[[DataTable, random.Random], Question]] = {
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses tables and questions.
+    """Questions about two data files, to be answered in a notebook.
+
+    The seed chooses tables and questions.
 
     Held-out tasks carry the tag `unseen_tables` (questions as in training on tables of another kind) or
     `unseen_questions`. Difficulty is 1 for one condition, 2 for a join, 3 for questions that are never trained.

@@ -18,7 +18,10 @@ TRAINED, RESERVED = (1, 2, 3, 4, 5, 6), (7, 8)
 
 @cache
 def craft(seed: int = 0) -> TaskSet:
-    """Of each of TREES trees all goals of the trained depths, but one for validation and two held out; see CARD.md."""
+    """Things to be made in a land with a tech tree of its own.
+
+    Of each of `TREES` trees all goals of the trained depths, but one for validation and two held out; see CARD.md.
+    """
     environment: Any = load("environments", "agentgym/text-craft-v1")
     splits: dict[str, list[Task]] = {"train": [], "validation": [], "held_out": []}
     strata: dict[str, list[Task]] = {"train": [], "validation": [], "unseen_goals": [], "deeper_goals": []}

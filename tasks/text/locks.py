@@ -22,7 +22,10 @@ PER_SIZE = {"train": 400, "validation": 40, "unseen_instances": 60, "unseen_size
 
 @cache
 def locks(seed: int = 0) -> TaskSet:
-    """So many tasks of every size and of each of its kinds; see CARD.md."""
+    """Locks of up to eight wheels to be set, each step shown.
+
+    There are so many tasks of every size and of each of its kinds; see CARD.md.
+    """
     sizes = {stratum: RESERVED if stratum == "unseen_sizes" else TRAINED for stratum in PER_SIZE}
     kinds = {stratum: TRAIN_KINDS if stratum == "train" else KINDS for stratum in PER_SIZE}
     counts = {stratum: count * len(kinds[stratum]) * len(sizes[stratum]) for stratum, count in PER_SIZE.items()}

@@ -18,8 +18,11 @@ MUTANTS = 2
 
 @cache
 def task_set() -> TaskSet:
-    """Build the task set. Splits, strata and difficulty are those of `code/functions-v1`; functions without mutants
-    (those with a `while` loop) are left out."""
+    """Python functions to be written with the tests that show them to be right.
+
+    Splits, strata and difficulty are those of `code/functions-v1`; functions without mutants (those with a `while`
+    loop) are left out.
+    """
     material = load_task_set(MATERIAL)
     splits: dict[str, list[Task]] = {
         split: [verified for task in material[split] if (verified := _task(task)) is not None] for split in SPLITS

@@ -28,7 +28,9 @@ PROGRAM = {
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses the parameters and vectors.
+    """Hardware modules to be written in Verilog.
+
+    The seed chooses the parameters and vectors.
 
     Held-out tasks carry the tag `unseen_parameters` (families as in training) or `unseen_families`. Difficulty is 1
     for a design without state and 2 for a clocked one.

@@ -19,7 +19,10 @@ Data = Mapping[str, Any]
 
 @cache
 def admin_task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it. The strata are those of `web/apps-v1`."""
+    """Jobs in the administration of Django, as it is installed from the package index.
+
+    The seed chooses which tasks are in it. The strata are those of `web/apps-v1`.
+    """
     return installed_app_set("web/admin-v1", SITE, "web/users", users_data, TEMPLATES, seed)
 
 

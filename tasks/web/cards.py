@@ -50,7 +50,9 @@ _TEXT = re.compile(r'^ *\[\d+\] text "(.*)"$', re.MULTILINE)
 
 @cache
 def cards_task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Cards of names to be opened, and their text to be told, for policies that never saw a page.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_pages` (trained names and values on other pages) or `unseen_values` (names and
     values that no training task has).

@@ -59,7 +59,9 @@ def help_desk() -> bytes:
 
 @cache
 def desk_task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """Tickets of a help desk, an application of its own, that are to get another status.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_desks` (trained names on other desks) or `unseen_names` (names that no
     training task has).

@@ -46,7 +46,9 @@ HELD_OUT_VALUES = tuple(
 
 @cache
 def forms_task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it.
+    """One page with one to three actions to be done, for policies that are new to reading pages.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_pages` (trained words on other pages) or `unseen_values` (values that no
     training task has).

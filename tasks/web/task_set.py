@@ -32,7 +32,9 @@ _SHARE = {"shop": 4, "mail": 3, "forum": 2, "calendar": 2}
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build `web/apps-v1`; the seed chooses which tasks are in it.
+    """Tasks in a shop, a mailbox, a forum and a calendar.
+
+    The seed chooses which tasks are in it.
 
     Held-out tasks carry the tag `unseen_tasks` (data and templates as in training), `unseen_worlds` (other goods,
     people and places) or `unseen_templates` (kinds of task that are never trained on).
@@ -42,7 +44,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def task_set_v2(seed: int = 0) -> TaskSet:
-    """Build `web/apps-v2`: tasks as those of `web/apps-v1`, for the tools of `agentgym/web-v2`."""
+    """Tasks as those of `web/apps-v1`, for the tools of `agentgym/web-v2`."""
     return _task_set("web/apps-v2", "agentgym/web-v2", seed)
 
 

@@ -19,7 +19,10 @@ Data = Mapping[str, Any]
 
 @cache
 def wiki_task_set(seed: int = 0) -> TaskSet:
-    """Build the task set; the seed chooses which tasks are in it. The strata are those of `web/apps-v1`."""
+    """Pages to be read and changed in Flask-Wiki, as it is installed from the package index.
+
+    The seed chooses which tasks are in it. The strata are those of `web/apps-v1`.
+    """
     return installed_app_set("web/wiki-v1", SITE, "web/wiki-pages", wiki_data, TEMPLATES, seed)
 
 

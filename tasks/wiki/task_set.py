@@ -74,7 +74,9 @@ LOOKUP = Plan(
 
 @cache
 def task_set(seed: int = 0) -> TaskSet:
-    """Build `search/wiki-v1`. The seed chooses the questions; the wikis stay the same.
+    """Questions of one to four hops over a generated wiki, answered by searching and reading its pages.
+
+    The seed chooses the questions; the wikis stay the same.
 
     Held-out tasks carry one of the tags `unseen_entities` (starts at an entity that no other question starts at),
     `unseen_chains` (kinds of question that are never trained on) and `unseen_wiki` (other names, other facts).
@@ -84,7 +86,7 @@ def task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def lookup_task_set(seed: int = 0) -> TaskSet:
-    """Build `search/lookup-v1`: one fact about a named person, and a search that shows one page at a time."""
+    """One fact about a named person, and a search that shows one page at a time."""
     return TaskSet(
         LOOKUP.name,
         _splits(LOOKUP, seed),
@@ -96,7 +98,7 @@ def lookup_task_set(seed: int = 0) -> TaskSet:
 
 @cache
 def retrieve_task_set(seed: int = 0) -> TaskSet:
-    """Build `search/wiki-retrieve-v1`: the questions of `search/wiki-v1` that name their start, for a plain retriever.
+    """The questions of `search/wiki-v1` that name their start, for a plain retriever.
 
     A retriever returns a few passages and no second page of results, so it may not find what is only described.
     """

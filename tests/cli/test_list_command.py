@@ -56,6 +56,12 @@ def test_a_description_read_from_source_is_the_first_line_of_the_docstring(kind)
         assert describe(kind, name) == docstring.strip().partition("\n")[0], name
 
 
+@pytest.mark.parametrize("kind", ["environments", "task_sets", "importers", "rewards", "assets"])
+def test_a_description_tells_a_name_from_every_other(kind):
+    names = registry.names(kind)
+    assert len({describe(kind, name) for name in names} - {""}) == len(names)
+
+
 def test_one_kind_is_printed_with_one_line_for_each_name_when_piped():
     listed = agentgym("list", "environment", "--import", USER_CODE)
     assert "return_to_go" not in listed.stdout

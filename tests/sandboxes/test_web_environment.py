@@ -351,39 +351,6 @@ async def test_a_replay_that_comes_to_something_else_is_a_failure_of_the_machine
             await twin.close()
 
 
-@pytest.mark.parametrize(
-    ("parameters", "complaint"),
-    [
-        ({}, "parameters\\['site'\\] is None"),
-        ({"site": "shop"}, "parameters\\['data'\\] is None"),
-        ({"site": "miniwob"}, "parameters\\['page'\\] is ''"),
-        ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "does not exist"),
-        ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] is 'x'"),
-        ({"site": "form", "data": {}, "viewport": [1, 1]}, "parameters\\['viewport'\\]"),
-        ({"site": "form", "data": {}, "host": 5, "pages": "a"}, "unknown parameters \\['pages'\\]. Known: site, data"),
-        *(
-            ({"site": "folder", "page": "a.html", "host": host}, "parameters\\['host'\\] is .*; give a host name")
-            for host in (
-                "",
-                5,
-                "App.test",
-                "app.test:80",
-                "http://app.test",
-                "127.0.0.1",
-                "a..b",
-                "-a.test",
-                "a.test\n",
-            )
-        ),
-    ],
-)
-async def test_a_task_without_a_usable_site_is_refused_by_name(parameters, complaint):
-    environment = agentgym.make("agentgym/web-v1")
-    with pytest.raises(TaskError, match=complaint):
-        await environment.reset(Task("t", "agentgym/web-v1", "Q?", parameters=parameters), seed=0)
-    await environment.close()
-
-
 async def test_a_tool_before_reset_is_our_mistake_and_not_the_agents():
     environment = agentgym.make("agentgym/web-v1")
     with pytest.raises(SandboxError, match="before reset"):

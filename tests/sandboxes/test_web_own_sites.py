@@ -320,3 +320,36 @@ async def test_a_truth_that_the_site_can_never_meet_is_an_error_and_not_a_zero(t
     episode.task = Task(task.id, WEB, task.prompt, parameters=task.parameters, truth=truth)
     with pytest.raises(JudgeError, match=complaint):
         load_reward("web").outcome(episode)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "complaint"),
+    [
+        ({}, "parameters\\['site'\\] is None"),
+        ({"site": "shop"}, "parameters\\['data'\\] is None"),
+        ({"site": "miniwob"}, "parameters\\['page'\\] is ''"),
+        ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "does not exist"),
+        ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] is 'x'"),
+        ({"site": "form", "data": {}, "viewport": [1, 1]}, "parameters\\['viewport'\\]"),
+        ({"site": "form", "data": {}, "host": 5, "pages": "a"}, "unknown parameters \\['pages'\\]. Known: site, data"),
+        *(
+            ({"site": "folder", "page": "a.html", "host": host}, "parameters\\['host'\\] is .*; give a host name")
+            for host in (
+                "",
+                5,
+                "App.test",
+                "app.test:80",
+                "http://app.test",
+                "127.0.0.1",
+                "a..b",
+                "-a.test",
+                "a.test\n",
+            )
+        ),
+    ],
+)
+async def test_a_task_without_a_usable_site_is_refused_by_name(parameters, complaint):
+    environment = agentgym.make("agentgym/web-v1")
+    with pytest.raises(TaskError, match=complaint):
+        await environment.reset(Task("t", "agentgym/web-v1", "Q?", parameters=parameters), seed=0)
+    await environment.close()
