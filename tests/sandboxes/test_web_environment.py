@@ -10,7 +10,7 @@ from web_pages import Visit, folder_of
 
 import agentgym
 from agentgym import Call, JudgeError, Task
-from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError
+from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
 from agentgym.messages import ImagePart, Message, ResultStatus
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load, load_reward, load_task_set
