@@ -12,18 +12,17 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from agentgym import MissingExtraError, Task, TaskError, UnknownNameError, load
 
+from .folders import folder_archive
 from .packages import packages_archive
 
 APPS = ("shop", "mail", "forum", "calendar", "form", "cards", "wizard")
 MINIWOB = "AGENTGYM_MINIWOB"
-_MAX_ARCHIVE = 64 * 2**20
 _MAX_SIDE, _MAX_FILES, _MAX_START_S = 4_096, 2**20, 120
 _FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
 _HOSTS = {"folder": "pages.test", "server": "app.test"}
@@ -120,9 +119,9 @@ class WebParameters:
         if self.site in APPS:
             return ()
         if self.site == "miniwob":
-            pages = archive_of(str(miniwob_folder(self.folder)))
+            pages = folder_archive(str(miniwob_folder(self.folder)), left_out="flight/")  # no task uses it
         else:
-            pages = _asset_or_folder(self.folder)
+            pages = _asset_or_folder(self.folder, links=self.site == "server")
         if self.site == "server":
             return (pages, packages_archive(self.packages)) if self.packages else (pages,)
         if self.site == "folder":
@@ -172,31 +171,14 @@ def miniwob_folder(given: str | Path = "") -> Path:
     raise TaskError(f"{folder} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
 
 
-def _asset_or_folder(name: str) -> bytes:
+def _asset_or_folder(name: str, links: bool) -> bytes:
     """What an asset of this name gives, or the archive of a folder. Raises: TaskError if there is neither."""
     try:
         factory = load("assets", name)
     except UnknownNameError:
-        return archive_of(name)
+        return folder_archive(name, links=links)
     pages: bytes = factory()
     return pages
-
-
-@cache
-def archive_of(folder: str) -> bytes:
-    """A folder of pages as one zip, without the files that no MiniWoB++ task uses. Raises: TaskError."""
-    root = Path(folder)
-    if not root.is_dir():
-        raise TaskError(f"The folder of pages {folder!r} does not exist.")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for path in sorted(root.rglob("*")):
-            name = path.relative_to(root).as_posix()
-            if path.is_file() and not name.startswith("flight/"):
-                archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
-            if packed.tell() > _MAX_ARCHIVE:
-                raise TaskError(f"The folder of pages {folder!r} is larger than {_MAX_ARCHIVE >> 20} MiB.")
-    return packed.getvalue()
 
 
 def _own_app(task: Task) -> dict[str, Any]:
@@ -219,7 +201,7 @@ def _app_data(task: Task, raw: Any, seed: int) -> Mapping[str, Any]:
     if isinstance(raw, Mapping):
         return raw
     if not isinstance(raw, str):
-        raise TaskError(f"{task.id}: parameters['data'] is {raw!r}; give the application's data, or an asset.")
+        raise TaskError(f"{task.id}: parameters['data'] is {raw!r:.80}; give a mapping, or the name of an asset.")
     factory = load("assets", raw)
     seeded = "seed" in inspect.signature(factory).parameters
     return _parse_json(factory(seed=seed) if seeded else factory(), raw)

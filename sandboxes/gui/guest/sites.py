@@ -108,7 +108,10 @@ class Folder(Site):
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
         if self._state:
-            outcome["effects"] = tab.evaluate(self._state, wait=True)
+            effects = tab.evaluate(self._state, wait=True)
+            if not isinstance(effects, dict):
+                raise SiteFailed(f"its state script gives {json.dumps(effects)[:200]}: it must give an object")
+            outcome["effects"] = effects
         return outcome
 
 
