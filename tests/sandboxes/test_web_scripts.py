@@ -27,6 +27,7 @@ APP = """
         <script>
         new EventSource('/stream').onmessage = event => document.title = event.data;
         const load = async (...paths) => {
+            await fetch('/unread');
             for (const path of paths) answer.textContent += await (await fetch(path)).text();
             history.pushState(null, '', '/loaded');
         };

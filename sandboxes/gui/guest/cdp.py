@@ -64,7 +64,7 @@ _IGNORED = tuple(
     b'{"method":"%s' % name
     for name in (
         *(b"Runtime.console", b"Runtime.exception", b"Runtime.executionContext"),
-        *(b"Network.data", b"Network.webSocket", b"Network.eventSource", b"Network.policyUpdated"),
+        *(b"Network.webSocket", b"Network.eventSource", b"Network.policyUpdated"),
         *(b"Network.requestWillBeSentExtraInfo", b"Network.responseReceivedExtraInfo", b"Network.resourceChanged"),
     )
 )

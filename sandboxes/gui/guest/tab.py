@@ -11,7 +11,9 @@ from .cdp import ChromiumProcess, Crashed, DialogOpened, Late, Posted, Refused
 from .clipboard import BINDING, CONTEXT, IN_FRAMES, IN_PAGES, Clipboard
 
 STEP_S, LOAD_S = 8.0, 60.0
-_POLL_S, _NAVIGATION_S, _REQUESTS_S, _MAX_FRAMES = 0.02, 10.0, 5.0, 30
+_POLL_S, _NAVIGATION_S, _MAX_FRAMES = 0.02, 10.0, 30
+_REQUESTS_S, _BODY_S = 5.0, 0.25
+"""How long what scripts ask for is waited for, and for more of an answer: a script may leave it unread, without end."""
 _AWAITED = ("Fetch", "XHR", "Script")  # kinds of requests that scripts make and whose answers they show
 
 
@@ -32,7 +34,7 @@ class Tab:
     _contexts: dict[str, int]
     _navigating: set[str]  # frames that have asked for a page, which has not come
     _loading: set[str]  # frames whose page has come, or is coming, and is not complete
-    _requests: dict[str, str]  # frames of what scripts have asked for and not had yet, by the request's id
+    _requests: dict[str, tuple[str, float]]  # what scripts have asked for: the frame, and until when to wait, by id
     _drag: dict[str, Any] | None
 
     def __init__(
@@ -198,21 +200,23 @@ class Tab:
             self.mark_crashed()
 
     def _on_request(self, method: str, params: dict[str, Any]) -> None:
-        """A script's request has begun or ended, or its answer is a stream, which has no end to wait for."""
+        """A script's request has begun or ended, or some of the answer has come."""
+        request, now = params.get("requestId", ""), time.monotonic()
         with self._navigation:
             if method == "Network.requestWillBeSent":
                 if params.get("type") in _AWAITED and params["loaderId"]:  # a worker's script has none, and no end
-                    self._requests[params["requestId"]] = params.get("frameId", "")
-            elif (
-                method in ("Network.loadingFinished", "Network.loadingFailed")
-                or params.get("response", {}).get("mimeType") == "text/event-stream"
-            ) and self._requests.pop(params["requestId"], None) is not None:
+                    self._requests[request] = (params.get("frameId", ""), now + _REQUESTS_S)
+            elif request in self._requests:
+                frame, _ = self._requests.pop(request)
+                goes_on = method in ("Network.responseReceived", "Network.dataReceived")
+                if goes_on and params.get("response", {}).get("mimeType") != "text/event-stream":
+                    self._requests[request] = (frame, now + _BODY_S)
                 self._navigation.notify_all()
 
     def _forget_requests(self, frame: str) -> None:
         """The page of a frame has gone, and what it asked for with it."""
-        for request in [request for request, asker in self._requests.items() if asker == frame]:
-            del self._requests[request]
+        with self._navigation:
+            self._requests = {key: request for key, request in self._requests.items() if request[0] != frame}
 
     def _on_dialog(self, params: dict[str, Any]) -> None:
         message, kind = str(params.get("message", ""))[:500], str(params.get("type", "alert"))
@@ -298,7 +302,8 @@ class Tab:
             complete = self._run_pending_tasks(step_s)
             with self._navigation:
                 page_comes = bool(self._navigating or self._loading)
-                left_s = began + _REQUESTS_S - time.monotonic() if self._requests else 0.0
+                latest = max((until for _, until in self._requests.values()), default=0.0)
+                left_s = min(latest, began + _REQUESTS_S) - time.monotonic()
                 if complete and not page_comes and left_s <= 0:
                     self._requests.clear()
                     quiet_checks += 1
