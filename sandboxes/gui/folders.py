@@ -27,7 +27,8 @@ def folder_archive(folder: str, *, left_out: str = "", links: bool = False) -> b
     """
     root = Path(folder).resolve()
     if not root.is_dir():
-        raise TaskError(f"The folder of pages {folder!r} does not exist.")
+        where = "" if Path(folder).is_absolute() else f" in {Path.cwd()}"
+        raise TaskError(f"The folder {folder!r} does not exist{where}.")
     found = []
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
@@ -62,5 +63,5 @@ def _packed(root: Path, found: tuple[tuple[str, str, int, int, int], ...]) -> by
                 info.external_attr = mode << 16
             archive.writestr(info, content, zipfile.ZIP_DEFLATED)
             if packed.tell() > _MAX_ARCHIVE:
-                raise TaskError(f"The folder of pages {str(root)!r} is larger than {_MAX_ARCHIVE >> 20} MiB, packed.")
+                raise TaskError(f"The folder {str(root)!r} is larger than {_MAX_ARCHIVE >> 20} MiB, packed.")
     return packed.getvalue()

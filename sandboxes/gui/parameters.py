@@ -26,6 +26,7 @@ MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_SIDE, _MAX_FILES, _MAX_START_S = 4_096, 2**20, 120
 _FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
 _HOSTS = {"folder": "pages.test", "server": "app.test"}
+_SERVER_ONLY = {"command", "setup", "packages", "start_s"}
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last part of digits would make an address
 
@@ -80,6 +81,15 @@ class WebParameters:
             )
         if unknown := sorted(raw.keys() - {*cls.__slots__, "horizon"}):  # task sets note how many steps a form has
             raise TaskError(f"{task.id}: unknown parameters {unknown}. Known: {', '.join(cls.__slots__)}.")
+        if site != "server" and (misplaced := sorted(raw.keys() & _SERVER_ONLY)):
+            raise TaskError(
+                f"{task.id}: parameters {misplaced} are for the site 'server', not {site!r}: leave them out."
+            )
+        if site in _HOSTS and not (isinstance(raw.get("folder"), str) and raw["folder"]):
+            raise TaskError(
+                f"{task.id}: parameters['folder'] is {raw.get('folder')!r:.80}; give the folder of the "
+                f"{'application' if site == 'server' else 'pages'}, or an asset."
+            )
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
         if site in ("miniwob", "folder") and (not isinstance(page, str) or not page):
@@ -102,7 +112,9 @@ class WebParameters:
             )
         own = _own_app(task) if site == "server" else {}
         if site == "folder":
-            own = {"state": str(raw.get("state", ""))}
+            own = {"state": raw.get("state", "")}
+            if not isinstance(own["state"], str):
+                raise TaskError(f"{task.id}: parameters['state'] is {own['state']!r:.80}; give a script, as a text.")
         if site in _HOSTS:
             own["host"] = host = raw.get("host", _HOSTS[site])
             if not isinstance(host, str) or not _HOST.fullmatch(host):

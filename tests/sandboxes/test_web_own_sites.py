@@ -254,6 +254,7 @@ async def test_a_folder_is_served_as_a_host_of_static_sites_does(tmp_path):
     (tmp_path / "guide/next.html").write_text(
         PAGE.format(title="next", body="<form method=post><button>Send</button></form>")
     )
+    (tmp_path / "notes.txt").write_text("Grüße.\n", encoding="utf-8")
     task = folder_of(tmp_path, WEB, {"page": "guide"}, extra="")
     async with await Visit.to(task) as visit:
         assert "Page 'guide/index' http://pages.test/guide/" in visit.page
@@ -261,6 +262,12 @@ async def test_a_folder_is_served_as_a_host_of_static_sites_does(tmp_path):
         assert "Page 'next'" in visit.page, "relative links of an index file lead on"
         await visit.call("click", target="Send")
         assert "nothing can be sent to it" in visit.page
+        head = (
+            "fetch('/notes.txt', {method: 'HEAD'}).then(answer => answer.status + answer.headers.get('Content-Length'))"
+        )
+        assert await visit.environment.evaluate(head) == "2009"
+        await visit.call("go", to="/notes.txt")
+        assert "Grüße" in visit.page
         for address, title in (("/", "index"), ("/about", "about"), ("/nowhere", "404")):
             await visit.call("go", to=address)
             assert f"Page '{title}'" in visit.page
@@ -328,12 +335,23 @@ async def test_a_truth_that_the_site_can_never_meet_is_an_error_and_not_a_zero(t
         ({}, "parameters\\['site'\\] is None"),
         ({"site": "shop"}, "parameters\\['data'\\] is None"),
         ({"site": "miniwob"}, "parameters\\['page'\\] is ''"),
-        ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "does not exist"),
+        ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "'/no/such/place' does not exist\\.$"),
+        ({"site": "folder", "page": "a.html", "folder": "no/such"}, "'no/such' does not exist in /"),
+        ({"site": "folder", "page": "a.html"}, "parameters\\['folder'\\] is None; give the folder of the pages"),
+        ({"site": "server", "command": ["serve"]}, "parameters\\['folder'\\] is None; give the folder of the applica"),
+        ({"site": "folder", "page": "a.html", "folder": ".", "command": ["serve"]}, "\\['command'\\] are for the site"),
+        (
+            {"site": "folder", "page": "a.html", "folder": ".", "state": ["sh"]},
+            "'state'\\] is \\['sh'\\]; give a script",
+        ),
         ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] is 'x'"),
         ({"site": "form", "data": {}, "viewport": [1, 1]}, "parameters\\['viewport'\\]"),
         ({"site": "form", "data": {}, "host": 5, "pages": "a"}, "unknown parameters \\['pages'\\]. Known: site, data"),
         *(
-            ({"site": "folder", "page": "a.html", "host": host}, "parameters\\['host'\\] is .*; give a host name")
+            (
+                {"site": "folder", "page": "a.html", "folder": ".", "host": host},
+                "parameters\\['host'\\] is .*; give a host name",
+            )
             for host in (
                 "",
                 5,

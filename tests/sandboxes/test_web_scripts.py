@@ -35,6 +35,7 @@ APP = """
 
     class Pages(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+            time.sleep(0.3 if self.path in ("/first", "/second") else 0)
             self.send_response(302 if self.path == "/elsewhere" else 200)
             self.send_header("Content-Type", "text/event-stream" if self.path == "/stream" else "text/html")
             self.send_header("Location", f"http://127.0.0.1:{PORT}/")
@@ -44,7 +45,6 @@ APP = """
                 self.wfile.flush()
                 time.sleep(3600)
             if self.path in ("/first", "/second"):
-                time.sleep(0.3)
                 self.wfile.write(self.path[1:].encode() + b" ")
             else:
                 self.wfile.write(PAGE.encode())
