@@ -29,7 +29,7 @@ def folder_archive(folder: str, *, left_out: str = "", links: bool = False) -> b
     if not root.is_dir():
         where = "" if Path(folder).is_absolute() else f" in {Path.cwd()}"
         raise TaskError(f"The folder {folder!r} does not exist{where}.")
-    found = []
+    entries = []
     for path in sorted(root.rglob("*")):
         name = path.relative_to(root).as_posix()
         target = path.resolve() if path.is_symlink() else path
@@ -38,8 +38,8 @@ def folder_archive(folder: str, *, left_out: str = "", links: bool = False) -> b
             continue
         status = target.stat()
         link = os.path.relpath(target, path.parent) if kept_link else ""
-        found.append((name, link, status.st_mode, status.st_mtime_ns, status.st_size))
-    return _packed(root, tuple(found))
+        entries.append((name, link, status.st_mode, status.st_mtime_ns, status.st_size))
+    return _packed(root, tuple(entries))
 
 
 def _is_empty(path: Path) -> bool:
@@ -47,11 +47,11 @@ def _is_empty(path: Path) -> bool:
 
 
 @lru_cache(_KEPT)
-def _packed(root: Path, found: tuple[tuple[str, str, int, int, int], ...]) -> bytes:
-    """The zip of the files that were found: name, where a link leads, mode, time of change, size."""
+def _packed(root: Path, entries: tuple[tuple[str, str, int, int, int], ...]) -> bytes:
+    """The zip of the files: name, where a link leads, mode, time of change, size."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for name, link, mode, _, _ in found:
+        for name, link, mode, _, _ in entries:
             if link:
                 info, content = zipfile.ZipInfo(name), link.encode()
                 info.external_attr = _LINK
