@@ -12,7 +12,7 @@ from pathlib import Path
 from agentgym import TaskError
 
 _MAX_ARCHIVE = 64 * 2**20
-_KEPT = 64  # archives in memory: a task set may have a folder for each task
+_CACHED = 64  # archives in memory: a task set may have a folder for each task
 _LINK = (stat.S_IFLNK | 0o777) << 16
 
 
@@ -46,7 +46,7 @@ def _is_empty(path: Path) -> bool:
     return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
 
 
-@lru_cache(_KEPT)
+@lru_cache(_CACHED)
 def _packed(root: Path, entries: tuple[tuple[str, str, int, int, int], ...]) -> bytes:
     """The zip of the files: name, where a link leads, mode, time of change, size."""
     packed = io.BytesIO()

@@ -38,14 +38,14 @@ class Output:
     """
 
     def __init__(self, pipe: IO[bytes], most: int, when_cut: Callable[[], object] | None = None) -> None:
-        self._kept, self._most, self._when_cut, self.is_cut = bytearray(), most, when_cut, False
+        self._printed, self._most, self._when_cut, self.is_cut = bytearray(), most, when_cut, False
         self._reader = threading.Thread(target=self._read, args=(pipe,), daemon=True)
         self._reader.start()
 
     def __bytes__(self) -> bytes:
         """What is kept, after the process has ended."""
         self._reader.join(_END_S)
-        return bytes(self._kept)
+        return bytes(self._printed)
 
     def __bool__(self) -> bool:
         return bool(bytes(self).strip())
@@ -58,9 +58,9 @@ class Output:
     def _read(self, pipe: IO[bytes]) -> None:
         with pipe:
             while piece := os.read(pipe.fileno(), _CHUNK):
-                self._kept += piece
-                if len(self._kept) > self._most:
+                self._printed += piece
+                if len(self._printed) > self._most:
                     if not self.is_cut and self._when_cut is not None:
                         self._when_cut()
                     self.is_cut = True
-                    del self._kept[: -self._most]
+                    del self._printed[: -self._most]
