@@ -26,6 +26,7 @@ MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_SIDE, _MAX_FILES, _MAX_START_S = 4_096, 2**20, 120
 _FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
 _HOSTS = {"folder": "pages.test", "server": "app.test"}
+_PAGED = ("miniwob", "folder")  # those without a first page of their own
 _SERVER_ONLY = {"command", "setup", "packages", "start_s"}
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last part of digits would make an address
@@ -92,8 +93,10 @@ class WebParameters:
             )
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
-        if site in ("miniwob", "folder") and (not isinstance(page, str) or not page):
-            raise TaskError(f"{task.id}: parameters['page'] is {page!r}; give the page that the episode begins with.")
+        if not isinstance(page, str) or "://" in page.partition("?")[0] or not (page or site not in _PAGED):
+            raise TaskError(
+                f"{task.id}: parameters['page'] is {page!r:.80}; give the page that the episode begins with, without a host."
+            )
         needs_data = site in APPS or (site == "server" and raw.get("data") is not None)
         data = _app_data(task, raw.get("data"), seed) if needs_data else None
         default = (500, 320) if site == "miniwob" else (800, 600)
@@ -204,13 +207,21 @@ def _own_app(task: Task) -> dict[str, Any]:
     if not own["command"]:
         raise TaskError(f"{task.id}: parameters['command'] is missing; give the command that starts the application.")
     own["start_s"] = raw.get("start_s", 60.0)
-    if not isinstance(own["start_s"], (int, float)) or not 0 < own["start_s"] <= _MAX_START_S:
+    if (
+        isinstance(own["start_s"], bool)
+        or not isinstance(own["start_s"], (int, float))
+        or not 0 < own["start_s"] <= _MAX_START_S
+    ):
         raise TaskError(f"{task.id}: parameters['start_s'] is {own['start_s']!r}; give seconds, up to {_MAX_START_S}.")
     return own
 
 
 def _app_data(task: Task, raw: Any, seed: int) -> Mapping[str, Any]:
     if isinstance(raw, Mapping):
+        try:
+            json.dumps(raw, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{task.id}: parameters['data'] has what JSON has not: {error}.") from error
         return raw
     if not isinstance(raw, str):
         raise TaskError(f"{task.id}: parameters['data'] is {raw!r:.80}; give a mapping, or the name of an asset.")

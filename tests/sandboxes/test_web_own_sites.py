@@ -344,6 +344,13 @@ async def test_a_truth_that_the_site_can_never_meet_is_an_error_and_not_a_zero(t
             {"site": "folder", "page": "a.html", "folder": ".", "state": ["sh"]},
             "'state'\\] is \\['sh'\\]; give a script",
         ),
+        ({"site": "folder", "page": 5, "folder": "."}, "parameters\\['page'\\] is 5; give the page"),
+        (
+            {"site": "server", "page": "http://app.test/a"},
+            "parameters\\['page'\\] is 'http://app.test/a'; give the page",
+        ),
+        ({"site": "form", "data": {"day": {1}}}, "parameters\\['data'\\] has what JSON has not: .* set is not"),
+        ({"site": "form", "data": {"share": float("nan")}}, "parameters\\['data'\\] has what JSON has not"),
         ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] is 'x'"),
         ({"site": "form", "data": {}, "viewport": [1, 1]}, "parameters\\['viewport'\\]"),
         ({"site": "form", "data": {}, "host": 5, "pages": "a"}, "unknown parameters \\['pages'\\]. Known: site, data"),

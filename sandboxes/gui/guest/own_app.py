@@ -227,7 +227,7 @@ class OwnApp(Site):
                 time.sleep(_POLL_S)
         self._end_processes()
         raise SiteFailed(
-            f"after {self._description['start_s']:g} s nothing listens on its port, which is in $PORT and stands for "
+            f"after {self._description['start_s']:g} s nothing listens on its port of 127.0.0.1, which is in $PORT and stands for "
             f"{{port}}: {output}"
         )
 
