@@ -26,7 +26,7 @@ MINIWOB = "AGENTGYM_MINIWOB"
 _MAX_SIDE, _MAX_FILES, _MAX_START_S = 4_096, 2**20, 120
 _FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
 _HOSTS = {"folder": "pages.test", "server": "app.test"}
-_PAGED = ("miniwob", "folder")  # those without a first page of their own
+_WITH_HOST = re.compile(r"(\w+:)?//")
 _SERVER_ONLY = {"command", "setup", "packages", "start_s"}
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last part of digits would make an address
@@ -93,9 +93,9 @@ class WebParameters:
             )
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
-        if not isinstance(page, str) or "://" in page.partition("?")[0] or not (page or site not in _PAGED):
+        if not isinstance(page, str) or _WITH_HOST.match(page) or (not page and site in ("miniwob", "folder")):
             raise TaskError(
-                f"{task.id}: parameters['page'] is {page!r:.80}; give the page that the episode begins with, without a host."
+                f"{task.id}: parameters['page'] is {page!r:.80}; give the page with which it begins, without host."
             )
         needs_data = site in APPS or (site == "server" and raw.get("data") is not None)
         data = _app_data(task, raw.get("data"), seed) if needs_data else None
@@ -207,11 +207,7 @@ def _own_app(task: Task) -> dict[str, Any]:
     if not own["command"]:
         raise TaskError(f"{task.id}: parameters['command'] is missing; give the command that starts the application.")
     own["start_s"] = raw.get("start_s", 60.0)
-    if (
-        isinstance(own["start_s"], bool)
-        or not isinstance(own["start_s"], (int, float))
-        or not 0 < own["start_s"] <= _MAX_START_S
-    ):
+    if type(own["start_s"]) not in (int, float) or not 0 < own["start_s"] <= _MAX_START_S:
         raise TaskError(f"{task.id}: parameters['start_s'] is {own['start_s']!r}; give seconds, up to {_MAX_START_S}.")
     return own
 

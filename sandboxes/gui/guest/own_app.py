@@ -227,8 +227,8 @@ class OwnApp(Site):
                 time.sleep(_POLL_S)
         self._end_processes()
         raise SiteFailed(
-            f"after {self._description['start_s']:g} s nothing listens on its port of 127.0.0.1, which is in $PORT and stands for "
-            f"{{port}}: {output}"
+            f"after {self._description['start_s']:g} s nothing listens on its port of 127.0.0.1, which is in $PORT and "
+            f"stands for {{port}}: {output}"
         )
 
     def _end_state(self) -> Any:
