@@ -47,8 +47,8 @@ class WebParameters:
         seed: for MiniWoB++ or the asset.
         command: for `server` the command that starts it in its folder; `{port}`, and $PORT, is where it must listen.
         setup: for `server` a command that is run once in the folder, before any episode begins with a copy of it.
-        state: for `server` a command that prints the state as JSON: effects are what changed of it. For `folder` a
-            script that gives the effects in the page in which the episode ends.
+        state: for `server` a command that prints the state as a JSON object: effects are what changed of it. For
+            `folder` a script that gives the effects, as an object, in the page in which the episode ends.
         packages: for `server` the installed Python packages that it needs.
         start_s: for `server` how long it may take to start, in seconds.
         host: for `folder` and `server` the name under which the pages are reached. Browsers call those below
