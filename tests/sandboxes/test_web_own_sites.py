@@ -46,6 +46,7 @@ APP = """
                 self.wfile.write(part.encode())
         def do_GET(self):
             if self.path == "/die":
+                print("dying")
                 os._exit(3)
             if self.path in PAGES:
                 return self.answer(PAGES[self.path])
@@ -151,6 +152,7 @@ async def test_an_episode_on_an_application_is_judged_by_its_effects(app):
             "its setup command .* ended with 1: no database",
         ),
         ({"state": ["echo", "x"]}, "its state command printed no JSON"),
+        ({"page": "/die"}, "when its first page was asked for, its command ended with 3: dying"),
         ({"command": "python3 app.py"}, "parameters\\['command'\\] is 'python3 app.py'; give a list"),
         ({"command": []}, "parameters\\['command'\\] is missing"),
     ],
@@ -183,10 +185,13 @@ async def test_a_frame_inside_a_frame_that_went_to_another_page_is_waited_for(ap
         assert 'heading4 "Last"' in visit.page
 
 
-async def test_an_application_that_dies_is_told_to_the_agent(app):
+async def test_an_application_that_dies_is_told_to_the_agent_and_in_the_end_state(app):
     async with await Visit.to(task_of(app)) as visit:
         await visit.call("go", to="/die")
         assert "The application does not answer" in visit.page
+        end = await outcome(visit)
+        assert end["effects"] == {}
+        assert end["application"].startswith("its command ended with 3: ")
 
 
 async def test_a_state_that_the_agent_has_spoiled_is_its_failure(app, tmp_path):

@@ -34,6 +34,7 @@ APP = """
         </script>'''
 
     class Pages(http.server.BaseHTTPRequestHandler):
+        wbufsize = -1  # an answer leaves as a whole
         def do_GET(self):
             time.sleep(0.3 if self.path in ("/first", "/second") else 0)
             self.send_response(302 if self.path == "/elsewhere" else 200)

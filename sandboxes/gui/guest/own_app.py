@@ -72,6 +72,7 @@ class OwnApp(Site):
         super().__init__(description["host"], description["path"])
         self._description, self._archives = description, archives
         self._process: subprocess.Popen[bytes] | None = None
+        self._output: Output | None = None  # of the process
         self._prepared = Prepared("", None)
         self._folder, self._port = "", 0
 
@@ -103,8 +104,15 @@ class OwnApp(Site):
             shutil.rmtree(self._folder, ignore_errors=True)
         self._prepared.used_by.discard(self)
 
+    def begin(self, tab: Tab) -> Any:
+        if end := self._end():
+            raise SiteFailed(f"when its first page was asked for, {end}")
+        return super().begin(tab)
+
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
+        if end := self._end():
+            outcome["application"] = end  # judged by nothing, but its author will ask
         if self._description["state"]:
             outcome["effects"] = changes(self._prepared.state, self._end_state())
         return outcome
@@ -212,7 +220,7 @@ class OwnApp(Site):
         except OSError as error:
             raise SiteFailed(f"its command {command!r} cannot be started: {error}") from error
         assert self._process.stdout is not None
-        output = Output(self._process.stdout, _MAX_OUTPUT)
+        self._output = output = Output(self._process.stdout, _MAX_OUTPUT)
         deadline = time.monotonic() + self._description["start_s"]
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -220,16 +228,28 @@ class OwnApp(Site):
                 end_group(self._process)
                 but = "" if self._process.returncode else ", but must run until the episode ends"
                 raise ended(f"its command ended with {self._process.returncode}{but}: {output}")
-            try:
-                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+            if self._listens():
                 return
-            except OSError:
-                time.sleep(_POLL_S)
+            time.sleep(_POLL_S)
         self._end_processes()
         raise SiteFailed(
             f"after {self._description['start_s']:g} s nothing listens on its port of 127.0.0.1, which is in $PORT and "
             f"stands for {{port}}: {output}"
         )
+
+    def _listens(self) -> bool:
+        """Whether somebody listens on the application's port."""
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _end(self) -> str:
+        """How the application has ended by itself, and what it printed; empty while it serves."""
+        if self._process is None or self._process.poll() is None or self._listens():
+            return ""
+        return f"its command ended with {self._process.returncode}: {self._output}"
 
     def _end_state(self) -> Any:
         """The state that the agent left. Raises: SiteFailed; SandboxFailed where it is not the agent's doing."""

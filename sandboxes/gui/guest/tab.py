@@ -12,7 +12,7 @@ from .clipboard import BINDING, CONTEXT, IN_FRAMES, IN_PAGES, Clipboard
 
 STEP_S, LOAD_S = 8.0, 60.0
 _POLL_S, _NAVIGATION_S, _MAX_FRAMES = 0.02, 10.0, 30
-_REQUESTS_S, _BODY_S = 5.0, 0.25
+_REQUESTS_S, _BODY_S = 5.0, 0.5
 """How long what scripts ask for is waited for, and for more of an answer: a script may leave it unread, without end."""
 _AWAITED = ("Fetch", "XHR", "Script")  # kinds of requests that scripts make and whose answers they show
 
