@@ -35,8 +35,9 @@ from .observation import VIEWS, View, render
 from .parameters import APPS, WebParameters
 
 SYSTEM = "Act on the page by [numbers] or names of its elements. To end the task, or to tell what was asked, answer."
-CALL_S, TOOL_S = 180.0, 200.0
-"""Timeouts of a request and of a tool, in seconds. The guest bounds each page; these allow for a busy host."""
+CALL_S, TOOL_S, SET_UP_S = 180.0, 200.0, 600.0
+"""Timeouts of a request, of a tool, and of the beginning of an application of the task's own, in seconds. The guest
+bounds each page and each command; these allow for a busy host, and for others that are set up before."""
 Observation = str | list[Part]
 """What the agent sees after an action: text, or text and pictures."""
 Element = Annotated[int | str, Field(description="Its number, or its name if no other has it.")]
@@ -271,12 +272,13 @@ class WebPages(Environment):
             raise SandboxError("The web environment was used before reset.")
         if self._running is not None and not self._running.done():
             await asyncio.wait([self._running])
-        self._running = asyncio.ensure_future(self._channel.request(request, timeout_s=CALL_S))
+        timeout_s = SET_UP_S if request.get("site", {}).get("kind") == "server" else CALL_S
+        self._running = asyncio.ensure_future(self._channel.request(request, timeout_s=timeout_s))
         self._running.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             reply = await asyncio.shield(self._running)
         except TimeoutError as error:
-            raise SandboxDied(f"The browser did not answer within {CALL_S:g} s.") from error
+            raise SandboxDied(f"The browser did not answer within {timeout_s:g} s.") from error
         if isinstance(reply, dict) and "site" in reply:
             raise TaskError(f"The site of the task failed: {reply['site']}")
         if isinstance(reply, dict) and "crashed" in reply:

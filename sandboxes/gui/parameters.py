@@ -12,21 +12,22 @@ import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from agentgym import MissingExtraError, Task, TaskError, UnknownNameError, load
 
+from .folders import folder_archive
 from .packages import packages_archive
 
 APPS = ("shop", "mail", "forum", "calendar", "form", "cards", "wizard")
 MINIWOB = "AGENTGYM_MINIWOB"
-_MAX_ARCHIVE = 64 * 2**20
 _MAX_SIDE, _MAX_FILES, _MAX_START_S = 4_096, 2**20, 120
 _FILE_NAME = re.compile(r"\w[\w .()-]{0,99}")
 _HOSTS = {"folder": "pages.test", "server": "app.test"}
+_WITH_HOST = re.compile(r"(\w+:)?//")
+_SERVER_ONLY = {"command", "setup", "packages", "start_s"}
 _LABEL = "[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$)(?:{_LABEL}\.)*(?!\d+$){_LABEL}")  # a last part of digits would make an address
 
@@ -46,8 +47,8 @@ class WebParameters:
         seed: for MiniWoB++ or the asset.
         command: for `server` the command that starts it in its folder; `{port}`, and $PORT, is where it must listen.
         setup: for `server` a command that is run once in the folder, before any episode begins with a copy of it.
-        state: for `server` a command that prints the state as JSON: effects are what changed of it. For `folder` a
-            script that gives the effects in the page in which the episode ends.
+        state: for `server` a command that prints the state as a JSON object: effects are what changed of it. For
+            `folder` a script that gives the effects, as an object, in the page in which the episode ends.
         packages: for `server` the installed Python packages that it needs.
         start_s: for `server` how long it may take to start, in seconds.
         host: for `folder` and `server` the name under which the pages are reached. Browsers call those below
@@ -81,10 +82,21 @@ class WebParameters:
             )
         if unknown := sorted(raw.keys() - {*cls.__slots__, "horizon"}):  # task sets note how many steps a form has
             raise TaskError(f"{task.id}: unknown parameters {unknown}. Known: {', '.join(cls.__slots__)}.")
+        if site != "server" and (misplaced := sorted(raw.keys() & _SERVER_ONLY)):
+            raise TaskError(
+                f"{task.id}: parameters {misplaced} are for the site 'server', not {site!r}: leave them out."
+            )
+        if site in _HOSTS and not (isinstance(raw.get("folder"), str) and raw["folder"]):
+            raise TaskError(
+                f"{task.id}: parameters['folder'] is {raw.get('folder')!r:.80}; give the folder of the "
+                f"{'application' if site == 'server' else 'pages'}, or an asset."
+            )
         if isinstance(seed, bool) or not isinstance(seed, int):
             raise TaskError(f"{task.id}: parameters['seed'] is {seed!r}; give a whole number.")
-        if site in ("miniwob", "folder") and (not isinstance(page, str) or not page):
-            raise TaskError(f"{task.id}: parameters['page'] is {page!r}; give the page that the episode begins with.")
+        if not isinstance(page, str) or _WITH_HOST.match(page) or (not page and site in ("miniwob", "folder")):
+            raise TaskError(
+                f"{task.id}: parameters['page'] is {page!r:.80}; give the page with which it begins, without host."
+            )
         needs_data = site in APPS or (site == "server" and raw.get("data") is not None)
         data = _app_data(task, raw.get("data"), seed) if needs_data else None
         default = (500, 320) if site == "miniwob" else (800, 600)
@@ -103,7 +115,9 @@ class WebParameters:
             )
         own = _own_app(task) if site == "server" else {}
         if site == "folder":
-            own = {"state": str(raw.get("state", ""))}
+            own = {"state": raw.get("state", "")}
+            if not isinstance(own["state"], str):
+                raise TaskError(f"{task.id}: parameters['state'] is {own['state']!r:.80}; give a script, as a text.")
         if site in _HOSTS:
             own["host"] = host = raw.get("host", _HOSTS[site])
             if not isinstance(host, str) or not _HOST.fullmatch(host):
@@ -120,9 +134,9 @@ class WebParameters:
         if self.site in APPS:
             return ()
         if self.site == "miniwob":
-            pages = archive_of(str(miniwob_folder(self.folder)))
+            pages = folder_archive(str(miniwob_folder(self.folder)), left_out="flight/")  # no task uses it
         else:
-            pages = _asset_or_folder(self.folder)
+            pages = _asset_or_folder(self.folder, links=self.site == "server")
         if self.site == "server":
             return (pages, packages_archive(self.packages)) if self.packages else (pages,)
         if self.site == "folder":
@@ -172,31 +186,14 @@ def miniwob_folder(given: str | Path = "") -> Path:
     raise TaskError(f"{folder} does not hold MiniWoB++: its folder html has core/core.js and miniwob/*.html.")
 
 
-def _asset_or_folder(name: str) -> bytes:
+def _asset_or_folder(name: str, links: bool) -> bytes:
     """What an asset of this name gives, or the archive of a folder. Raises: TaskError if there is neither."""
     try:
         factory = load("assets", name)
     except UnknownNameError:
-        return archive_of(name)
+        return folder_archive(name, links=links)
     pages: bytes = factory()
     return pages
-
-
-@cache
-def archive_of(folder: str) -> bytes:
-    """A folder of pages as one zip, without the files that no MiniWoB++ task uses. Raises: TaskError."""
-    root = Path(folder)
-    if not root.is_dir():
-        raise TaskError(f"The folder of pages {folder!r} does not exist.")
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-        for path in sorted(root.rglob("*")):
-            name = path.relative_to(root).as_posix()
-            if path.is_file() and not name.startswith("flight/"):
-                archive.writestr(zipfile.ZipInfo(name), path.read_bytes(), zipfile.ZIP_DEFLATED)
-            if packed.tell() > _MAX_ARCHIVE:
-                raise TaskError(f"The folder of pages {folder!r} is larger than {_MAX_ARCHIVE >> 20} MiB.")
-    return packed.getvalue()
 
 
 def _own_app(task: Task) -> dict[str, Any]:
@@ -210,16 +207,20 @@ def _own_app(task: Task) -> dict[str, Any]:
     if not own["command"]:
         raise TaskError(f"{task.id}: parameters['command'] is missing; give the command that starts the application.")
     own["start_s"] = raw.get("start_s", 60.0)
-    if not isinstance(own["start_s"], (int, float)) or not 0 < own["start_s"] <= _MAX_START_S:
+    if type(own["start_s"]) not in (int, float) or not 0 < own["start_s"] <= _MAX_START_S:
         raise TaskError(f"{task.id}: parameters['start_s'] is {own['start_s']!r}; give seconds, up to {_MAX_START_S}.")
     return own
 
 
 def _app_data(task: Task, raw: Any, seed: int) -> Mapping[str, Any]:
     if isinstance(raw, Mapping):
+        try:
+            json.dumps(raw, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise TaskError(f"{task.id}: parameters['data'] has what JSON has not: {error}.") from error
         return raw
     if not isinstance(raw, str):
-        raise TaskError(f"{task.id}: parameters['data'] is {raw!r}; give the application's data, or an asset.")
+        raise TaskError(f"{task.id}: parameters['data'] is {raw!r:.80}; give a mapping, or the name of an asset.")
     factory = load("assets", raw)
     seeded = "seed" in inspect.signature(factory).parameters
     return _parse_json(factory(seed=seed) if seeded else factory(), raw)

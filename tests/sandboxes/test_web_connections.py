@@ -184,7 +184,9 @@ class TestInABrowser:
         assert "'https://app.test/' cannot be reached." in episode.turns[0].results[0].content
         environment = agentgym.make(WEB)
         try:
-            with pytest.raises(TaskError, match=r"first page http://app\.test/secure cannot be reached: net::ERR_"):
+            with pytest.raises(
+                TaskError, match=r"first page http://app\.test/secure .* it leads to https://app\.test/, net::ERR_"
+            ):
                 await environment.reset(task_of({**chat, "page": "/secure"}), seed=0)
         finally:
             await environment.close()

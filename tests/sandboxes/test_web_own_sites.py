@@ -46,6 +46,7 @@ APP = """
                 self.wfile.write(part.encode())
         def do_GET(self):
             if self.path == "/die":
+                print("dying")
                 os._exit(3)
             if self.path in PAGES:
                 return self.answer(PAGES[self.path])
@@ -151,6 +152,7 @@ async def test_an_episode_on_an_application_is_judged_by_its_effects(app):
             "its setup command .* ended with 1: no database",
         ),
         ({"state": ["echo", "x"]}, "its state command printed no JSON"),
+        ({"page": "/die"}, "when its first page was asked for, its command ended with 3: dying"),
         ({"command": "python3 app.py"}, "parameters\\['command'\\] is 'python3 app.py'; give a list"),
         ({"command": []}, "parameters\\['command'\\] is missing"),
     ],
@@ -183,10 +185,13 @@ async def test_a_frame_inside_a_frame_that_went_to_another_page_is_waited_for(ap
         assert 'heading4 "Last"' in visit.page
 
 
-async def test_an_application_that_dies_is_told_to_the_agent(app):
+async def test_an_application_that_dies_is_told_to_the_agent_and_in_the_end_state(app):
     async with await Visit.to(task_of(app)) as visit:
         await visit.call("go", to="/die")
         assert "The application does not answer" in visit.page
+        end = await outcome(visit)
+        assert end["effects"] == {}
+        assert end["application"].startswith("its command ended with 3: ")
 
 
 async def test_a_state_that_the_agent_has_spoiled_is_its_failure(app, tmp_path):
@@ -254,6 +259,7 @@ async def test_a_folder_is_served_as_a_host_of_static_sites_does(tmp_path):
     (tmp_path / "guide/next.html").write_text(
         PAGE.format(title="next", body="<form method=post><button>Send</button></form>")
     )
+    (tmp_path / "notes.txt").write_text("Grüße.\n", encoding="utf-8")
     task = folder_of(tmp_path, WEB, {"page": "guide"}, extra="")
     async with await Visit.to(task) as visit:
         assert "Page 'guide/index' http://pages.test/guide/" in visit.page
@@ -261,6 +267,12 @@ async def test_a_folder_is_served_as_a_host_of_static_sites_does(tmp_path):
         assert "Page 'next'" in visit.page, "relative links of an index file lead on"
         await visit.call("click", target="Send")
         assert "nothing can be sent to it" in visit.page
+        head = (
+            "fetch('/notes.txt', {method: 'HEAD'}).then(answer => answer.status + answer.headers.get('Content-Length'))"
+        )
+        assert await visit.environment.evaluate(head) == "2009"
+        await visit.call("go", to="/notes.txt")
+        assert "Grüße" in visit.page
         for address, title in (("/", "index"), ("/about", "about"), ("/nowhere", "404")):
             await visit.call("go", to=address)
             assert f"Page '{title}'" in visit.page
@@ -328,12 +340,27 @@ async def test_a_truth_that_the_site_can_never_meet_is_an_error_and_not_a_zero(t
         ({}, "parameters\\['site'\\] is None"),
         ({"site": "shop"}, "parameters\\['data'\\] is None"),
         ({"site": "miniwob"}, "parameters\\['page'\\] is ''"),
-        ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "does not exist"),
+        ({"site": "folder", "page": "a.html", "folder": "/no/such/place"}, "'/no/such/place' does not exist\\.$"),
+        ({"site": "folder", "page": "a.html", "folder": "no/such"}, "'no/such' does not exist in /"),
+        ({"site": "folder", "page": "a.html"}, "parameters\\['folder'\\] is None; give the folder of the pages"),
+        ({"site": "server", "command": ["serve"]}, "parameters\\['folder'\\] is None; give the folder of the applica"),
+        ({"site": "folder", "page": "a.html", "folder": ".", "command": ["serve"]}, "\\['command'\\] are for the site"),
+        (
+            {"site": "folder", "page": "a.html", "folder": ".", "state": ["sh"]},
+            "'state'\\] is \\['sh'\\]; give a script",
+        ),
+        ({"site": "folder", "page": 5, "folder": "."}, "parameters\\['page'\\] is 5; give the page"),
+        ({"site": "server", "folder": ".", "page": "http://app.test"}, "parameters\\['page'\\] is 'http.*without host"),
+        ({"site": "form", "data": {"day": {1}}}, "parameters\\['data'\\] has what JSON has not: .* set is not"),
+        ({"site": "form", "data": {"share": float("nan")}}, "parameters\\['data'\\] has what JSON has not"),
         ({"site": "form", "data": {}, "seed": "x"}, "parameters\\['seed'\\] is 'x'"),
         ({"site": "form", "data": {}, "viewport": [1, 1]}, "parameters\\['viewport'\\]"),
         ({"site": "form", "data": {}, "host": 5, "pages": "a"}, "unknown parameters \\['pages'\\]. Known: site, data"),
         *(
-            ({"site": "folder", "page": "a.html", "host": host}, "parameters\\['host'\\] is .*; give a host name")
+            (
+                {"site": "folder", "page": "a.html", "folder": ".", "host": host},
+                "parameters\\['host'\\] is .*; give a host name",
+            )
             for host in (
                 "",
                 5,

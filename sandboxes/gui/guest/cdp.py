@@ -60,7 +60,14 @@ FLAGS = (
 A page and its frames share a process, so that one session sees them all; each episode still has processes of its own.
 """
 _CHUNK, _NOTHING, _DIALOG = 1 << 18, object(), object()
-_IGNORED = (b'{"method":"Runtime.console', b'{"method":"Runtime.exception', b'{"method":"Runtime.executionContext')
+_IGNORED = tuple(
+    b'{"method":"%s' % name
+    for name in (
+        *(b"Runtime.console", b"Runtime.exception", b"Runtime.executionContext"),
+        *(b"Network.webSocket", b"Network.eventSource", b"Network.policyUpdated"),
+        *(b"Network.requestWillBeSentExtraInfo", b"Network.responseReceivedExtraInfo", b"Network.resourceChanged"),
+    )
+)
 """Events that nobody listens to, and that a page can make as many and as long as it likes."""
 Answers = queue.SimpleQueue[Any]  # the answer to one command; None once its page is gone
 Posted = tuple[int, Answers]

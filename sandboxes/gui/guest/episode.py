@@ -194,17 +194,19 @@ class BrowserEpisode:
             raise NotPossible(f"There is no action {action!r}.")
 
     def _go_to(self, address: str) -> None:
-        here = self._last[0] if self._last[0].startswith("http:") else self._site.start  # no page is shown
+        here = self._last[0] if self._is_of_site(self._last[0]) else self._site.start
         url = urljoin(here, address.strip())
-        try:
-            parts = urlsplit(url)
-            allowed = parts.scheme == "http" and parts.hostname in self._site.hosts and len(url) <= _MAX_URL
-        except ValueError:
-            allowed = False
-        if not allowed:
+        if len(url) > _MAX_URL or not self._is_of_site(url):
             reachable = ", ".join(f"http://{host}/" for host in self._site.hosts)
             raise NotPossible(f"{address[:80]!r} cannot be reached: only pages of {reachable} can.")
         self._tab.open(url)
+
+    def _is_of_site(self, url: str) -> bool:
+        try:
+            parts = urlsplit(url)
+            return parts.scheme == "http" and parts.hostname in self._site.hosts
+        except ValueError:
+            return False
 
     def _upload(self, page: OpenTab, target: int | str, names: list[str]) -> None:
         paths = self._files.paths(names)

@@ -40,7 +40,8 @@ class Hub:
         self.version = self.browser.call("Browser.getVersion", timeout_s=60)["product"]
         self.server = PageServer(self.browser)
         self._archives: dict[str, zipfile.ZipFile] = {}
-        self._running = threading.Semaphore(2 * (os.cpu_count() or 1))  # more at once would only lengthen the queue
+        slots = 2 * (os.cpu_count() or 1)  # more at once would only lengthen the queue
+        self._acting, self._beginning = threading.Semaphore(slots), threading.Semaphore(slots)  # a start may take long
 
     def site(self, description: dict[str, Any]) -> Site:
         """The site of an episode, from the host's description of it."""
@@ -63,10 +64,11 @@ class Hub:
             with connection, connection.makefile("rb") as lines:
                 for line in lines:
                     request = json.loads(line)
+                    slots = self._beginning if "site" in request else self._acting
                     if "site" in request:
                         request["site"] = self.site(request["site"])
                     episode.pause(request)
-                    with self._running:
+                    with slots:
                         answer = episode.answer(request)
                     connection.sendall(json.dumps(answer).encode() + b"\n")
         except OSError:

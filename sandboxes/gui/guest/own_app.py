@@ -9,8 +9,8 @@ import json
 import os
 import random
 import shutil
-import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from .processes import Output, end_group, end_those_at_home_in
 from .sites import Site, SiteFailed
 from .tab import Tab
 
@@ -29,11 +30,13 @@ APPS_FOLDER = "/tmp/apps"
 SETUP_S, STATE_S, MAX_STATE = 120.0, 55.0, 4 << 20  # three times STATE_S must fit into the host's wait
 PORTS, STARTS = range(15_000, 32_000), 3  # below those that a system gives to whoever asks for any
 _POLL_S, _ANSWER_S, _CHUNK = 0.05, 120.0, 1 << 16
+_MAX_OUTPUT = 1 << 16  # of what an application prints, the end
 _HOP_BY_HOP = {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 _TLS = b"\x16"  # how it begins; an application has no certificate that the browser would take
 _numbers = itertools.count(1)
 _ports = itertools.cycle(random.sample(PORTS, len(PORTS)))
-_preparing = threading.Lock()
+_preparing = threading.Lock()  # of `_locks` and `_prepared`
+_locks: dict[str, threading.Lock] = {}
 PREPARED = 16
 """Prepared folders that are kept besides those in use. A task set may have other data in each task."""
 
@@ -54,6 +57,10 @@ class SandboxFailed(Exception):
     """A hook that worked before fails where no agent has acted: the machine is too slow for it, or has no memory."""
 
 
+class PortTaken(SiteFailed):
+    """The application has ended, and another program has the port that it was given."""
+
+
 class OwnApp(Site):
     """One process tree for each episode, in its own copy of the application's folder.
 
@@ -65,19 +72,27 @@ class OwnApp(Site):
         super().__init__(description["host"], description["path"])
         self._description, self._archives = description, archives
         self._process: subprocess.Popen[bytes] | None = None
+        self._output: Output | None = None  # of the process
         self._prepared = Prepared("", None)
         self._folder, self._port = "", 0
 
     def open(self) -> None:
         """Start the application and wait until it answers. Raises: SiteFailed."""
         key = self._description["key"]
-        with _preparing:
-            self._prepared = _prepared.pop(key) if key in _prepared else self._prepare(f"{APPS_FOLDER}/{key}")
-            self._prepared.used_by.add(self)
-            _prepared[key] = self._prepared
-            idle = [key for key, prepared in _prepared.items() if not prepared.used_by]
-            for key in idle[: max(0, len(idle) - PREPARED)]:
-                shutil.rmtree(_prepared.pop(key).folder, ignore_errors=True)
+        with _lock_of(key):  # one episode sets a folder up, and others on it wait
+            with _preparing:
+                prepared = _prepared.get(key)
+                if prepared is not None:
+                    prepared.used_by.add(self)
+            if prepared is None:
+                prepared = self._prepare(f"{APPS_FOLDER}/{key}")
+                prepared.used_by.add(self)
+            with _preparing:
+                _prepared.pop(key, None)
+                _prepared[key] = self._prepared = prepared
+                idle = [key for key, prepared in _prepared.items() if not prepared.used_by]
+                for key in idle[: max(0, len(idle) - PREPARED)]:
+                    shutil.rmtree(_prepared.pop(key).folder, ignore_errors=True)
         self._folder = f"{APPS_FOLDER}/run/{next(_numbers)}"
         shutil.copytree(self._prepared.folder, self._folder, symlinks=True)
         self._start()
@@ -89,8 +104,15 @@ class OwnApp(Site):
             shutil.rmtree(self._folder, ignore_errors=True)
         self._prepared.used_by.discard(self)
 
+    def begin(self, tab: Tab) -> Any:
+        if end := self._end():
+            raise SiteFailed(f"when its first page was asked for, {end}")
+        return super().begin(tab)
+
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
+        if end := self._end():
+            outcome["application"] = end  # judged by nothing, but its author will ask
         if self._description["state"]:
             outcome["effects"] = changes(self._prepared.state, self._end_state())
         return outcome
@@ -148,23 +170,28 @@ class OwnApp(Site):
         """Unpack the folder and run the set-up command in it."""
         folder_archive, *packages = self._archives
         shutil.rmtree(template, ignore_errors=True)
-        folder_archive.extractall(template)
-        for archive in packages:
-            if not os.path.isdir(self._packages):
-                archive.extractall(self._packages)
-        if self._description["data"] is not None:
-            with open(f"{template}/data.json", "w", encoding="utf-8") as file:
-                json.dump(self._description["data"], file)
-        if self._description["setup"]:
-            self._run("setup", template)
-        return Prepared(template, self._state(template) if self._description["state"] else None)
+        try:
+            unpack(folder_archive, template)
+            for archive in packages:
+                with _lock_of(self._packages):
+                    if not os.path.isdir(self._packages):
+                        archive.extractall(f"{self._packages}.part")
+                        os.rename(f"{self._packages}.part", self._packages)
+            if self._description["data"] is not None:
+                with open(f"{template}/data.json", "w", encoding="utf-8") as file:
+                    json.dump(self._description["data"], file)
+            if self._description["setup"]:
+                self._run("setup", template)
+            return Prepared(template, self._state(template) if self._description["state"] else None)
+        except BaseException:
+            shutil.rmtree(template, ignore_errors=True)  # others need the room
+            raise
 
     def _end_processes(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            with contextlib.suppress(ProcessLookupError):  # all have ended
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end_group(process)
+            end_those_at_home_in(self._folder)
 
     def _start(self) -> None:
         """Start the application, again on another port where somebody has taken the one it was given."""
@@ -173,40 +200,56 @@ class OwnApp(Site):
             try:
                 self._start_on_port()
                 return
-            except SiteFailed:
-                if start == STARTS or self._process is None or self._process.poll() is None or is_free(self._port):
+            except PortTaken:
+                if start == STARTS:
                     raise
                 self._end_processes()
 
     def _start_on_port(self) -> None:
         command = [part.replace("{port}", str(self._port)) for part in self._description["command"]]
-        log = f"{self._folder}.log"
-        with open(log, "wb") as output:
-            try:
-                self._process = subprocess.Popen(
-                    command,
-                    cwd=self._folder,
-                    env=self._environment(self._folder),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                )
-            except OSError as error:
-                raise SiteFailed(f"its command {command!r} cannot be started: {error}") from error
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env=self._environment(self._folder),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SiteFailed(f"its command {command!r} cannot be started: {error}") from error
+        assert self._process.stdout is not None
+        self._output = output = Output(self._process.stdout, _MAX_OUTPUT)
         deadline = time.monotonic() + self._description["start_s"]
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise SiteFailed(f"its command ended with {self._process.returncode}: {_end_of(log)}")
-            try:
-                socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+                ended = SiteFailed if is_free(self._port) else PortTaken
+                end_group(self._process)
+                but = "" if self._process.returncode else ", but must run until the episode ends"
+                raise ended(f"its command ended with {self._process.returncode}{but}: {output}")
+            if self._listens():
                 return
-            except OSError:
-                time.sleep(_POLL_S)
+            time.sleep(_POLL_S)
+        self._end_processes()
         raise SiteFailed(
-            f"after {self._description['start_s']:g} s nothing listens on its port, which is in $PORT and stands for "
-            f"{{port}}: {_end_of(log)}"
+            f"after {self._description['start_s']:g} s nothing listens on its port of 127.0.0.1, which is in $PORT and "
+            f"stands for {{port}}: {output}"
         )
+
+    def _listens(self) -> bool:
+        """Whether somebody listens on the application's port."""
+        try:
+            socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    def _end(self) -> str:
+        """How the application has ended by itself, and what it printed; empty while it serves."""
+        if self._process is None or self._process.poll() is None or self._listens():
+            return ""
+        return f"its command ended with {self._process.returncode}: {self._output}"
 
     def _end_state(self) -> Any:
         """The state that the agent left. Raises: SiteFailed; SandboxFailed where it is not the agent's doing."""
@@ -221,23 +264,51 @@ class OwnApp(Site):
     def _state(self, folder: str) -> Any:
         output = self._run("state", folder)
         try:
-            return json.loads(output)
+            state = json.loads(output)
         except ValueError as error:
             raise SiteFailed(f"its state command printed no JSON ({error}): {output[:200]!r}") from error
+        if not isinstance(state, dict):
+            raise SiteFailed(
+                f"its state command printed {output[:200]!r}, and not an object: print one, whose changed entries are "
+                "the effects"
+            )
+        return state
 
     def _run(self, hook: str, folder: str) -> bytes:
-        """Run a hook. Returns: what it printed. Raises: SiteFailed."""
+        """Run a hook, and end what it leaves running. Returns: what it printed. Raises: SiteFailed."""
         command, limit_s = self._description[hook], SETUP_S if hook == "setup" else STATE_S
         try:
-            done = subprocess.run(
-                command, cwd=folder, env=self._environment(folder), capture_output=True, timeout=limit_s, check=False
+            process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=self._environment(folder),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
-        except (OSError, subprocess.TimeoutExpired) as error:
+        except OSError as error:
             raise SiteFailed(f"its {hook} command {command!r} failed: {error}") from error
-        if done.returncode != 0 or len(done.stdout) > MAX_STATE:
-            text = (done.stderr or done.stdout)[-600:].decode("utf-8", "replace")
-            raise SiteFailed(f"its {hook} command {command!r} ended with {done.returncode}: {text}")
-        return done.stdout
+        assert process.stdout is not None and process.stderr is not None
+        errors = Output(process.stderr, _MAX_OUTPUT)
+        if hook == "state":
+            printed = Output(process.stdout, MAX_STATE, lambda: end_group(process))
+        else:
+            printed = Output(process.stdout, _MAX_OUTPUT)
+        try:
+            process.wait(limit_s)
+        except subprocess.TimeoutExpired as error:
+            raise SiteFailed(f"its {hook} command {command!r} failed: {error}") from error
+        finally:
+            end_group(process)
+        text = bytes(printed)
+        if hook == "state" and printed.is_cut:
+            raise SiteFailed(
+                f"its {hook} command {command!r} prints over {MAX_STATE >> 20} MiB: it may print only what is judged"
+            )
+        if process.returncode != 0:
+            raise SiteFailed(f"its {hook} command {command!r} ended with {process.returncode}: {errors or printed}")
+        return text
 
     @property
     def _packages(self) -> str:
@@ -253,6 +324,23 @@ class OwnApp(Site):
             "PYTHONPATH": f"{self._packages}:{folder}",
             "PYTHONUNBUFFERED": "1",
         }
+
+
+def _lock_of(key: str) -> threading.Lock:
+    with _preparing:
+        return _locks.setdefault(key, threading.Lock())
+
+
+def unpack(archive: zipfile.ZipFile, folder: str) -> None:
+    """Unpack an archive with its symbolic links, and with its programs as programs."""
+    os.makedirs(folder, exist_ok=True)
+    for info in archive.infolist():
+        path, mode = archive.extract(info, folder), info.external_attr >> 16
+        if stat.S_ISLNK(mode):
+            os.remove(path)
+            os.symlink(archive.read(info), path)
+        elif not info.is_dir() and mode & stat.S_IXUSR:
+            os.chmod(path, 0o755)
 
 
 def free_port() -> int:
@@ -291,8 +379,3 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
         sink.shutdown(socket.SHUT_WR)
     except OSError:
         pass  # either side has gone
-
-
-def _end_of(log: str) -> str:
-    with open(log, encoding="utf-8", errors="replace") as file:
-        return file.read()[-800:].strip() or "it printed nothing"

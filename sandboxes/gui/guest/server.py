@@ -133,7 +133,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         site.forward(self, urlunsplit(("", "", parts.path or "/", parts.query, "")))
 
-    do_PUT = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = do_other
+    do_HEAD = do_GET
+    do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_other
 
     def do_CONNECT(self) -> None:
         site, _ = self._site_and_address(f"http://{self.path}")
@@ -173,7 +174,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.send_header("Content-Security-Policy", response.policy)
         self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(response.body)
+        if self.command != "HEAD":
+            self.wfile.write(response.body)
 
     def log_message(self, *arguments: object) -> None:
         """Ignored: nobody reads the log."""

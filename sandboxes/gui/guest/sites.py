@@ -76,6 +76,8 @@ class Folder(Site):
     `archive` holds the files. `state` is a script that gives, at the end, what the reward reads as effects.
     """
 
+    _charset = "; charset=utf-8"
+
     def __init__(self, archive: zipfile.ZipFile, host: str, path: str, state: str = "") -> None:
         super().__init__(host, path)
         self._archive, self._state = archive, state
@@ -90,8 +92,8 @@ class Folder(Site):
                 continue
             if candidate == f"{name}/index.html" and not request.path.endswith("/"):
                 return PageResponse("", status=301, location=f"http://{self.hosts[0]}{request.path}/")
-            kind = mimetypes.guess_type(candidate)[0] or "application/octet-stream"
-            return PageResponse(self._archive.read(candidate), kind)
+            body, kind = self._archive.read(candidate), mimetypes.guess_type(candidate)[0] or "application/octet-stream"
+            return PageResponse(body, f"{kind}{self._charset}" if kind.startswith("text/") and _is_utf8(body) else kind)
         own = self._archive.read("404.html") if "404.html" in self._names else "There is no such page."
         return PageResponse(own, status=404)
 
@@ -108,7 +110,10 @@ class Folder(Site):
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         outcome: dict[str, Any] = {"url": url}
         if self._state:
-            outcome["effects"] = tab.evaluate(self._state, wait=True)
+            effects = tab.evaluate(self._state, wait=True)
+            if not isinstance(effects, dict):
+                raise SiteFailed(f"its state script gives {json.dumps(effects)[:200]}: it must give an object")
+            outcome["effects"] = effects
         return outcome
 
 
@@ -117,6 +122,8 @@ class MiniWob(Folder):
 
     Raw reward as the page gives it, without its decay by wall time; the page's own limit of time is off.
     """
+
+    _charset = ""
 
     def __init__(self, archive: zipfile.ZipFile, name: str, seed: int) -> None:
         super().__init__(archive, "miniwob.test", f"/miniwob/{name}.html")
@@ -179,6 +186,14 @@ class Application(Site):
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
         with self.lock:
             return {"effects": self._app.effects()}
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def archive_of(path: str) -> zipfile.ZipFile:

@@ -12,6 +12,9 @@ from .clipboard import BINDING, CONTEXT, IN_FRAMES, IN_PAGES, Clipboard
 
 STEP_S, LOAD_S = 8.0, 60.0
 _POLL_S, _NAVIGATION_S, _MAX_FRAMES = 0.02, 10.0, 30
+_REQUESTS_S, _BODY_S = 5.0, 0.5
+"""How long what scripts ask for is waited for, and for more of an answer: a script may leave it unread, without end."""
+_AWAITED = ("Fetch", "XHR", "Script")  # kinds of requests that scripts make and whose answers they show
 
 
 class NotPossible(Exception):
@@ -31,6 +34,7 @@ class Tab:
     _contexts: dict[str, int]
     _navigating: set[str]  # frames that have asked for a page, which has not come
     _loading: set[str]  # frames whose page has come, or is coming, and is not complete
+    _requests: dict[str, tuple[str, float]]  # what scripts have asked for: the frame, and until when to wait, by id
     _drag: dict[str, Any] | None
 
     def __init__(
@@ -51,7 +55,7 @@ class Tab:
         self.viewport, self._clipboard, self._ask = viewport, clipboard, ask
         self.crashed, self.dialogs, self.asking, self.chooser, self.shows = False, [], None, None, 0
         self.main = target  # the id of a page's main frame is that of its target
-        self._contexts, self._navigating, self._loading = {}, set(), set()
+        self._contexts, self._navigating, self._loading, self._requests = {}, set(), set(), {}
         self._navigation = threading.Condition()
         self._drag, self._drag_begun = None, False
         browser.listen(session, self._on_event)
@@ -59,6 +63,7 @@ class Tab:
         commands = [
             self.post("Page.enable"),
             self.post("Inspector.enable"),
+            self.post("Network.enable", {"maxTotalBufferSize": 0, "maxResourceBufferSize": 0}),
             self.post("Runtime.enable"),  # a binding needs it
             self.post("Accessibility.enable"),  # keeps the tree between observations
             self.post("Runtime.addBinding", {"name": BINDING, "executionContextName": CONTEXT}),
@@ -171,12 +176,16 @@ class Tab:
             if frame == self.main:
                 self._contexts.clear()
                 self.shows += 1
+            self._forget_requests(frame)
             self.end_navigation(frame)
         elif method in ("Page.navigatedWithinDocument", "Page.frameClearedScheduledNavigation"):
             self.end_navigation(params["frameId"])
         elif method == "Page.frameDetached":
+            self._forget_requests(params["frameId"])
             self.end_navigation(params["frameId"])
             self._end_loading(params["frameId"])
+        elif method.startswith("Network."):
+            self._on_request(method, params)
         elif method == "Page.javascriptDialogOpening":
             self._on_dialog(params)
         elif method == "Page.fileChooserOpened":
@@ -189,6 +198,25 @@ class Tab:
                 self._navigation.notify_all()
         elif method == "Inspector.targetCrashed":
             self.mark_crashed()
+
+    def _on_request(self, method: str, params: dict[str, Any]) -> None:
+        """A script's request has begun or ended, or some of the answer has come."""
+        request, now = params.get("requestId", ""), time.monotonic()
+        with self._navigation:
+            if method == "Network.requestWillBeSent":
+                if params.get("type") in _AWAITED and params["loaderId"]:  # a worker's script has none, and no end
+                    self._requests[request] = (params.get("frameId", ""), now + _REQUESTS_S)
+            elif request in self._requests:
+                frame, _ = self._requests.pop(request)
+                goes_on = method in ("Network.responseReceived", "Network.dataReceived")
+                if goes_on and params.get("response", {}).get("mimeType") != "text/event-stream":
+                    self._requests[request] = (frame, now + _BODY_S)
+                self._navigation.notify_all()
+
+    def _forget_requests(self, frame: str) -> None:
+        """The page of a frame has gone, and what it asked for with it."""
+        with self._navigation:
+            self._requests = {key: request for key, request in self._requests.items() if request[0] != frame}
 
     def _on_dialog(self, params: dict[str, Any]) -> None:
         message, kind = str(params.get("message", ""))[:500], str(params.get("type", "alert"))
@@ -213,6 +241,7 @@ class Tab:
         with self._navigation:
             self._navigating.clear()
             self._loading.clear()
+            self._requests.clear()
             self._navigation.notify_all()
 
     def end_navigation(self, frame: str) -> None:
@@ -231,7 +260,7 @@ class Tab:
     def open(self, url: str) -> str:
         """Go to a page and wait until it has loaded.
 
-        Returns: why it cannot be reached, in Chromium's words; empty if it can.
+        Returns: why it cannot be reached, in Chromium's words, and where it leads if not there; empty if it can.
         Raises: NotPossible if it is no address.
         """
         try:
@@ -242,7 +271,10 @@ class Tab:
             raise
         self.settle(LOAD_S)
         reason = str(answer.get("errorText", ""))
-        return "" if reason == "net::ERR_ABORTED" else reason  # a download aborts the navigation
+        if reason in ("", "net::ERR_ABORTED"):  # a download aborts the navigation
+            return ""
+        address = self.unreachable()
+        return reason if address in ("", url) else f"it leads to {address}, {reason}"
 
     def go_in_history(self, offset: int) -> bool:
         """Move in the history of the tab. Returns: whether there is such a page."""
@@ -261,18 +293,23 @@ class Tab:
     def settle(self, step_s: float = STEP_S) -> None:
         """Wait until the effects of the last action are complete: handlers have run, a requested page has loaded.
 
+        What scripts have asked the site for is waited for too, but not for more than some seconds, nor a second time.
         `step_s` bounds how long the page's scripts may run at a stretch.
         """
-        deadline = time.monotonic() + LOAD_S
+        began = time.monotonic()
         quiet_checks = 0
-        while quiet_checks < 2 and time.monotonic() < deadline:
+        while quiet_checks < 2 and time.monotonic() < began + LOAD_S:
             complete = self._run_pending_tasks(step_s)
             with self._navigation:
-                if complete and not self._navigating and not self._loading:
+                page_comes = bool(self._navigating or self._loading)
+                latest = max((until for _, until in self._requests.values()), default=0.0)
+                left_s = min(latest, began + _REQUESTS_S) - time.monotonic()
+                if complete and not page_comes and left_s <= 0:
+                    self._requests.clear()
                     quiet_checks += 1
                     continue
                 quiet_checks = 0
-                if not self._navigation.wait(_NAVIGATION_S if self._navigating or self._loading else _POLL_S):
+                if not self._navigation.wait(_NAVIGATION_S if page_comes else max(left_s, _POLL_S)) and page_comes:
                     self._navigating.clear()  # not a page: a download, or an empty response
                     self._loading.clear()  # a frame whose page never ends
 

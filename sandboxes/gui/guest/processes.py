@@ -1,0 +1,66 @@
+"""Processes of an application: what they print, and how all of them are ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import IO
+
+_CHUNK, _END_S = 1 << 16, 5.0
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it began."""
+    with contextlib.suppress(ProcessLookupError):  # all have ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def end_those_at_home_in(folder: str) -> None:
+    """End the processes that an application has begun in sessions of their own: it gave them its $HOME."""
+    home = f"HOME={folder}".encode()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            with open(f"/proc/{name}/environ", "rb") as file:
+                is_at_home = home in file.read().split(b"\0")
+            if is_at_home:
+                os.kill(int(name), signal.SIGKILL)
+
+
+class Output:
+    """The end of what a process prints, at most `most` bytes, read by a thread for as long as it prints.
+
+    `when_cut` is called once there is more.
+    """
+
+    def __init__(self, pipe: IO[bytes], most: int, when_cut: Callable[[], object] | None = None) -> None:
+        self._printed, self._most, self._when_cut, self.is_cut = bytearray(), most, when_cut, False
+        self._reader = threading.Thread(target=self._read, args=(pipe,), daemon=True)
+        self._reader.start()
+
+    def __bytes__(self) -> bytes:
+        """What is kept, after the process has ended."""
+        self._reader.join(_END_S)
+        return bytes(self._printed)
+
+    def __bool__(self) -> bool:
+        return bool(bytes(self).strip())
+
+    def __str__(self) -> str:
+        """The beginning and the end: where a program fails, one of the two says why."""
+        text = bytes(self).decode("utf-8", "replace").strip()
+        return (f"{text[:400]} ... {text[-400:]}" if len(text) > 850 else text) or "it printed nothing"
+
+    def _read(self, pipe: IO[bytes]) -> None:
+        with pipe:
+            while piece := os.read(pipe.fileno(), _CHUNK):
+                self._printed += piece
+                if len(self._printed) > self._most:
+                    if not self.is_cut and self._when_cut is not None:
+                        self._when_cut()
+                    self.is_cut = True
+                    del self._printed[: -self._most]
