@@ -34,7 +34,7 @@ from agentgym.sandbox import Backend, Sandbox
 
 from .commands import judged_report, write_controls
 from .environment import SUBMITTED, SweEdit
-from .guest_judge import UNREADABLE
+from .guest_judge import AWAITED, UNREADABLE
 from .parameters import RepositoryParameters, opened
 from .patch import paths_of
 from .pytest_controls import write_canaries, write_pytest_controls
@@ -294,16 +294,25 @@ class RepositoryTests(Reward):
         """Run the files of the tests, and canaries in and beside them, until all awaited tests have an outcome.
 
         The files of tests to be mended come first, so that controls are awaited no longer than need be. Without such
-        all are run. Raises: SandboxError.
+        all are run. They run in a fork of the sandbox, which is closed: the memory of its processes has seen what the
+        files were before. Raises: SandboxError.
         """
         files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
         rng = random.Random(secrets.randbits(64))
         canaries, beside = await write_canaries(sandbox, list(files), rng)
+        await sandbox.write(AWAITED, json.dumps(sorted(awaited)).encode())
+        snapshot = await sandbox.snapshot()
+        await sandbox.close()
+        assert SweEdit.sandbox is not None
+        sandbox = await shared_backend(self.backend).create(parameters.spec(SweEdit.sandbox), snapshot=snapshot)
         chosen, path, plugins = [*files, *beside], list(parameters.path), list(parameters.plugins)
-        arguments = (chosen, path, plugins, self.cpu_s, run.thorough, sorted(awaited))
-        result = await JUDGE.run(
-            sandbox, "judge_tests", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT
-        )
+        try:
+            arguments = (chosen, path, plugins, self.cpu_s, run.thorough)
+            result = await JUDGE.run(
+                sandbox, "judge_tests", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT
+            )
+        finally:
+            await sandbox.close()
         try:
             outcomes, reasons, changed = json.loads(result.stdout)
         except UNREADABLE:  # nothing passed
