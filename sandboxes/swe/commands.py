@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -79,30 +79,43 @@ async def judged_report(
     return Report(), "passed" in outcomes
 
 
-async def write_controls(sandbox: Sandbox, truth: Mapping[str, Any], seed: int) -> set[str]:
-    """Change a value in every assertion of the test files. Returns: the tests that were to be mended, which must not
-    pass now; none if there is no gold patch to show which of them do all the same."""
+async def write_controls(
+    sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str]
+) -> dict[str, str]:
+    """Change a value in every assertion of the test files that the agent has not seen, or in all if it has seen all.
+
+    Args:
+        seen: the test files as the agent had them, by path.
+    Returns: the tests that were to be mended, which must not pass now, each by its id, which stays. None if there is no
+        gold patch to show which of them do all the same.
+    """
     if not truth.get("gold"):
-        return set()
+        return {}
     rng = random.Random(seed)
-    changed = False
-    for path, text in sorted((await files_of_tests(sandbox, truth.get("tests", ()))).items()):
-        control = control_text(text, rng)
-        if control != text:
-            changed = True
-            await sandbox.write(f"{ROOT}/{path}", control.encode())
-    return set(truth["fail_to_pass"]) if changed else set()
+    texts = sorted((await files_of_tests(sandbox, truth.get("tests", ()))).items())
+    known = {line.strip() for text in seen.values() for line in text.split("\n")}
+    controls = {path: control_text(text, rng, known) for path, text in texts}
+    if not any(controls[path] != text for path, text in texts):
+        controls = {path: control_text(text, rng) for path, text in texts}
+    changed = {path: controls[path] for path, text in texts if controls[path] != text}
+    for path, text in changed.items():
+        await sandbox.write(f"{ROOT}/{path}", text.encode())
+    return {test: test for test in truth["fail_to_pass"]} if changed else {}
 
 
-def control_text(source: str, rng: random.Random) -> str:
-    """A test file of any language with another value in every line that asserts: what is compared, else the last."""
+def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -> str:
+    """A test file of any language with another value in every line that asserts: what is compared, else the last.
+    Equal literals become equal ones. `known`: lines that are left as they are."""
+    salt = rng.getrandbits(64)
     lines = source.split("\n")
     for number, line in enumerate(lines):
-        literals = [] if IMPORT.search(line) or not ASSERTION.search(line) else list(LITERAL.finditer(line))
+        asserts = ASSERTION.search(line) and not IMPORT.search(line) and line.strip() not in known
+        literals = list(LITERAL.finditer(line)) if asserts else []
         compared = [literal for literal in literals if COMPARED.search(line[: literal.start()])]
         for literal in (compared or literals)[-1:]:
             if not NAMED.search(line[: literal.start()]):
-                lines[number] = line[: literal.start()] + _other(literal[0], rng) + line[literal.end() :]
+                other = _other(literal[0], random.Random(f"{salt}:{literal[0]}"))
+                lines[number] = line[: literal.start()] + other + line[literal.end() :]
     return "\n".join(lines)
 
 

@@ -14,7 +14,7 @@ import json
 import random
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -32,12 +32,12 @@ from agentgym import (
 from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend, Sandbox
 
-from .commands import judged_report, write_controls
+from .commands import files_of_tests, judged_report, write_controls
 from .environment import SUBMITTED, SweEdit
 from .guest_judge import AWAITED, UNREADABLE
 from .parameters import RepositoryParameters, opened
 from .patch import paths_of
-from .pytest_controls import write_canaries, write_pytest_controls
+from .pytest_controls import python_sources, write_canaries, write_pytest_controls
 from .repository import ROOT, apply_patch
 
 MAX_REPORT = 2**24
@@ -265,14 +265,17 @@ class RepositoryTests(Reward):
                     await apply_patch(sandbox, patch, exclude=_left_out(truth, parameters))
                 except TaskError:
                     return None
+            seen: dict[str, str] = {}
+            if run.control_seed is not None:
+                seen = await _sources_of_tests(sandbox, truth, parameters)
             if truth.get("test_patch"):
                 await apply_patch(sandbox, truth["test_patch"])
             for path, content in dict(truth.get("files", {})).items():
                 await sandbox.write(f"{ROOT}/{path}", content.encode())
-            controls: set[str] = set()
+            controls: dict[str, str] = {}
             if run.control_seed is not None:
                 write = write_pytest_controls if parameters.test_runner is None else write_controls
-                controls = await write(sandbox, truth, run.control_seed)
+                controls = await write(sandbox, truth, run.control_seed, seen)
                 if not controls:
                     return NOTHING  # none can be made of these tests
             if parameters.test_runner is None:
@@ -284,12 +287,13 @@ class RepositoryTests(Reward):
                 verdict = PatchVerdict(report.outcomes, report.reasons, forged=forged)
             if run.control_seed is None:
                 return verdict
-            return replace(verdict, controls=frozenset(controls))
+            outcomes = {controls.get(test, test): outcome for test, outcome in verdict.outcomes.items()}
+            return replace(verdict, outcomes=outcomes, controls=frozenset(controls.values()))
         finally:
             await sandbox.close()
 
     async def _run(
-        self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: set[str]
+        self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: Collection[str]
     ) -> PatchVerdict:
         """Run the files of the tests, and canaries in and beside them, until all awaited tests have an outcome.
 
@@ -348,6 +352,15 @@ def submission(episode: Trajectory) -> str | None:
 def _left_out(truth: Mapping[str, Any], parameters: RepositoryParameters) -> tuple[str, ...]:
     own = PROTECTED if parameters.test_runner is None else (*parameters.test_runner.protected, ".git/*")
     return (*own, *truth.get("tests", ()))
+
+
+async def _sources_of_tests(
+    sandbox: Sandbox, truth: Mapping[str, Any], parameters: RepositoryParameters
+) -> dict[str, str]:
+    """The test files that are there, by path."""
+    if parameters.test_runner is None:
+        return await python_sources(sandbox, truth["fail_to_pass"])
+    return await files_of_tests(sandbox, truth.get("tests", ()))
 
 
 def _stopped(reasons: Mapping[str, str]) -> str:

@@ -160,12 +160,14 @@ TESTS = [
 
 
 def run(source: str, test: str) -> bool:
-    """Whether a test function passes, called without pytest."""
+    """Whether a test function passes, called without pytest, with its first row if it is parametrised."""
     names: dict[str, object] = {}
     exec(compile(source, "tests.py", "exec"), names)
     *owner, function = test.partition("[")[0].split("::")
     try:
-        getattr(names[owner[0]](function), function)() if owner else names[function]()
+        call = getattr(names[owner[0]](function), function) if owner else names[function]
+        rows = [mark.args for mark in getattr(call, "pytestmark", ()) if mark.name == "parametrize"]
+        call(**{name: value for text, values in rows for name, value in zip(text.split(", "), values[0], strict=True)})
     except (Exception, pytest.fail.Exception):  # noqa: BLE001 - any way to fail will do
         return False
     return True
@@ -178,14 +180,14 @@ def test_every_control_fails_for_a_source_for_which_the_test_passes():
         changed, controls = control_of(
             SOURCE, [*TESTS, "test_that_ends_early", "test_that_fails", "gone"], random.Random(seed)
         )
-        assert controls == TESTS
-        assert not any(run(changed, test) for test in TESTS)
+        assert list(controls.values()) == TESTS
+        assert not any(run(changed, test) for test in controls)
         texts.add(changed)
     assert len(texts) > 20
 
 
 def test_what_cannot_be_read_has_no_controls_and_canaries_have_names_of_their_own():
-    assert control_of("print 1", ["test_x"], random.Random(0)) == ("print 1", [])
+    assert control_of("print 1", ["test_x"], random.Random(0)) == ("print 1", {})
     for seed in range(30):
         rng = random.Random(seed)
         name = canary_name(SOURCE, rng)
