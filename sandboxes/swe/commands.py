@@ -17,6 +17,7 @@ from typing import Any
 from agentgym import SandboxError
 from agentgym.sandbox import ExecResult, Sandbox
 
+from .control_values import STEPS
 from .parameters import RepositoryParameters
 from .repository import QUIET, ROOT, import_path, in_environment
 from .runners import Canary, Report
@@ -121,7 +122,7 @@ def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -
 
 def _other(literal: str, rng: random.Random) -> str:
     if literal.isdigit():
-        return str(int(literal) + rng.randrange(1, 9))
+        return str(int(literal) + rng.choice(STEPS))
     places = [match.start() for match in PLAIN_LETTER.finditer(literal) if match["letter"]]
     if not places:
         return f"{literal[:-1]}{rng.choice('aehnorst')}{literal[-1]}"

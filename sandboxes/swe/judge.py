@@ -255,42 +255,51 @@ class RepositoryTests(Reward):
         return replace(NOTHING, controls=unpatched.controls if unpatched else frozenset())
 
     async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
-        truth: Mapping[str, Any] = task.truth or {}
         parameters = RepositoryParameters.of(task)
         assert SweEdit.sandbox is not None
         sandbox = await opened(shared_backend(self.backend), SweEdit.sandbox, parameters, task.id)
         try:
             if patch:
                 try:
-                    await apply_patch(sandbox, patch, exclude=_left_out(truth, parameters))
+                    await apply_patch(sandbox, patch, exclude=_left_out(task.truth or {}, parameters))
                 except TaskError:
                     return None
-            seen: dict[str, str] = {}
-            if run.control_seed is not None:
-                seen = await _sources_of_tests(sandbox, truth, parameters)
-            if truth.get("test_patch"):
-                await apply_patch(sandbox, truth["test_patch"])
-            for path, content in dict(truth.get("files", {})).items():
-                await sandbox.write(f"{ROOT}/{path}", content.encode())
-            controls: dict[str, str] = {}
-            if run.control_seed is not None:
-                write = write_pytest_controls if parameters.test_runner is None else write_controls
-                controls = await write(sandbox, truth, run.control_seed, seen)
-                if not controls:
-                    return NOTHING  # none can be made of these tests
-            if parameters.test_runner is None:
-                verdict = await self._run(sandbox, run, parameters, controls)
-            else:
-                report, forged = await judged_report(
-                    sandbox, parameters, truth.get("tests", ()), cpu_s=self.cpu_s, timeout_s=self.timeout_s
-                )
-                verdict = PatchVerdict(report.outcomes, report.reasons, forged=forged)
-            if run.control_seed is None:
-                return verdict
-            outcomes = {controls.get(test, test): outcome for test, outcome in verdict.outcomes.items()}
-            return replace(verdict, outcomes=outcomes, controls=frozenset(controls.values()))
+            try:
+                return await self._judge_files(sandbox, task.truth or {}, run, parameters)
+            except (TaskError, OSError) as error:
+                if not patch:
+                    raise
+                raise SandboxError(f"The tests cannot be put over the patched repository: {error}") from error
         finally:
             await sandbox.close()
+
+    async def _judge_files(
+        self, sandbox: Sandbox, truth: Mapping[str, Any], run: _Run, parameters: RepositoryParameters
+    ) -> PatchVerdict:
+        seen: dict[str, str] = {}
+        if run.control_seed is not None:
+            seen = await _sources_of_tests(sandbox, truth, parameters)
+        if truth.get("test_patch"):
+            await apply_patch(sandbox, truth["test_patch"])
+        for path, content in dict(truth.get("files", {})).items():
+            await sandbox.write(f"{ROOT}/{path}", content.encode())
+        controls: dict[str, str] = {}
+        if run.control_seed is not None:
+            write = write_pytest_controls if parameters.test_runner is None else write_controls
+            controls = await write(sandbox, truth, run.control_seed, seen)
+            if not controls:
+                return NOTHING  # none can be made of these tests
+        if parameters.test_runner is None:
+            verdict = await self._run(sandbox, run, parameters, controls)
+        else:
+            report, forged = await judged_report(
+                sandbox, parameters, truth.get("tests", ()), cpu_s=self.cpu_s, timeout_s=self.timeout_s
+            )
+            verdict = PatchVerdict(report.outcomes, report.reasons, forged=forged)
+        if run.control_seed is None:
+            return verdict
+        outcomes = {controls.get(test, test): outcome for test, outcome in verdict.outcomes.items()}
+        return replace(verdict, outcomes=outcomes, controls=frozenset(controls.values()))
 
     async def _run(
         self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: Collection[str]
