@@ -28,6 +28,10 @@ COMPARED = re.compile(r"[!=]==?\s*-?$")
 IMPORT = re.compile(r"^\s*(#\s*include|import|use|from|package)\b|\brequire\s*\(\s*['\"]")
 NAMED = re.compile(r"\b(it|test|describe|suite|TEST)\s*\(\s*$")
 """What stands before the name of a test, which a control has as well."""
+BEGINS = re.compile(
+    r"\b(it|test|TEST\w*|Test)\s*\(|\bfunc\s+Test|#\[\w*:*\w*test\b|@\w*Test\b|\bdef\s+test|\bmain\s*\("
+)
+"""Where a test begins."""
 LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\b\d+\b")
 
 PLAIN_LETTER = re.compile(r"\\\w+|%[-+ #0-9.]*\w|(?P<letter>[A-Za-z0-9])")
@@ -105,19 +109,34 @@ async def write_controls(
 
 
 def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -> str:
-    """A test file of any language with another value in every line that asserts: what is compared, else the last.
-    Equal literals become equal ones. `known`: lines that are left as they are."""
+    """A test file of any language with another value in one line of each test that asserts.
+
+    Changed is what is compared, else the last literal; equal literals become equal ones. It is one line, as a patch
+    that has only some assertions pass would fail at another. `known`: lines that are left as they are.
+    """
     salt = rng.getrandbits(64)
     lines = source.split("\n")
+    possible: list[list[tuple[int, re.Match[str]]]] = [[]]
     for number, line in enumerate(lines):
-        asserts = ASSERTION.search(line) and not IMPORT.search(line) and line.strip() not in known
-        literals = list(LITERAL.finditer(line)) if asserts else []
-        compared = [literal for literal in literals if COMPARED.search(line[: literal.start()])]
-        for literal in (compared or literals)[-1:]:
-            if not NAMED.search(line[: literal.start()]):
-                other = _other(literal[0], random.Random(f"{salt}:{literal[0]}"))
-                lines[number] = line[: literal.start()] + other + line[literal.end() :]
+        if BEGINS.search(line):
+            possible.append([])
+        if line.strip() not in known and (literal := _literal_to_change(line)):
+            possible[-1].append((number, literal))
+    for number, literal in (rng.choice(places) for places in possible if places):
+        other = _other(literal[0], random.Random(f"{salt}:{literal[0]}"))
+        lines[number] = f"{lines[number][: literal.start()]}{other}{lines[number][literal.end() :]}"
     return "\n".join(lines)
+
+
+def _literal_to_change(line: str) -> re.Match[str] | None:
+    """What an assertion compares; a text rather than the 0 that says that two are equal."""
+    if IMPORT.search(line) or not ASSERTION.search(line):
+        return None
+    literals = [literal for literal in LITERAL.finditer(line) if not NAMED.search(line[: literal.start()])]
+    compared = [literal for literal in literals if COMPARED.search(line[: literal.start()])]
+    texts = [literal for literal in literals if literal[0][0] in "\"'"]
+    chosen = texts if texts and compared and compared[-1][0] == "0" else compared
+    return (chosen or literals or [None])[-1]
 
 
 def _other(literal: str, rng: random.Random) -> str:
