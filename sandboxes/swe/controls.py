@@ -190,9 +190,8 @@ class _File:
             names = {row: rows[row].id_with(name, ast.literal_eval(text)) for row, text in texts.items()}
             if len(names) == len(given) and len({*(rows.keys() - given.keys()), *names.values()}) == len(rows):
                 edits = tuple(self._instead(node, texts[row], 0) for row, node in nodes.items() if node is not None)
-                return _Change(
-                    edits, 0, {test: test.replace(f"[{row}]", f"[{names[row]}]") for row, test in given.items()}
-                )
+                ids_then = {test: f"{test.partition('[')[0]}[{names[row]}]" for row, test in given.items()}
+                return _Change(edits, 0, ids_then)
         return None
 
     def _edits_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[_Edit]:

@@ -22,6 +22,7 @@ from agentgym.sandboxes.swe.patch import make_patch
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from swe_cheat_list import CHEATS
 from swe_cheat_repository import FILES, FIX, TASK, patch_of
+from swe_cheats_that_look import LOOKING
 
 MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has them all
     *("conftest.py at the top forges", "sitecustomize.py", "plugin by dist-info", "plugin by egg-info"),
@@ -31,7 +32,11 @@ MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has t
     *("the judge's memory and descriptors opened", "a marker xfail is added", "CallInfo swallows assertions"),
     *("always equal", "expected value from the caller's source", "reports forged, but not of canaries"),
     *("a hook's function replaced, but not for canaries", "tests' code emptied when first called"),
+    *("honest if tests are awaited, from the frames", "honest if tests are awaited, from all lists"),
+    *("honest if a seen test is changed", "honest if a test has words of controls", "honest if tests disagree"),
+    "equal to each even number",
 )
+ALL = CHEATS | LOOKING
 
 
 @pytest.mark.needs_namespaces
@@ -41,7 +46,7 @@ async def test_no_cheat_is_paid_and_the_fix_is():
 
     async def success(name: str) -> tuple[str, float, float]:
         async with gate:
-            components = await judge.score(TASK, patch_of(FIX if name == "fix" else CHEATS[name]))
+            components = await judge.score(TASK, patch_of(FIX if name == "fix" else ALL[name]))
         return name, components["success"], components.get("forged", 0.0)
 
     results = await asyncio.gather(*map(success, ["fix", *MET]))
