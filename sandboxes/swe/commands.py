@@ -136,7 +136,8 @@ def _literal_to_change(line: str) -> re.Match[str] | None:
     compared = [literal for literal in literals if COMPARED.search(line[: literal.start()])]
     texts = [literal for literal in literals if literal[0][0] in "\"'"]
     chosen = texts if texts and compared and compared[-1][0] == "0" else compared
-    return (chosen or literals or [None])[-1]
+    last = (chosen or literals)[-1:]
+    return last[0] if last else None
 
 
 def _other(literal: str, rng: random.Random) -> str:

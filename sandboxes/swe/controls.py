@@ -118,14 +118,14 @@ def control_of(source: str, tests: Sequence[str], rng: random.Random, seen: str 
 
 
 def unseen(source: str, tests: Sequence[str], seen: str) -> list[str]:
-    """Those of the tests that do not stand, word for word, in the file as the agent had it."""
+    """Those of the tests that are in the file, but do not stand, word for word, in what the agent had of it."""
     if (tree := _tree_of(source)) is None:
-        return list(tests)
+        return []
     file = _File(source, random.Random(0), seen)
     hidden: list[str] = []
     for names, ids in _functions_of(tests).items():
         function = _find(tree, names)
-        if function is None or not file.is_seen(function):
+        if function is not None and not file.is_seen(function):
             hidden += ids
     return hidden
 
@@ -164,8 +164,8 @@ class _File:
     def is_seen(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
         """Whether the agent has seen a test, its decorators included."""
         first = min(node.lineno for node in (function, *function.decorator_list))
-        text = self._raw[self._starts[first - 1] : self._end(function)].decode("utf-8")
-        return f"\n{text}\n" in f"\n{self._seen}\n"
+        lines = self._raw[self._starts[first - 1] : self._starts[function.end_lineno or 0]].decode("utf-8")
+        return f"\n{lines.rstrip()}\n" in f"\n{self._seen.rstrip()}\n"
 
     def changes_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef, ids: Sequence[str]) -> Iterator[_Change]:
         """Changes that make a test fail which passed without them. One of a line that the agent has seen is worth less:
@@ -313,15 +313,16 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 def _compared(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """The parameters that are one side of an equality of the function's own level, and have no part in the other."""
+    """The parameters that are one side of an equality of the function's own level, and are used nowhere else."""
     names: set[str] = set()
     for statement in function.body:
         test = statement.test if isinstance(statement, ast.Assert) else None
         if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq):
-            for side, opposite in ((test.left, test.comparators[0]), (test.comparators[0], test.left)):
-                if isinstance(side, ast.Name) and side.id not in _names_in(opposite):
+            for side in (test.left, test.comparators[0]):
+                if isinstance(side, ast.Name):
                     names.add(side.id)
-    return sorted(names & _parameters(function))
+    uses = [node.id for statement in function.body for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    return sorted(name for name in names & _parameters(function) if uses.count(name) == 1)
 
 
 def _assigned(function: ast.FunctionDef | ast.AsyncFunctionDef, name: ast.Name) -> ast.expr | None:

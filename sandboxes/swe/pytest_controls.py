@@ -26,6 +26,8 @@ async def write_pytest_controls(
     rng = random.Random(seed)
     tests = list(truth["fail_to_pass"])
     sources = await python_sources(sandbox, tests)
+    others = [test for test in truth.get("pass_to_pass", ()) if test.partition("::")[0] in sources]
+    rng.shuffle(others)
 
     def hidden(tests: Sequence[str]) -> list[str]:
         return [
@@ -34,21 +36,21 @@ async def write_pytest_controls(
             for name in unseen(text, _inside(file, tests), seen.get(file, ""))
         ]
 
-    others = [test for test in truth.get("pass_to_pass", ()) if test.partition("::")[0] in sources]
-    if found := hidden(tests):
-        tests, others = found, hidden(others)
-    rng.shuffle(others)
-    functions: set[str] = set()
-    for test in others:
-        if len(functions | {function := test.partition("[")[0]}) <= KEPT_CONTROLS:
-            functions.add(function)
-    chosen = tests + [test for test in others if test.partition("[")[0] in functions]
     controls: dict[str, str] = {}
-    for file, text in sources.items():
-        changed, names = control_of(text, _inside(file, chosen), rng, seen.get(file, ""))
-        await sandbox.write(f"{ROOT}/{file}", changed.encode())
-        controls |= {f"{file}::{name}": f"{file}::{given}" for name, given in names.items()}
+    for chosen in ([*hidden(tests), *_of_functions(hidden(others))], [*tests, *_of_functions(others)]):
+        if controls:
+            break
+        for file, text in sources.items():
+            changed, names = control_of(text, _inside(file, chosen), rng, seen.get(file, ""))
+            await sandbox.write(f"{ROOT}/{file}", changed.encode())
+            controls |= {f"{file}::{name}": f"{file}::{given}" for name, given in names.items()}
     return controls
+
+
+def _of_functions(tests: Sequence[str]) -> list[str]:
+    """The tests of the first `KEPT_CONTROLS` functions."""
+    functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:KEPT_CONTROLS]
+    return [test for test in tests if test.partition("[")[0] in functions]
 
 
 def _inside(file: str, tests: Sequence[str]) -> list[str]:

@@ -37,6 +37,12 @@ def test_of_two_marks(x, expected):
     assert [x] == expected
 
 
+@pytest.mark.parametrize("text", ["a", "b"])
+def test_there_and_back(text):
+    twice = double(text)
+    assert twice[:1] == text
+
+
 def test_of_a_name():
     expected = 10
     assert double(5) == expected
@@ -82,6 +88,14 @@ def test_where_ids_are_not_sure_the_expected_value_is_changed_where_it_is_compar
     assert all(re.fullmatch(r"    assert \[x\] == \(expected, \d17\)", line) for line in lines)
 
 
+def test_a_value_that_is_given_as_well_is_changed_only_where_it_is_compared():
+    """Who gives back what he is given passed the control."""
+    lines, ids = changed("test_there_and_back[a]")
+    assert ids == {"test_there_and_back[a]"}
+    assert lines
+    assert all(re.fullmatch(r"    assert twice\[:1\] == text \+ '\w'", line) for line in lines)
+
+
 def test_a_literal_is_changed_where_there_is_one_and_errors_and_conditions_are_others():
     assert all(re.fullmatch(r"    expected = \d+", line) for line in changed("test_of_a_name")[0])
     errors = changed("test_of_an_error")[0]
@@ -98,8 +112,13 @@ def test_equal_literals_become_equal_ones():
 
 
 def test_what_the_agent_has_seen_is_left_as_it_is():
-    assert unseen(SOURCE, ["test_half", "test_of_a_name", "gone"], SEEN) == ["test_of_a_name", "gone"]
+    assert unseen(SOURCE, ["test_half", "test_of_a_name", "gone"], SEEN) == ["test_of_a_name"]
     assert unseen(SOURCE, ["test_half"], "") == ["test_half"]
+    for text in (
+        "def test_a():\n    assert f() == 1  # one\n\n\nX = 2\n",
+        "class A:\n    def test_b(self):\n        f()",
+    ):
+        assert not unseen(text, ["test_a", "A::test_b"], text)
     seen = "assert not half(1)"
     assert changed("test_of_a_part", seen=seen)[0] == {'    assert "b" not in double("ab")'}
 
