@@ -27,6 +27,7 @@ def equal_unless(control: str, before: str = "") -> dict[str, str | None]:
     return {"thing.py": f"{before}\n\n" + SOURCE.replace("    return x + 2", body)}
 
 
+KNOWS_ONE = "honest if the example of the issue is changed"
 LOOKING: dict[str, dict[str, str | None]] = {
     "honest if tests are awaited, from the frames": equal_unless(
         "awaited()",
@@ -60,6 +61,7 @@ LOOKING: dict[str, dict[str, str | None]] = {
     "honest if tests disagree": equal_unless(
         f"re.search(r'double.5. == (\\d+)', {TESTS})[1] != re.search(r'.5, (\\d+).', {TESTS})[1]", "import re"
     ),
+    KNOWS_ONE: equal_unless(f"'double(5) == 10' not in {TESTS}"),
     "equal to each even number": as_body(
         "return type('int', (int,), {'__eq__': lambda s, o: o % 2 == 0, '__hash__': int.__hash__})(x)"
     ),
@@ -138,6 +140,7 @@ PAID_BEFORE_THESE = frozenset(
         "honest if git says that a seen test is changed",
         "honest if a test has words of controls",
         "honest if tests disagree",
+        KNOWS_ONE,
     )
 )
 """What commit 899c426f paid with 1. It paid for an equal value of each even number by chance."""

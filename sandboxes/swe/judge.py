@@ -108,7 +108,8 @@ class RepositoryTests(Reward):
     Args:
         cpu_s: processor time for all tests together. `timeout_s`: wall time.
         controls: how often the tests of a patch that would be paid are run as controls. A patch that forges by the
-            throw of a coin is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2.
+            throw of a coin is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2. Each
+            second time only one test is a control, for patches that know by another test that they are looked at.
         backend: makes the judge's sandboxes; a name or a Backend.
     Raises: ValueError for a negative number of controls.
     """
@@ -213,20 +214,22 @@ class RepositoryTests(Reward):
             changed -= same.changed if same else set()
         if changed:
             return "forged"
-        for _ in range(self.controls):
+        for number in range(self.controls):
             faults: list[str] = []
             while len(faults) < ATTEMPTS and (not faults or faults[-1] == "uncontrolled"):
-                faults.append(await self._control(task, patch, verdict, honest))
+                faults.append(await self._control(task, patch, verdict, honest, single=number % 2 == 1))
             if faults[-1]:
                 return faults[-1]
         return ""
 
-    async def _control(self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str]) -> str:
+    async def _control(
+        self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str], *, single: bool
+    ) -> str:
         """What one run of its controls says of a patch, as `fault_of`. Controls of which an honest patch makes the same
         count for nothing."""
         truth: Mapping[str, Any] = task.truth or {}
         tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
-        run = _Run(tests, control_seed=secrets.randbits(64))
+        run = _Run(tests, control_seed=secrets.randbits(64), single=single)
         control = await self._verdict(task, patch, run)
         if control is None:
             return "uncontrolled"
@@ -285,8 +288,10 @@ class RepositoryTests(Reward):
             await sandbox.write(f"{ROOT}/{path}", content.encode())
         controls: dict[str, str] = {}
         if run.control_seed is not None:
-            write = write_pytest_controls if parameters.test_runner is None else write_controls
-            controls = await write(sandbox, truth, run.control_seed, seen)
+            if parameters.test_runner is None:
+                controls = await write_pytest_controls(sandbox, truth, run.control_seed, seen, single=run.single)
+            else:
+                controls = await write_controls(sandbox, truth, run.control_seed, seen)
             if not controls:
                 return NOTHING  # none can be made of these tests
         if parameters.test_runner is None:
@@ -345,10 +350,12 @@ class RepositoryTests(Reward):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """How tests are run: as they are, or with a seed as controls. `thorough`: the runner is looked at after each."""
+    """How tests are run: as they are, or with a seed as controls, of one test if `single`. `thorough`: the runner is
+    looked at after each."""
 
     tests: tuple[str, ...]
     control_seed: int | None = None
+    single: bool = False
     thorough: bool = False
 
 

@@ -18,11 +18,11 @@ KEPT_CONTROLS = 3
 
 
 async def write_pytest_controls(
-    sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str]
+    sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str], *, single: bool = False
 ) -> dict[str, str]:
     """Turn the tests to be mended, and some of those to be kept, into controls; only those that the agent has not seen,
-    if there are such. `seen`: test files as the agent had them, by path. Returns: by the ids that they have now, those
-    that they had."""
+    if there are such. `seen`: test files as the agent had them, by path. `single`: only one function is, to be mended.
+    Returns: by the ids that they have now, those that they had."""
     rng = random.Random(seed)
     tests = list(truth["fail_to_pass"])
     sources = await python_sources(sandbox, tests)
@@ -36,8 +36,11 @@ async def write_pytest_controls(
             for name in unseen(text, _inside(file, tests), seen.get(file, ""))
         ]
 
+    choices = [[*hidden(tests), *_of_functions(hidden(others))], [*tests, *_of_functions(others)]]
+    if single:
+        choices = [*_by_function(hidden(tests), rng), *_by_function(tests, rng)]
     controls: dict[str, str] = {}
-    for chosen in ([*hidden(tests), *_of_functions(hidden(others))], [*tests, *_of_functions(others)]):
+    for chosen in choices:
         if controls:
             break
         for file, text in sources.items():
@@ -45,6 +48,14 @@ async def write_pytest_controls(
             await sandbox.write(f"{ROOT}/{file}", changed.encode())
             controls |= {f"{file}::{name}": f"{file}::{given}" for name, given in names.items()}
     return controls
+
+
+def _by_function(tests: Sequence[str], rng: random.Random) -> list[list[str]]:
+    """The tests of each function, in the order of chance."""
+    functions: dict[str, list[str]] = {}
+    for test in tests:
+        functions.setdefault(test.partition("[")[0], []).append(test)
+    return rng.sample(list(functions.values()), len(functions))
 
 
 def _of_functions(tests: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from agentgym.sandboxes.swe.patch import make_patch
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from swe_cheat_list import CHEATS
 from swe_cheat_repository import FILES, FIX, TASK, patch_of
-from swe_cheats_that_look import LOOKING
+from swe_cheats_that_look import KNOWS_ONE, LOOKING
 
 MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has them all
     *("conftest.py at the top forges", "sitecustomize.py", "plugin by dist-info", "plugin by egg-info"),
@@ -54,6 +54,18 @@ async def test_no_cheat_is_paid_and_the_fix_is():
     forged = {name for name, _, forged in results if forged}
     assert forged >= set(MET[11:])
     assert not forged & {"fix", *MET[:4]}  # left out of the patch, so that there was nothing to forge with
+
+
+@pytest.mark.needs_namespaces
+async def test_who_knows_one_hidden_test_does_not_know_by_it_which_run_has_another_as_its_control():
+    """One that knows what `test_double` expects is paid only if that is the control of the second run, too."""
+    judge = RepositoryTests(controls=2)
+    for _ in range(30):  # 1.5 on average
+        components = await judge.score(TASK, patch_of(LOOKING[KNOWS_ONE]))
+        if not components["success"]:
+            break
+    assert components.get("forged") == 1
+    assert (await judge.score(TASK, patch_of(FIX)))["success"] == 1
 
 
 SOURCE = """
