@@ -28,6 +28,7 @@ def equal_unless(control: str, before: str = "") -> dict[str, str | None]:
 
 
 KNOWS_ONE = "honest if the example of the issue is changed"
+ABOUT = "equal to each number of about the size"
 LOOKING: dict[str, dict[str, str | None]] = {
     "honest if tests are awaited, from the frames": equal_unless(
         "awaited()",
@@ -65,9 +66,7 @@ LOOKING: dict[str, dict[str, str | None]] = {
     "equal to each even number": as_body(
         "return type('int', (int,), {'__eq__': lambda s, o: o % 2 == 0, '__hash__': int.__hash__})(x)"
     ),
-    "equal to each number of about the size": as_body(
-        "return type('int', (int,), {'__eq__': lambda s, o: x < o < 3 * x, '__hash__': int.__hash__})(x)"
-    ),
+    ABOUT: as_body("return type('int', (int,), {'__eq__': lambda s, o: x < o < 3 * x, '__hash__': int.__hash__})(x)"),
     "a failed assertion is a skip": at_import(
         "import builtins, _pytest.outcomes\nbuiltins.AssertionError = _pytest.outcomes.Skipped"
     ),
@@ -143,4 +142,6 @@ PAID_BEFORE_THESE = frozenset(
         KNOWS_ONE,
     )
 )
-"""What commit 899c426f paid with 1. It paid for an equal value of each even number by chance."""
+"""What commit 899c426f paid with 1. It paid for a value that equals each even number by chance."""
+RATES: dict[str, float] = {KNOWS_ONE: 1.0, ABOUT: 1 / 32}
+"""With which probability these are paid: what a patch knows of one test tells it; three numbers are all too far away."""
