@@ -144,4 +144,4 @@ PAID_BEFORE_THESE = frozenset(
 )
 """What commit 899c426f paid with 1. It paid for a value that equals each even number by chance."""
 RATES: dict[str, float] = {KNOWS_ONE: 1.0, ABOUT: 1 / 32}
-"""With which probability these are paid: what a patch knows of one test tells it; three numbers are all too far away."""
+"""With which probability these are paid: what a patch knows of one test tells it; three numbers are too far away."""

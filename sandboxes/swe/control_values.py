@@ -20,7 +20,7 @@ STEPS = (2, 4, 6, 12)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ParameterRow:
     """One set of arguments of a parametrised test. `parts`: of its id, by the names of arguments; `own_id`: given by
     the test."""
 
@@ -40,7 +40,7 @@ class Row:
         return "-".join({**self.parts, name: _part(name, self.index, value) or ""}.values())
 
 
-def rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Row]:
+def rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ParameterRow]:
     """The rows of a test with one decorator `parametrize`, by their ids, as pytest makes them; without those whose ids
     are not plain."""
     marks = [node for node in function.decorator_list if isinstance(node, ast.Call) and _called(node) == "parametrize"]
@@ -58,7 +58,7 @@ def rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, Row]:
     return {row.id: row for row in rows if row is not None}
 
 
-def _row(index: int, node: ast.expr, names: Sequence[str]) -> Row | None:
+def _row(index: int, node: ast.expr, names: Sequence[str]) -> ParameterRow | None:
     own_id = None
     if isinstance(node, ast.Call) and _called(node) == "param":
         keywords = {keyword.arg: keyword.value for keyword in node.keywords}
@@ -80,7 +80,11 @@ def _row(index: int, node: ast.expr, names: Sequence[str]) -> Row | None:
         if part is None and own_id is None:
             return None
         parts[name] = part or ""
-    return Row(index, dict(zip(names, values, strict=False)), parts, own_id) if len(values) == len(names) else None
+    return (
+        ParameterRow(index, dict(zip(names, values, strict=False)), parts, own_id)
+        if len(values) == len(names)
+        else None
+    )
 
 
 def _part(name: str, index: int, value: Any) -> str | None:
