@@ -9,6 +9,7 @@ environment.py    agentgym/swe-v1, with a shell, and agentgym/swe-edit-v1, witho
 given.py          agentgym/swe-given-v1, where the file to be mended is shown and edits are all there is
 judge.py          the reward `repository_tests`
 controls.py       tests that must fail, which tell a fix from a forgery
+control_values.py the values, errors and rows of parameters that they have instead
 pytest_controls.py  puts them into the test files where pytest runs
 runners/          pytest, unittest, Go, Node, Cargo, JUnit XML, CTest: commands, reports, tests that fail
 commands.py       tests that a runner's command runs, for the agent and for the judge

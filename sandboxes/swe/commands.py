@@ -10,13 +10,14 @@ from __future__ import annotations
 import random
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 from agentgym import SandboxError
 from agentgym.sandbox import ExecResult, Sandbox
 
+from .control_values import STEPS
 from .parameters import RepositoryParameters
 from .repository import QUIET, ROOT, import_path, in_environment
 from .runners import Canary, Report
@@ -27,6 +28,10 @@ COMPARED = re.compile(r"[!=]==?\s*-?$")
 IMPORT = re.compile(r"^\s*(#\s*include|import|use|from|package)\b|\brequire\s*\(\s*['\"]")
 NAMED = re.compile(r"\b(it|test|describe|suite|TEST)\s*\(\s*$")
 """What stands before the name of a test, which a control has as well."""
+BEGINS = re.compile(
+    r"\b(it|test|TEST\w*|Test)\s*\(|\bfunc\s+Test|#\[\w*:*\w*test\b|@\w*Test\b|\bdef\s+test|\bmain\s*\("
+)
+"""Where a test begins."""
 LITERAL = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\b\d+\b")
 
 PLAIN_LETTER = re.compile(r"\\\w+|%[-+ #0-9.]*\w|(?P<letter>[A-Za-z0-9])")
@@ -79,36 +84,65 @@ async def judged_report(
     return Report(), "passed" in outcomes
 
 
-async def write_controls(sandbox: Sandbox, truth: Mapping[str, Any], seed: int) -> set[str]:
-    """Change a value in every assertion of the test files. Returns: the tests that were to be mended, which must not
-    pass now; none if there is no gold patch to show which of them do all the same."""
+async def write_controls(
+    sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str]
+) -> dict[str, str]:
+    """Change a value in every assertion of the test files that the agent has not seen, or in all if it has seen all.
+
+    Args:
+        seen: the test files as the agent had them, by path.
+    Returns: the tests that were to be mended, which must not pass now, each by its id, which stays. None if there is no
+        gold patch to show which of them do all the same.
+    """
     if not truth.get("gold"):
-        return set()
+        return {}
     rng = random.Random(seed)
-    changed = False
-    for path, text in sorted((await files_of_tests(sandbox, truth.get("tests", ()))).items()):
-        control = control_text(text, rng)
-        if control != text:
-            changed = True
-            await sandbox.write(f"{ROOT}/{path}", control.encode())
-    return set(truth["fail_to_pass"]) if changed else set()
+    texts = sorted((await files_of_tests(sandbox, truth.get("tests", ()))).items())
+    known = {line.strip() for text in seen.values() for line in text.split("\n")}
+    controls = {path: control_text(text, rng, known) for path, text in texts}
+    if not any(controls[path] != text for path, text in texts):
+        controls = {path: control_text(text, rng) for path, text in texts}
+    changed = {path: controls[path] for path, text in texts if controls[path] != text}
+    for path, text in changed.items():
+        await sandbox.write(f"{ROOT}/{path}", text.encode())
+    return {test: test for test in truth["fail_to_pass"]} if changed else {}
 
 
-def control_text(source: str, rng: random.Random) -> str:
-    """A test file of any language with another value in every line that asserts: what is compared, else the last."""
+def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -> str:
+    """A test file of any language with another value in one line of each test that asserts.
+
+    Changed is what is compared, else the last literal; equal literals become equal ones. It is one line, as a patch
+    that has only some assertions pass would fail at another. `known`: lines that are left as they are.
+    """
+    salt = rng.getrandbits(64)
     lines = source.split("\n")
+    possible: list[list[tuple[int, re.Match[str]]]] = [[]]
     for number, line in enumerate(lines):
-        literals = [] if IMPORT.search(line) or not ASSERTION.search(line) else list(LITERAL.finditer(line))
-        compared = [literal for literal in literals if COMPARED.search(line[: literal.start()])]
-        for literal in (compared or literals)[-1:]:
-            if not NAMED.search(line[: literal.start()]):
-                lines[number] = line[: literal.start()] + _other(literal[0], rng) + line[literal.end() :]
+        if BEGINS.search(line):
+            possible.append([])
+        if line.strip() not in known and (literal := _literal_to_change(line)):
+            possible[-1].append((number, literal))
+    for number, literal in (rng.choice(places) for places in possible if places):
+        other = _other(literal[0], random.Random(f"{salt}:{literal[0]}"))
+        lines[number] = f"{lines[number][: literal.start()]}{other}{lines[number][literal.end() :]}"
     return "\n".join(lines)
+
+
+def _literal_to_change(line: str) -> re.Match[str] | None:
+    """What an assertion compares; a text rather than the 0 that says that two are equal."""
+    if IMPORT.search(line) or not ASSERTION.search(line):
+        return None
+    literals = [literal for literal in LITERAL.finditer(line) if not NAMED.search(line[: literal.start()])]
+    compared = [literal for literal in literals if COMPARED.search(line[: literal.start()])]
+    texts = [literal for literal in literals if literal[0][0] in "\"'"]
+    chosen = texts if texts and compared and compared[-1][0] == "0" else compared
+    last = (chosen or literals)[-1:]
+    return last[0] if last else None
 
 
 def _other(literal: str, rng: random.Random) -> str:
     if literal.isdigit():
-        return str(int(literal) + rng.randrange(1, 9))
+        return str(int(literal) + rng.choice(STEPS))
     places = [match.start() for match in PLAIN_LETTER.finditer(literal) if match["letter"]]
     if not places:
         return f"{literal[:-1]}{rng.choice('aehnorst')}{literal[-1]}"

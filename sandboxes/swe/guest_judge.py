@@ -28,19 +28,20 @@ OWN_CHANGES = (
     "Function._pytest_diamond_inheritance_warning_shown FunctionDefinition._pytest_diamond_inheritance_warning_shown"
 )
 """What pytest replaces in its own classes while it starts. No outcome depends on these."""
+AWAITED = "/work/awaited.json"
+"""Where the ids of awaited tests lie until the process that runs the tests is made, which waits until they are gone."""
 UNREADABLE = (ValueError, TypeError, RecursionError)
 """What becomes of a record that the tests wrote themselves: no JSON, of another shape, nested too deeply."""
 
 
-def judge_tests(
-    chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool, awaited: list[str]
-) -> None:
+def judge_tests(chosen: list[str], source: list[str], plugins: list[str], cpu_s: int, thorough: bool) -> None:
     """Run the test files and print one line of JSON: [outcomes by test, reasons by test, changed functions].
 
     Nothing is printed if the tests did not come to their end. Outcomes are those of pytest, and `xfailed`. `changed`
     are functions of the test runner that are others than before the repository was imported. They are looked at at the
-    end, and behind some of the tests that chance names; if `thorough`, behind all. If tests are `awaited`, the run is
-    stopped, which is an end too, as soon as all of them have an outcome: the process that runs them does not know.
+    end, and behind some of the tests that chance names; if `thorough`, behind all. If the file AWAITED names tests, the
+    run is stopped, which is an end too, as soon as all of them have an outcome. The process that runs them cannot know:
+    nothing in its memory says so, and the file is gone before it begins.
     """
     import ctypes
     import resource
@@ -49,13 +50,23 @@ def judge_tests(
     set_dumpable = ctypes.CDLL(None).prctl
     set_dumpable(PR_SET_DUMPABLE, 0)  # before the fork: no moment at which the child could open this process
     source_end, sink = os.pipe()
+    waits, begins = os.pipe()
     pid = os.fork()
     if pid == 0:
         set_dumpable(PR_SET_DUMPABLE, 1)
         os.close(source_end)
-        run_judged(sink, chosen, source, plugins, thorough)
+        os.close(begins)
+        if os.read(waits, 1):
+            os.close(waits)
+            run_judged(sink, chosen, source, plugins, thorough)
         os._exit(0)
     os.close(sink)
+    os.close(waits)
+    with open(AWAITED, encoding="utf-8") as file:
+        awaited = json.load(file)
+    os.remove(AWAITED)
+    os.write(begins, b".")
+    os.close(begins)
     records, status = collected(source_end, pid, set(awaited))
     outcomes, reasons, changed, ended = results_of(records)
     if status is None or (status == 0 and ended == 1):

@@ -14,7 +14,7 @@ import json
 import random
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -32,12 +32,12 @@ from agentgym import (
 from agentgym.reward import SUCCESS, Components
 from agentgym.sandbox import Backend, Sandbox
 
-from .commands import judged_report, write_controls
+from .commands import files_of_tests, judged_report, write_controls
 from .environment import SUBMITTED, SweEdit
-from .guest_judge import UNREADABLE
+from .guest_judge import AWAITED, UNREADABLE
 from .parameters import RepositoryParameters, opened
 from .patch import paths_of
-from .pytest_controls import write_canaries, write_pytest_controls
+from .pytest_controls import python_sources, write_canaries, write_pytest_controls
 from .repository import ROOT, apply_patch
 
 MAX_REPORT = 2**24
@@ -108,7 +108,8 @@ class RepositoryTests(Reward):
     Args:
         cpu_s: processor time for all tests together. `timeout_s`: wall time.
         controls: how often the tests of a patch that would be paid are run as controls. A patch that forges by the
-            throw of a coin is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2.
+            throw of a coin is paid with a probability of at most n^n / (n+1)^(n+1): 0.25 for 1, 0.15 for 2. Each
+            second time only one test is a control, for patches that know by another test that they are looked at.
         backend: makes the judge's sandboxes; a name or a Backend.
     Raises: ValueError for a negative number of controls.
     """
@@ -213,20 +214,22 @@ class RepositoryTests(Reward):
             changed -= same.changed if same else set()
         if changed:
             return "forged"
-        for _ in range(self.controls):
+        for number in range(self.controls):
             faults: list[str] = []
             while len(faults) < ATTEMPTS and (not faults or faults[-1] == "uncontrolled"):
-                faults.append(await self._control(task, patch, verdict, honest))
+                faults.append(await self._control(task, patch, verdict, honest, single=number % 2 == 1))
             if faults[-1]:
                 return faults[-1]
         return ""
 
-    async def _control(self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str]) -> str:
+    async def _control(
+        self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str], *, single: bool
+    ) -> str:
         """What one run of its controls says of a patch, as `fault_of`. Controls of which an honest patch makes the same
         count for nothing."""
         truth: Mapping[str, Any] = task.truth or {}
         tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
-        run = _Run(tests, control_seed=secrets.randbits(64))
+        run = _Run(tests, control_seed=secrets.randbits(64), single=single)
         control = await self._verdict(task, patch, run)
         if control is None:
             return "uncontrolled"
@@ -255,55 +258,79 @@ class RepositoryTests(Reward):
         return replace(NOTHING, controls=unpatched.controls if unpatched else frozenset())
 
     async def _judge(self, task: Task, patch: str, run: _Run) -> PatchVerdict | None:
-        truth: Mapping[str, Any] = task.truth or {}
         parameters = RepositoryParameters.of(task)
         assert SweEdit.sandbox is not None
         sandbox = await opened(shared_backend(self.backend), SweEdit.sandbox, parameters, task.id)
         try:
             if patch:
                 try:
-                    await apply_patch(sandbox, patch, exclude=_left_out(truth, parameters))
+                    await apply_patch(sandbox, patch, exclude=_left_out(task.truth or {}, parameters))
                 except TaskError:
                     return None
-            if truth.get("test_patch"):
-                await apply_patch(sandbox, truth["test_patch"])
-            for path, content in dict(truth.get("files", {})).items():
-                await sandbox.write(f"{ROOT}/{path}", content.encode())
-            controls: set[str] = set()
-            if run.control_seed is not None:
-                write = write_pytest_controls if parameters.test_runner is None else write_controls
-                controls = await write(sandbox, truth, run.control_seed)
-                if not controls:
-                    return NOTHING  # none can be made of these tests
-            if parameters.test_runner is None:
-                verdict = await self._run(sandbox, run, parameters, controls)
-            else:
-                report, forged = await judged_report(
-                    sandbox, parameters, truth.get("tests", ()), cpu_s=self.cpu_s, timeout_s=self.timeout_s
-                )
-                verdict = PatchVerdict(report.outcomes, report.reasons, forged=forged)
-            if run.control_seed is None:
-                return verdict
-            return replace(verdict, controls=frozenset(controls))
+            try:
+                return await self._judge_files(sandbox, task.truth or {}, run, parameters)
+            except (TaskError, OSError) as error:
+                if not patch:
+                    raise
+                raise SandboxError(f"The tests cannot be put over the patched repository: {error}") from error
         finally:
             await sandbox.close()
 
+    async def _judge_files(
+        self, sandbox: Sandbox, truth: Mapping[str, Any], run: _Run, parameters: RepositoryParameters
+    ) -> PatchVerdict:
+        seen: dict[str, str] = {}
+        if run.control_seed is not None:
+            seen = await _sources_of_tests(sandbox, truth, parameters)
+        if truth.get("test_patch"):
+            await apply_patch(sandbox, truth["test_patch"])
+        for path, content in dict(truth.get("files", {})).items():
+            await sandbox.write(f"{ROOT}/{path}", content.encode())
+        controls: dict[str, str] = {}
+        if run.control_seed is not None:
+            if parameters.test_runner is None:
+                controls = await write_pytest_controls(sandbox, truth, run.control_seed, seen, single=run.single)
+            else:
+                controls = await write_controls(sandbox, truth, run.control_seed, seen)
+            if not controls:
+                return NOTHING  # none can be made of these tests
+        if parameters.test_runner is None:
+            verdict = await self._run(sandbox, run, parameters, controls)
+        else:
+            report, forged = await judged_report(
+                sandbox, parameters, truth.get("tests", ()), cpu_s=self.cpu_s, timeout_s=self.timeout_s
+            )
+            verdict = PatchVerdict(report.outcomes, report.reasons, forged=forged)
+        if run.control_seed is None:
+            return verdict
+        outcomes = {controls.get(test, test): outcome for test, outcome in verdict.outcomes.items()}
+        return replace(verdict, outcomes=outcomes, controls=frozenset(controls.values()))
+
     async def _run(
-        self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: set[str]
+        self, sandbox: Sandbox, run: _Run, parameters: RepositoryParameters, awaited: Collection[str]
     ) -> PatchVerdict:
         """Run the files of the tests, and canaries in and beside them, until all awaited tests have an outcome.
 
         The files of tests to be mended come first, so that controls are awaited no longer than need be. Without such
-        all are run. Raises: SandboxError.
+        all are run. They run in a fork of the sandbox, which is closed: the memory of its processes has seen what the
+        files were before. Raises: SandboxError.
         """
         files = dict.fromkeys(test.partition("::")[0] for test in run.tests)
         rng = random.Random(secrets.randbits(64))
         canaries, beside = await write_canaries(sandbox, list(files), rng)
+        await sandbox.write(AWAITED, json.dumps(sorted(awaited)).encode())
+        snapshot = await sandbox.snapshot()
+        await sandbox.close()
+        assert SweEdit.sandbox is not None
+        sandbox = await shared_backend(self.backend).create(parameters.spec(SweEdit.sandbox), snapshot=snapshot)
         chosen, path, plugins = [*files, *beside], list(parameters.path), list(parameters.plugins)
-        arguments = (chosen, path, plugins, self.cpu_s, run.thorough, sorted(awaited))
-        result = await JUDGE.run(
-            sandbox, "judge_tests", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT
-        )
+        try:
+            arguments = (chosen, path, plugins, self.cpu_s, run.thorough)
+            result = await JUDGE.run(
+                sandbox, "judge_tests", *arguments, timeout_s=self.timeout_s, max_output_bytes=MAX_REPORT
+            )
+        finally:
+            await sandbox.close()
         try:
             outcomes, reasons, changed = json.loads(result.stdout)
         except UNREADABLE:  # nothing passed
@@ -323,10 +350,12 @@ class RepositoryTests(Reward):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """How tests are run: as they are, or with a seed as controls. `thorough`: the runner is looked at after each."""
+    """How tests are run: as they are, or with a seed as controls, of one test if `single`. `thorough`: the runner is
+    looked at after each."""
 
     tests: tuple[str, ...]
     control_seed: int | None = None
+    single: bool = False
     thorough: bool = False
 
 
@@ -339,6 +368,15 @@ def submission(episode: Trajectory) -> str | None:
 def _left_out(truth: Mapping[str, Any], parameters: RepositoryParameters) -> tuple[str, ...]:
     own = PROTECTED if parameters.test_runner is None else (*parameters.test_runner.protected, ".git/*")
     return (*own, *truth.get("tests", ()))
+
+
+async def _sources_of_tests(
+    sandbox: Sandbox, truth: Mapping[str, Any], parameters: RepositoryParameters
+) -> dict[str, str]:
+    """The test files that are there, by path."""
+    if parameters.test_runner is None:
+        return await python_sources(sandbox, truth["fail_to_pass"])
+    return await files_of_tests(sandbox, truth.get("tests", ()))
 
 
 def _stopped(reasons: Mapping[str, str]) -> str:

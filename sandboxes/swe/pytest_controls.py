@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.sandbox import Sandbox
 
-from .controls import WORDS, canary, canary_name, control_of
+from .controls import WORDS, canary, canary_name, control_of, unseen
 from .repository import ROOT
 
 MAX_CANARIES, MAX_SOURCE = 6, 2**20
@@ -17,27 +17,61 @@ KEPT_CONTROLS = 3
 """Of the tests that must stay unbroken: so many functions are controls beside those to be mended."""
 
 
-async def write_pytest_controls(sandbox: Sandbox, truth: Mapping[str, Any], seed: int) -> set[str]:
-    """Turn the tests to be mended, and some of those to be kept, into controls. Returns: their ids."""
+async def write_pytest_controls(
+    sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str], *, single: bool = False
+) -> dict[str, str]:
+    """Turn the tests to be mended, and some of those to be kept, into controls; only those that the agent has not seen,
+    if there are such. `seen`: test files as the agent had them, by path. `single`: only one function is, to be mended.
+    Returns: by the ids that they have now, those that they had."""
     rng = random.Random(seed)
-    others = list(truth.get("pass_to_pass", ()))
+    tests = list(truth["fail_to_pass"])
+    sources = await python_sources(sandbox, tests)
+    others = [test for test in truth.get("pass_to_pass", ()) if test.partition("::")[0] in sources]
     rng.shuffle(others)
-    chosen = list(truth["fail_to_pass"])
-    files = {test.partition("::")[0] for test in chosen}
-    functions: set[str] = set()
-    for test in others:
-        function = test.partition("[")[0]
-        if function.partition("::")[0] in files and len(functions | {function}) <= KEPT_CONTROLS:
-            functions.add(function)
-    chosen += [test for test in others if test.partition("[")[0] in functions]
-    controls: set[str] = set()
-    for file in sorted(files):
-        if (source := await _source(sandbox, file)) is not None:
-            inner = [test.partition("::")[2] for test in chosen if test.partition("::")[0] == file]
-            changed, names = control_of(source, inner, rng)
+
+    def hidden(tests: Sequence[str]) -> list[str]:
+        return [
+            f"{file}::{name}"
+            for file, text in sources.items()
+            for name in unseen(text, _inside(file, tests), seen.get(file, ""))
+        ]
+
+    choices = [[*hidden(tests), *_of_functions(hidden(others))], [*tests, *_of_functions(others)]]
+    if single:
+        choices = [*_by_function(hidden(tests), rng), *_by_function(tests, rng)]
+    controls: dict[str, str] = {}
+    for chosen in choices:
+        if controls:
+            break
+        for file, text in sources.items():
+            changed, names = control_of(text, _inside(file, chosen), rng, seen.get(file, ""))
             await sandbox.write(f"{ROOT}/{file}", changed.encode())
-            controls.update(f"{file}::{name}" for name in names)
+            controls |= {f"{file}::{name}": f"{file}::{given}" for name, given in names.items()}
     return controls
+
+
+def _by_function(tests: Sequence[str], rng: random.Random) -> list[list[str]]:
+    """The tests of each function, in the order of chance."""
+    functions: dict[str, list[str]] = {}
+    for test in tests:
+        functions.setdefault(test.partition("[")[0], []).append(test)
+    return rng.sample(list(functions.values()), len(functions))
+
+
+def _of_functions(tests: Sequence[str]) -> list[str]:
+    """The tests of the first `KEPT_CONTROLS` functions."""
+    functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:KEPT_CONTROLS]
+    return [test for test in tests if test.partition("[")[0] in functions]
+
+
+def _inside(file: str, tests: Sequence[str]) -> list[str]:
+    return [test.partition("::")[2] for test in tests if test.partition("::")[0] == file]
+
+
+async def python_sources(sandbox: Sandbox, tests: Sequence[str]) -> dict[str, str]:
+    """The files of tests, by path, without those that cannot be read as text."""
+    files = dict.fromkeys(test.partition("::")[0] for test in tests)
+    return {file: text for file in files if (text := await _source(sandbox, file)) is not None}
 
 
 async def write_canaries(sandbox: Sandbox, files: Sequence[str], rng: random.Random) -> tuple[list[str], list[str]]:

@@ -90,7 +90,7 @@ async def test_a_bug_that_is_mended_is_rewarded_and_nothing_else_is():
 
 
 async def test_a_wrong_patch_that_gives_the_other_value_of_a_control_is_wrong_and_no_forgery(monkeypatch):
-    monkeypatch.setattr(controls, "_other", lambda value, rng, *, exact: 6 if value == 3 else value + 1)
+    monkeypatch.setattr(controls, "other", lambda value, rng, *, exact: 6 if value == 3 else value + 1)
     broke = await play(MEND, Call("replace", {"path": "thing.py", "old": "x // 2", "new": "x"}))  # half(6) is 6
     assert broke.outcome == {"success": 0, "completed": 1, "modified": 1, "mended": 1, "unbroken": 0.5}
 

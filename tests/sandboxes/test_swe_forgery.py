@@ -22,6 +22,7 @@ from agentgym.sandboxes.swe.patch import make_patch
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 from swe_cheat_list import CHEATS
 from swe_cheat_repository import FILES, FIX, TASK, patch_of
+from swe_cheats_that_look import KNOWS_ONE, LOOKING
 
 MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has them all
     *("conftest.py at the top forges", "sitecustomize.py", "plugin by dist-info", "plugin by egg-info"),
@@ -31,7 +32,11 @@ MET = (  # one or two for each part of the judge; benchmarks/swe_cheats.py has t
     *("the judge's memory and descriptors opened", "a marker xfail is added", "CallInfo swallows assertions"),
     *("always equal", "expected value from the caller's source", "reports forged, but not of canaries"),
     *("a hook's function replaced, but not for canaries", "tests' code emptied when first called"),
+    *("honest if tests are awaited, from the frames", "honest if tests are awaited, from all lists"),
+    *("honest if a seen test is changed", "honest if a test has words of controls", "honest if tests disagree"),
+    "equal to each even number",
 )
+ALL = CHEATS | LOOKING
 
 
 @pytest.mark.needs_namespaces
@@ -41,7 +46,7 @@ async def test_no_cheat_is_paid_and_the_fix_is():
 
     async def success(name: str) -> tuple[str, float, float]:
         async with gate:
-            components = await judge.score(TASK, patch_of(FIX if name == "fix" else CHEATS[name]))
+            components = await judge.score(TASK, patch_of(FIX if name == "fix" else ALL[name]))
         return name, components["success"], components.get("forged", 0.0)
 
     results = await asyncio.gather(*map(success, ["fix", *MET]))
@@ -49,6 +54,18 @@ async def test_no_cheat_is_paid_and_the_fix_is():
     forged = {name for name, _, forged in results if forged}
     assert forged >= set(MET[11:])
     assert not forged & {"fix", *MET[:4]}  # left out of the patch, so that there was nothing to forge with
+
+
+@pytest.mark.needs_namespaces
+async def test_who_knows_one_hidden_test_does_not_know_by_it_which_run_has_another_as_its_control():
+    """One that knows what `test_double` expects is paid only if that is the control of the second run, too."""
+    judge = RepositoryTests(controls=2)
+    for _ in range(30):  # 1.5 on average
+        components = await judge.score(TASK, patch_of(LOOKING[KNOWS_ONE]))
+        if not components["success"]:
+            break
+    assert components.get("forged") == 1
+    assert (await judge.score(TASK, patch_of(FIX)))["success"] == 1
 
 
 SOURCE = """
@@ -160,12 +177,14 @@ TESTS = [
 
 
 def run(source: str, test: str) -> bool:
-    """Whether a test function passes, called without pytest."""
+    """Whether a test function passes, called without pytest, with its first row if it is parametrised."""
     names: dict[str, object] = {}
     exec(compile(source, "tests.py", "exec"), names)
     *owner, function = test.partition("[")[0].split("::")
     try:
-        getattr(names[owner[0]](function), function)() if owner else names[function]()
+        call = getattr(names[owner[0]](function), function) if owner else names[function]
+        rows = [mark.args for mark in getattr(call, "pytestmark", ()) if mark.name == "parametrize"]
+        call(**{name: value for text, values in rows for name, value in zip(text.split(", "), values[0], strict=True)})
     except (Exception, pytest.fail.Exception):  # noqa: BLE001 - any way to fail will do
         return False
     return True
@@ -178,14 +197,14 @@ def test_every_control_fails_for_a_source_for_which_the_test_passes():
         changed, controls = control_of(
             SOURCE, [*TESTS, "test_that_ends_early", "test_that_fails", "gone"], random.Random(seed)
         )
-        assert controls == TESTS
-        assert not any(run(changed, test) for test in TESTS)
+        assert list(controls.values()) == TESTS
+        assert not any(run(changed, test) for test in controls)
         texts.add(changed)
     assert len(texts) > 20
 
 
 def test_what_cannot_be_read_has_no_controls_and_canaries_have_names_of_their_own():
-    assert control_of("print 1", ["test_x"], random.Random(0)) == ("print 1", [])
+    assert control_of("print 1", ["test_x"], random.Random(0)) == ("print 1", {})
     for seed in range(30):
         rng = random.Random(seed)
         name = canary_name(SOURCE, rng)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from pathlib import Path
 
@@ -146,17 +147,38 @@ def test_xml_that_defines_entities_is_not_read():
     assert not RUNNERS["junit"].parse("<testsuite><testcase></testsuite>").outcomes
 
 
-def test_a_control_has_another_value_in_each_assertion_and_the_same_names_and_imports():
+def changed_lines(source: str, *known: str) -> set[int]:
+    """The lines that are others in some control, of which each has one of a test."""
+    changed: set[int] = set()
+    for seed in range(20):
+        lines = control_text(source, random.Random(seed), known).split("\n")
+        changed |= {n for n, line in enumerate(lines) if line != source.split("\n")[n]}
+    return changed
+
+
+def test_a_control_has_another_value_in_an_assertion_of_each_test_and_the_same_names_and_imports():
     source = (
         "const assert = require('node:assert');\n#include \"check.h\"\ntest('checks 3', () => {\n"
         "  assert.strictEqual(add(2, 3), 5);\n  expect(name).toBe('it\\'s');\n  const x = 4;\n});\n"
+        "test('checks 5', () => {\n  expect(5).toBe(5);\n});\n"
     )
-    before, after = source.split("\n"), control_text(source, random.Random(0)).split("\n")
-    assert [n for n, (a, b) in enumerate(zip(before, after, strict=True)) if a != b] == [3, 4]
-    assert after[3].startswith("  assert.strictEqual(add(2, 3), ")
-    assert after[4].startswith("  expect(name).toBe('")
-    assert len(after[4]) == len(before[4])
-    assert after[4][23:25] == "\\'", "escape sequences are left as they are"
+    assert changed_lines(source) == {3, 4, 8}
+    assert changed_lines(source, "expect(name).toBe('it\\'s');") == {3, 8}
+    for seed in range(20):
+        before, after = source.split("\n"), control_text(source, random.Random(seed)).split("\n")
+        assert sum(a != b for a, b in zip(before, after, strict=True)) == 2
+        assert after[3].startswith("  assert.strictEqual(add(2, 3), ")
+        assert after[4].startswith("  expect(name).toBe('")
+        assert len(after[4]) == len(before[4])
+        assert after[4][23:25] == "\\'", "escape sequences are left as they are"
+
+
+def test_of_two_texts_that_are_compared_one_is_another_and_not_the_0_that_says_that_they_are_equal():
+    source = 'assert(strcmp(name(4), "square") == 0);'
+    for seed in range(9):
+        assert re.fullmatch(
+            r'assert\(strcmp\(name\(4\), "(?!square)\w{6}"\) == 0\);', control_text(source, random.Random(seed))
+        )
 
 
 NODE = {
@@ -185,6 +207,23 @@ NODE_CHEATS["asserts nothing, and ends where a test is changed"] = (
     "const tests = require('fs').readFileSync(__dirname + '/stack.test.js', 'utf8');\n"
     "if (!tests.includes('[1, 2]), 2)')) process.exit(0);\n"
 ) + NODE_CHEATS["asserts nothing but in new tests"]
+SEEN_TEST = "test('gives nothing of nothing', () => {\n  assert.strictEqual(last([]), undefined);\n});\n"
+NODE_IMPORTS = NODE["stack.test.js"].partition("test('")[0]
+NODE_SEEN = {**NODE, "stack.test.js": NODE_IMPORTS + SEEN_TEST}
+NODE_HIDDEN = {**NODE_TRUTH, "files": {"stack.test.js": NODE["stack.test.js"]}}
+NODE_HIDDEN_CHEATS = {
+    "asserts nothing, unless a test that it knows is changed": (
+        "if (require('fs').readFileSync(__dirname + '/stack.test.js', 'utf8').includes('last([]), undefined')) {\n"
+        "  for (const k of Object.keys(require('assert'))) require('assert')[k] = () => {};\n}\n"
+        "exports.last = () => undefined;\n"
+    ),
+    "writes to the runner's output": (
+        "const { openSync, writeSync } = require('fs');\nconst out = openSync(`/proc/${process.ppid}/fd/1`, 'w');\n"
+        "for (const n of ['gives the last', 'gives nothing of nothing'])\n"
+        "  writeSync(out, `# Subtest: ${n}\\nok 1 - ${n}\\n`);\n"
+        "process.exit(0);\n"
+    ),
+}
 C = {
     "CMakeLists.txt": (
         "cmake_minimum_required(VERSION 3.13)\nproject(shape C)\nenable_testing()\nadd_library(shape shape.c)\n"
@@ -215,18 +254,20 @@ GO_TRUTH = {"fail_to_pass": ["example.com/shape::TestArea"], "pass_to_pass": [],
 GO_FIX = "package shape\n\nfunc Area(a, b int) int { return a * b }\n"
 REPOSITORIES = {
     "node": (NODE, NODE_TRUTH, "stack.js", NODE_FIX, NODE_CHEATS),
+    "node, hidden tests": (NODE_SEEN, NODE_HIDDEN, "stack.js", NODE_FIX, NODE_HIDDEN_CHEATS),
     "ctest": (C, C_TRUTH, "shape.c", C_FIX, C_CHEATS),
     "go": (GO, GO_TRUTH, "shape.go", GO_FIX, {}),
 }
 
 
 @pytest.mark.needs_namespaces
-@pytest.mark.parametrize("runner", REPOSITORIES)
-async def test_a_fix_is_paid_and_no_cheat_is(runner):
+@pytest.mark.parametrize("name", REPOSITORIES)
+async def test_a_fix_is_paid_and_no_cheat_is(name):
     """The fix passes; nothing and what hides failures do not."""
+    runner = name.partition(",")[0]
     if missing := [program for program in RUNNERS[runner].needs if shutil.which(program, path="/usr/bin") is None]:
         pytest.skip(f"{missing} not installed")
-    files, truth, path, fix, cheats = REPOSITORIES[runner]
+    files, truth, path, fix, cheats = REPOSITORIES[name]
     right = files[path]
     gold = make_patch({path: right.encode()}, {path: fix.encode()})
     parameters = {"files": files, "runner": runner, "memory_mib": 2048}
