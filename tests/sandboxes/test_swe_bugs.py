@@ -187,6 +187,16 @@ async def test_the_same_set_is_built_whatever_is_tried_at_once(sources, built_by
     assert "    from small import sign\n    x = " in prompt
 
 
+@pytest.mark.needs_namespaces
+async def test_a_package_that_gives_no_task_is_named_with_the_reason(sources):
+    """Here the tests run without it, as those of pluggy do, whose functions pytest has from its own copy."""
+    tests = "def test_abs():\n    assert abs(-1) == 1\n"
+    write_archive(sources / "cache" / "sources", "2.0", {"small.py": SMALL["small.py"], "test_small.py": tests})
+    recipe = BugRecipe(name="acme/bugs-v1", packages=(Package("small==2.0"),))
+    with pytest.raises(TaskError, match=r"small==2\.0 gives no task: its tests reach no function of it"):
+        await build(recipe, sources / "bugs.jsonl")
+
+
 NEWER = {
     **SMALL,
     "small.py": SMALL["small.py"].replace("    return -1\n", "    return -1 if x else 0\n"),

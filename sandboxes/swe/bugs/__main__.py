@@ -57,7 +57,7 @@ async def _build(recipe: BugRecipe, out: Path, concurrency: int, console: Consol
     def show(progress: BuildProgress) -> None:
         nonlocal printed_s
         now = time.monotonic() - began
-        if progress.tasks == progress.target or now - printed_s > PRINTED_EVERY_S:
+        if progress.ended or now - printed_s > PRINTED_EVERY_S:
             printed_s = now
             console.print(
                 f"{now:.0f} s: {progress.all_tasks} tasks; {progress.package}: {progress.tasks} of {progress.target}, "

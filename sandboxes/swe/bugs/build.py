@@ -29,13 +29,15 @@ Caught = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build is: bugs of a package tried, tasks of it made and to make, and tasks made in all."""
+    """How far a build is: bugs of a package tried, tasks of it made and to make, and tasks made in all. `ended`: no more
+    are made of the package."""
 
     package: str
     tried: int
     tasks: int
     target: int
     all_tasks: int
+    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -63,7 +65,7 @@ async def build(
     on with the bugs that it was trying, at most `concurrency` of them.
 
     Args:
-        left_out: is told of each package that cannot be had or has no test that passes, and why.
+        left_out: is told of each package that gives no task, and why.
     Raises: TaskError if no package is left; JudgeError if no sandbox runs.
     """
     judge = judge or RepositoryTests(cpu_s=60, timeout_s=120)
@@ -85,7 +87,7 @@ async def build(
                 task = await release_task(release, judge)
                 journal.write(key, task_to_json(task))
             building.tasks.append(task_from_json(journal[key]))
-            progress(BuildProgress(f"{release.old.pinned} to {release.new}", 1, 1, 1, len(building.tasks)))
+            progress(BuildProgress(f"{release.old.pinned} to {release.new}", 1, 1, 1, len(building.tasks), True))
         except TaskError as error:
             reasons.append(str(error))
             left_out(f"{release.old} to {release.new}", str(error))
@@ -115,6 +117,9 @@ async def _tasks_of(building: _Build, package: Package) -> AsyncGenerator[Task, 
     singles: list[tuple[Bug, Task]] = []
     tried = task_count = 0
 
+    def show(*, ended: bool = False) -> None:
+        building.progress(BuildProgress(package.pinned, tried, task_count, target, len(building.tasks), ended))
+
     async def results(bugs: Sequence[tuple[Bug, Caught]]) -> list[Task | None]:
         return await asyncio.gather(*(_tried(building, trials, name, *bug) for bug in bugs))
 
@@ -129,7 +134,7 @@ async def _tasks_of(building: _Build, package: Package) -> AsyncGenerator[Task, 
                 counts.update(_counted(bug))
                 singles.append((bug, task))
                 yield task
-        building.progress(BuildProgress(package.pinned, tried, task_count, target, len(building.tasks)))
+        show()
     pairs = iter(_pairs(singles, seed))
     while task_count < len(singles) + recipe.pairs and (chosen := list(islice(pairs, AT_ONCE))):
         for task in await results(chosen):
@@ -137,7 +142,11 @@ async def _tasks_of(building: _Build, package: Package) -> AsyncGenerator[Task, 
             if task is not None and task_count < len(singles) + recipe.pairs:
                 task_count += 1
                 yield task
-        building.progress(BuildProgress(package.pinned, tried, task_count, target, len(building.tasks)))
+        show()
+    show(ended=True)
+    if not task_count:
+        reason = f"its tests catch none of {tried} bugs" if tried else "its tests reach no function of it"
+        raise TaskError(f"{package.pinned} gives no task: {reason}.")
 
 
 async def _tried(building: _Build, trials: Trials, name: str, bug: Bug, caught: Caught) -> Task | None:
