@@ -29,8 +29,8 @@ Caught = Sequence[Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class BuildProgress:
-    """How far a build is: bugs of a package tried, tasks of it made and to make, and tasks made in all. `ended`: no more
-    are made of the package."""
+    """How far a build is: bugs of a package tried, tasks of it made and to make, and tasks made in all. `ended`: no
+    more are made of the package."""
 
     package: str
     tried: int
