@@ -58,8 +58,8 @@ def test_a_description_read_from_source_is_the_first_line_of_the_docstring(kind)
 
 @pytest.mark.parametrize("kind", ["environments", "task_sets", "importers", "rewards", "assets"])
 def test_a_description_tells_a_name_from_every_other(kind):
-    names = registry.names(kind)
-    assert len({describe(kind, name) for name in names} - {""}) == len(names)
+    names = [name for name in registry.names(kind) if registry.origin(kind, name)]  # not what other tests registered
+    assert len({describe(kind, name) for name in names} - {""}) == len(names) > 10
 
 
 def test_one_kind_is_printed_with_one_line_for_each_name_when_piped():
