@@ -87,11 +87,11 @@ async def judged_report(
 async def write_controls(
     sandbox: Sandbox, truth: Mapping[str, Any], seed: int, seen: Mapping[str, str]
 ) -> dict[str, str]:
-    """Change a value in every assertion of the test files that the agent has not seen, or in all if it has seen all.
+    """Change a value in one assertion of each test: in lines that the agent has not seen, or in any if it has seen all.
 
     Args:
         seen: the test files as the agent had them, by path.
-    Returns: the tests that were to be mended, which must not pass now, each by its id, which stays. None if there is no
+    Returns: the tests that were to be mended, which must not pass now, each by its id, which stays. Empty without a
         gold patch to show which of them do all the same.
     """
     if not truth.get("gold"):

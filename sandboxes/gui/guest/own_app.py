@@ -208,15 +208,7 @@ class OwnApp(Site):
     def _start_on_port(self) -> None:
         command = [part.replace("{port}", str(self._port)) for part in self._description["command"]]
         try:
-            self._process = subprocess.Popen(
-                command,
-                cwd=self._folder,
-                env=self._environment(self._folder),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            self._process = self._started(command, self._folder, subprocess.STDOUT)
         except OSError as error:
             raise SiteFailed(f"its command {command!r} cannot be started: {error}") from error
         assert self._process.stdout is not None
@@ -278,15 +270,7 @@ class OwnApp(Site):
         """Run a hook, and end what it leaves running. Returns: what it printed. Raises: SiteFailed."""
         command, limit_s = self._description[hook], SETUP_S if hook == "setup" else STATE_S
         try:
-            process = subprocess.Popen(
-                command,
-                cwd=folder,
-                env=self._environment(folder),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            process = self._started(command, folder, subprocess.PIPE)
         except OSError as error:
             raise SiteFailed(f"its {hook} command {command!r} failed: {error}") from error
         assert process.stdout is not None and process.stderr is not None
@@ -309,6 +293,18 @@ class OwnApp(Site):
         if process.returncode != 0:
             raise SiteFailed(f"its {hook} command {command!r} ended with {process.returncode}: {errors or printed}")
         return text
+
+    def _started(self, command: Sequence[str], folder: str, errors: int) -> subprocess.Popen[bytes]:
+        """Start a program in a folder, as the leader of a session. `errors`: where its standard error goes."""
+        return subprocess.Popen(
+            command,
+            cwd=folder,
+            env=self._environment(folder),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            start_new_session=True,
+        )
 
     @property
     def _packages(self) -> str:
