@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym.lazy import lazy_names
+from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
-    from agentgym.environment import Checkpoint, Environment
+    from agentgym._imports import install_command
+    from agentgym.environment import Checkpoint, Environment, GuestModule, GuestObject, GuestStopped, ObservedState
     from agentgym.errors import (
         AgentGymError,
         ConformanceError,
@@ -45,10 +46,7 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from agentgym.evaluation import compare, evaluate
-    from agentgym.extras import install_command
-    from agentgym.guest_module import GuestModule, GuestObject, GuestStopped
     from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
-    from agentgym.observed_state import ObservedState
     from agentgym.policy import Policy
     from agentgym.policy.scripted import ScriptedPolicy
     from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
@@ -61,7 +59,8 @@ if TYPE_CHECKING:
     from agentgym.trajectory import Row, Span, Trajectory, Turn
 
 _HOME = {
-    "environment": ("Checkpoint", "Environment"),
+    "_imports": ("install_command",),
+    "environment": ("Checkpoint", "Environment", "GuestModule", "GuestObject", "GuestStopped", "ObservedState"),
     "errors": (
         "AgentGymError",
         "ConformanceError",
@@ -92,8 +91,6 @@ _HOME = {
         "ToolError",
         "UnknownNameError",
     ),
-    "extras": ("install_command",),
-    "guest_module": ("GuestModule", "GuestObject", "GuestStopped"),
     "evaluation": ("compare", "evaluate"),
     "messages": (
         "Call",
@@ -106,7 +103,6 @@ _HOME = {
         "TextPart",
         "images_of",
     ),
-    "observed_state": ("ObservedState",),
     "policy": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
     "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),

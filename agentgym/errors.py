@@ -46,7 +46,7 @@ AgentGymError
 
 from __future__ import annotations
 
-from agentgym.visible import visible
+from agentgym.text import visible
 
 
 class AgentGymError(Exception):

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakSet
 
+from agentgym._imports import install_command
 from agentgym.deprecation import renamed_keywords
 from agentgym.environment import Environment
 from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationError, UnknownNameError
-from agentgym.extras import install_command
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend, SandboxSpec
 from agentgym.task import TaskSet

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import agentgym
-from agentgym import extras
+from agentgym import _imports
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -15,8 +15,8 @@ def test_in_a_clone_the_command_installs_the_clone():
 
 
 def test_installed_from_an_index_the_command_names_the_package(monkeypatch, tmp_path):
-    monkeypatch.setattr(extras, "__file__", str(tmp_path / "site-packages" / "agentgym" / "extras.py"))
-    assert extras.install_command("view") == "pip install 'agentgym-core[view]'"
+    monkeypatch.setattr(_imports, "__file__", str(tmp_path / "site-packages" / "agentgym" / "_imports.py"))
+    assert _imports.install_command("view") == "pip install 'agentgym-core[view]'"
 
 
 def test_no_error_names_the_package_itself():

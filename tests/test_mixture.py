@@ -8,8 +8,8 @@ import pytest
 
 from agentgym.errors import SplitLeakError, TaskError
 from agentgym.messages import Message
-from agentgym.mixture import by_weight, mixed, source_of
 from agentgym.task import Task, TaskSet
+from agentgym.task.mixture import by_weight, mixed, source_of
 
 
 def task_set(name: str, count: int = 3, *, oracle: bool = True, ask: str = "") -> TaskSet:

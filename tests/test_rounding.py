@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.rounding import hundredfold, percent, points
+from agentgym.text import hundredfold, percent, points
 
 WORDS = Path(__file__).parents[1] / "agentgym" / "evaluation" / "report" / "page" / "words.js"
 SHARES = [0.0, 1.0, 0.625, 0.125, 0.285, 0.145, 0.1435, 0.005, 1e-7, 2 / 3, 0.9995, 0.99949999]

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from agentgym._imports import install_command
 from agentgym.cli import (
     check,
     cluster,
@@ -35,7 +36,6 @@ from agentgym.cli import (
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
-from agentgym.extras import install_command
 
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")

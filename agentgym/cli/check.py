@@ -27,7 +27,7 @@ def check(
     from agentgym.cli.console import err
     from agentgym.errors import ConformanceError
     from agentgym.testing import check_environment
-    from agentgym.visible import visible
+    from agentgym.text import visible
 
     registry.load("environments", environment)
     try:

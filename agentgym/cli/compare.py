@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from agentgym.cli.console import out, write_text
-from agentgym.rounding import percent
+from agentgym.text import percent
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation

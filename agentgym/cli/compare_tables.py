@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from agentgym.evaluation.text import format_count, format_usage
-from agentgym.rounding import hundredfold, percent, points
-from agentgym.visible import visible
+from agentgym.text import hundredfold, percent, points, visible
 
 
 def tournament_tables(result: Mapping[str, Any]) -> list[RenderableType]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from agentgym.credit.bench import BenchmarkRow
 from agentgym.credit.exact import GradientBias
 from agentgym.errors import CreditError
-from agentgym.rounding import percent
+from agentgym.text import percent
 
 BIAS, BENCH = "bias", "bench"
 

@@ -14,7 +14,7 @@ from agentgym.credit.advice import CreditFacts, Suggestion
 from agentgym.credit.bench import BenchmarkRow
 from agentgym.credit.exact import GradientBias
 from agentgym.evaluation.credit_audit import Audit
-from agentgym.rounding import percent
+from agentgym.text import percent
 
 BIAS_STYLE = {"unbiased": "green", "direction": "cyan", "biased": "yellow", "heuristic": "magenta"}
 

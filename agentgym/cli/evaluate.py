@@ -13,7 +13,7 @@ from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable,
 from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
 from agentgym.cli.policies import Agent, ApiKeyEnv, CallFormat, Device, PolicyOption, PolicyOptions, load_policy
 from agentgym.cli.user_code import Import
-from agentgym.rounding import percent
+from agentgym.text import percent
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation

@@ -14,7 +14,7 @@ import typer
 
 from agentgym.cli.console import out
 from agentgym.cli.name_values import options_for
-from agentgym.visible import visible
+from agentgym.text import visible
 
 if TYPE_CHECKING:
     from agentgym.policy.template_check import TemplateFinding

@@ -251,7 +251,7 @@ def _open_run(path: Path) -> tuple[RunFolder, Ledger]:
 
 
 def _format(divergence: Divergence) -> str:
-    from agentgym.visible import visible
+    from agentgym.text import visible
 
     return visible(divergence)
 

@@ -221,10 +221,10 @@ def openenv(
     import time
 
     from agentgym import registry
+    from agentgym._imports import check_package
     from agentgym.cluster.serving import is_loopback, listen
     from agentgym.cluster.tokens import server_tokens
     from agentgym.errors import AccessRefused
-    from agentgym.extras import check_package
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 

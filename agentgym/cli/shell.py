@@ -145,7 +145,7 @@ async def _interruptible(sandbox: Sandbox, line: str, timeout_s: float) -> ExecR
 
 
 async def _directory(sandbox: Sandbox) -> str:
-    from agentgym.visible import visible
+    from agentgym.text import visible
 
     result = await sandbox.exec(["cat", f"{_STATE}.at"], max_output_bytes=200)
     return visible(result.text.partition("\n")[0]) or "/work"
@@ -176,7 +176,7 @@ def _exit_code(result: ExecResult) -> int:
 
 def _show(result: ExecResult, timeout_s: float) -> None:
     """Output as it was written into a file or pipe, and made visible on a terminal."""
-    from agentgym.visible import visible
+    from agentgym.text import visible
 
     for stream, data in ((sys.stdout, result.stdout), (sys.stderr, result.stderr)):
         if not data:

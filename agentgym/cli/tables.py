@@ -20,11 +20,10 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_search, format_usage
 from agentgym.messages import Call, Message, Result
-from agentgym.rounding import percent
 from agentgym.sandbox import combine_usage
 from agentgym.storage.failures import calls_of, failures_of
+from agentgym.text import percent, visible
 from agentgym.trajectory import Trajectory
-from agentgym.visible import visible
 
 MOST_LINES = 40
 

@@ -10,8 +10,7 @@ import typer
 
 from agentgym.cli.console import out, resumable
 from agentgym.cli.user_code import Import
-from agentgym.rounding import percent, points
-from agentgym.visible import visible
+from agentgym.text import percent, points, visible
 
 if TYPE_CHECKING:
     from rich.table import Table

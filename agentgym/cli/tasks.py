@@ -17,7 +17,7 @@ from agentgym.cli.console import err, out, write_text
 from agentgym.cli.name_values import options_for
 from agentgym.cli.task_supply import mix_tasks, weak_tasks
 from agentgym.cli.user_code import Import
-from agentgym.rounding import percent
+from agentgym.text import percent
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -184,7 +184,7 @@ def show_tasks(
     Example: [b]agentgym tasks show sql/store-v1[/b]
     """
     from agentgym import registry
-    from agentgym.visible import visible
+    from agentgym.text import visible
 
     task_set, console = registry.load_task_set(name), out()
     console.print(f"{task_set.name}  fingerprint {task_set.fingerprint()}", markup=False)

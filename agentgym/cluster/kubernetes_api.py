@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+from agentgym._imports import install_command
 from agentgym.errors import ClusterError, MissingExtraError
-from agentgym.extras import install_command
 
 GROUP = "extensions.agents.x-k8s.io"
 """Of claims and warm pools, as kubernetes-sigs/agent-sandbox defines them."""

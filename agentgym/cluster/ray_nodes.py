@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from agentgym._imports import install_command
 from agentgym.cluster.episode_worker import fault_of
 from agentgym.cluster.host_link import HostNode
 from agentgym.cluster.ray_access import check_connected_to, send_token_if_asked
 from agentgym.errors import ClusterError, MissingExtraError
-from agentgym.extras import install_command
 
 CONNECT_S = 5.0
 NAMESPACE = "agentgym"

@@ -15,9 +15,9 @@ from agentgym.cluster.operations import OPERATIONS, InvalidRequest, Operation
 from agentgym.cluster.request_order import RequestOrder
 from agentgym.cluster.wire import error_to_json, tools_to_json
 from agentgym.environment import Environment
+from agentgym.options import validated_dataclass
 from agentgym.rollout.live_environment import close_environment
 from agentgym.tools import Tool
-from agentgym.validated import validated_dataclass
 
 _REMEMBERED = 10_000
 """Ended episodes of which the server still knows why they ended."""

@@ -10,9 +10,9 @@ from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
+from agentgym._imports import install_command
 from agentgym.cluster.served_episodes import ServerLimits
 from agentgym.errors import AgentGymError, MissingExtraError
-from agentgym.extras import install_command
 
 if TYPE_CHECKING:
     from agentgym.cluster.connections import Connections

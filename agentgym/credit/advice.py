@@ -19,7 +19,7 @@ from agentgym.credit.contract import CreditWarning, estimator
 from agentgym.credit.group import Group
 from agentgym.credit.returns import rewards_or_zero
 from agentgym.errors import CreditError
-from agentgym.rounding import percent
+from agentgym.text import percent
 
 HALF, MOSTLY = 0.5, 0.8
 ALIKE = 8  # turns up to which no estimator was seen to be better than another

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 
 from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
-from agentgym.rounding import percent, points
-from agentgym.visible import visible
+from agentgym.text import percent, points, visible
 
 MOST_TAGS, MOST_CAUSES = 5, 3
 

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from agentgym.evaluation.report.html import STILL, Html, el, join
-from agentgym.rounding import hundredfold, percent, points
+from agentgym.text import hundredfold, percent, points
 
 
 def page(result: Mapping[str, Any]) -> str:

@@ -8,12 +8,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from agentgym.environment import Environment
+from agentgym.environment.wrapper import EnvironmentWrapper
 from agentgym.errors import ToolDefinitionError, ToolError
 from agentgym.knowledge.lessons import MOST_NOTE_CHARS, NOTE
 from agentgym.messages import Call, Message, Result
 from agentgym.task import Task
 from agentgym.tools import tool
-from agentgym.wrapper import EnvironmentWrapper
 
 MOST_NOTES = 4
 """That an episode may take."""

@@ -12,8 +12,8 @@ from textwrap import shorten
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from agentgym._imports import install_command
 from agentgym.errors import MissingExtraError, PolicyError
-from agentgym.extras import install_command
 from agentgym.policy.checkpoint import save_atomically
 
 MAGIC = b"GGUF"

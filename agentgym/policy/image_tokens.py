@@ -11,8 +11,8 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+from agentgym._imports import install_command
 from agentgym.errors import MissingExtraError, PolicyError
-from agentgym.extras import install_command
 from agentgym.messages import ImagePart
 
 MAX_PIXELS = 2**26

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from agentgym.errors import PolicyError
-from agentgym.section import Section
+from agentgym.options import Section
 
 
 class LoadOptions(Section):

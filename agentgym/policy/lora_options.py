@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from agentgym.section import Count, Section
+from agentgym.options import Count, Section
 
 ALL_LINEAR = "all-linear"
 

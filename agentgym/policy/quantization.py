@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from transformers import BitsAndBytesConfig
 
+from agentgym._imports import install_command
 from agentgym.errors import MissingExtraError
-from agentgym.extras import install_command
 
 
 def quantization_config() -> Any:

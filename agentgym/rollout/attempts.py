@@ -10,10 +10,10 @@ from pydantic import Field
 
 from agentgym.errors import RewardError
 from agentgym.messages import StopReason
+from agentgym.options import validated_dataclass
 from agentgym.reward import SUCCESS, Components, Reward, validate_feedback
 from agentgym.rollout.judging import Judge, merge_components
 from agentgym.trajectory import Trajectory, Turn
-from agentgym.validated import validated_dataclass
 
 ATTEMPT_RATES = ("first", "last", "fixed", "broke")
 """Outcome components of an episode of several attempts that are shares of 1."""

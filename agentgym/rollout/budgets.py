@@ -8,9 +8,9 @@ from pydantic import Field
 
 from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.messages import StopReason
+from agentgym.options import validated_dataclass
 from agentgym.policy.contract import Reply
 from agentgym.trajectory import Turn
-from agentgym.validated import validated_dataclass
 
 Count = Annotated[int, Field(ge=1, strict=True)]
 

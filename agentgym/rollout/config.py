@@ -10,12 +10,12 @@ from pydantic import Field, SkipValidation
 
 from agentgym.environment import Environment
 from agentgym.knowledge import KnowledgeStore
+from agentgym.options import validated_dataclass
 from agentgym.reward import Reward
 from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.early_stop import StopRule
 from agentgym.sandbox import Backend
-from agentgym.validated import validated_dataclass
 
 
 @validated_dataclass(kw_only=True)

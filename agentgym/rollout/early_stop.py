@@ -9,10 +9,10 @@ from typing import Annotated
 from pydantic import Field
 
 from agentgym.messages import ResultStatus
+from agentgym.options import validated_dataclass
 from agentgym.rollout.budgets import Count
 from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
 from agentgym.trajectory import Turn
-from agentgym.validated import validated_dataclass
 
 _NOT_RUN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
 

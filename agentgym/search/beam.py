@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from agentgym.options import Count
 from agentgym.search.contract import TurnSearch
 from agentgym.search.tree import Node, SearchTree
-from agentgym.section import Count
 
 
 class BeamSearch(TurnSearch):

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError, EvaluationError, SearchError, UnknownNameError
+from agentgym.options import Count, Section
 from agentgym.search.tree import Node, SearchTree
-from agentgym.section import Count, Section
 
 
 @runtime_checkable

@@ -3,10 +3,12 @@
 definition.py  Task, Origin, and seeds that no two tasks share
 json_rows.py   tasks as JSON data
 task_set.py    TaskSet, and the guard
+mixture.py     several task sets as one
 """
 
 from agentgym.task.definition import BOOKKEEPING, INSTRUCTIONS, SPLITS, VARIANTS, Origin, Split, Task, seed_of
 from agentgym.task.json_rows import task_from_json, task_to_json
+from agentgym.task.mixture import by_weight, mixed, source_of
 from agentgym.task.task_set import TaskSet, canary_of, training_only
 
 __all__ = [
@@ -18,8 +20,11 @@ __all__ = [
     "Split",
     "Task",
     "TaskSet",
+    "by_weight",
     "canary_of",
+    "mixed",
     "seed_of",
+    "source_of",
     "task_from_json",
     "task_to_json",
     "training_only",

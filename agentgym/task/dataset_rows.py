@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from agentgym._imports import check_package
 from agentgym.errors import TaskError
-from agentgym.extras import check_package
 from agentgym.task.definition import Task
 from agentgym.task.json_rows import task_from_json, task_to_json
 

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agentgym.environment import ContextChange, Environment
+from agentgym.environment.wrapper import EnvironmentWrapper
 from agentgym.errors import ToolDefinitionError, ToolError
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.task import Task
 from agentgym.tools import Tool, tool
-from agentgym.wrapper import EnvironmentWrapper
 
 PLANNER, EXECUTOR = "planner", "executor"
 MAX_REPORT_CHARS = 2_000

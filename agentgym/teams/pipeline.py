@@ -10,10 +10,10 @@ from string import Formatter
 from typing import Any
 
 from agentgym.environment import ContextChange, Environment
+from agentgym.environment.wrapper import EnvironmentWrapper
 from agentgym.errors import AgentGymError
 from agentgym.messages import Call, Message, Result
 from agentgym.task import Task
-from agentgym.wrapper import EnvironmentWrapper
 
 MAX_OUTPUT_CHARS = 4_000
 TASK = "task"

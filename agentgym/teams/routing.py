@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agentgym.environment import ContextChange, Environment
+from agentgym.environment.wrapper import EnvironmentWrapper
 from agentgym.errors import AgentGymError, ContextFull, PolicyError, ToolDefinitionError, ToolError
 from agentgym.messages import Call, Message, Result
 from agentgym.policy import Policy, Reply, Request, Sampling
 from agentgym.task import Task, seed_of
 from agentgym.tools import Tool, tool
-from agentgym.wrapper import EnvironmentWrapper
 
 ROUTE = "route"
 MAX_QUESTION_CHARS, MAX_ANSWER_TOKENS = 4_000, 512

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentgym.lazy import lazy_names
+from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.recipe.recipe import Recipe

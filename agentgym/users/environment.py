@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym.environment import Environment
+from agentgym.environment.wrapper import EnvironmentWrapper
 from agentgym.messages import Call, Message, Result
 from agentgym.task import Task
 from agentgym.users.simulated import SimulatedUser
-from agentgym.wrapper import EnvironmentWrapper
 
 
 def with_user(

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from agentgym._imports import install_command
 from agentgym.errors import AgentGymError, MissingExtraError
-from agentgym.extras import install_command
 from agentgym.viewer.guard import Guard
 
 ADDRESS = "127.0.0.1"

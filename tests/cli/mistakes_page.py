@@ -22,8 +22,8 @@ from unittest.mock import patch
 from typer.testing import CliRunner
 
 from agentgym import registry
+from agentgym._imports import install_command
 from agentgym.cli.app import app
-from agentgym.extras import install_command
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "first-mistakes.md"

@@ -21,8 +21,8 @@ from agentgym.evaluation.report.findings import episodes_to_read, usage
 from agentgym.evaluation.report.html import el, text
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.svg import Series, line_chart, show, tick_label, ticks
-from agentgym.rounding import percent
 from agentgym.storage.run_folder import RunFolder
+from agentgym.text import percent
 
 VOID = {"meta", "br", "circle", "line", "rect", "polyline", "polygon", "path", "hr", "link", "img", "input"}
 

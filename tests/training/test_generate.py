@@ -12,11 +12,11 @@ from rich.console import Console
 
 from agentgym import Call, Environment, Message, Reward, ScriptedPolicy, Task, TaskSet, tool
 from agentgym.errors import HeldOutError, RecipeError
-from agentgym.mixture import mixed
 from agentgym.policy import Policy
 from agentgym.registry import load_task_set, register
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Origin
+from agentgym.task.mixture import mixed
 from agentgym.training import Recipe
 from agentgym.training.new_tasks import NewTasks
 from agentgym.training.recipe.stage_options import GenerateSection

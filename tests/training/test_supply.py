@@ -14,9 +14,9 @@ from rich.console import Console
 
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
-from agentgym.mixture import source_of
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
+from agentgym.task.mixture import source_of
 from agentgym.training import Recipe, train
 from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.samplers import sampler_of

@@ -189,7 +189,7 @@ def test_a_tracker_that_is_missing_or_unknown_is_named_before_a_run(monkeypatch)
     with pytest.raises(RecipeError, match=r"there is no tracker 'wand'\. Trackers are tensorboard, wandb"):
         check_trackers(["wand"])
     monkeypatch.setitem(sys.modules, "wandb", None)
-    monkeypatch.setattr("agentgym.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("agentgym._imports.find_spec", lambda name: None)
     with pytest.raises(RecipeError, match=r"track = \['wandb'\] needs wandb, which is not installed. Run: pip install"):
         check_trackers(["wandb"])
     assert [*TRACKERS] == ["tensorboard", "wandb", "trackio", "mlflow"]

@@ -16,7 +16,7 @@ from looking import opened, served, until
 
 from agentgym.evaluation.report import write_report
 from agentgym.storage.reader import LedgerReader
-from agentgym.visible import visible
+from agentgym.text import visible
 
 SHOWN_ATTACK = visible(watched_run.ATTACK)
 EPISODES = "#/run/watched/episodes"

@@ -22,8 +22,8 @@ from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
-from agentgym.rounding import percent
 from agentgym.task import SPLITS, Task, TaskSet, seed_of
+from agentgym.text import percent
 
 Figures = dict[str, dict[str, Any]]
 """By the set's name: `fingerprint`, `environments`, `sizes` of the splits; of a set that was played also `date`,

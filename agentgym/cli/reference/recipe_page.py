@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from agentgym.cli.reference.entries import entries_of, one_line, table
-from agentgym.section import Section
+from agentgym.options import Section
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_options import STAGE_OPTIONS
 

@@ -11,10 +11,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from agentgym._imports import check_package
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.export.chat import conversation
 from agentgym.evaluation.export.training_rows import row_features
-from agentgym.extras import check_package
 from agentgym.messages import ImagePart
 from agentgym.storage.failures import failures_of
 from agentgym.task import canary_of

@@ -16,7 +16,7 @@ from agentgym.evaluation.report.assets import assets, policy_hash, script
 from agentgym.evaluation.report.contents import read
 from agentgym.evaluation.report.embedding import MOST_BYTES, data_element, embedded
 from agentgym.evaluation.report.html import Html, el, join, timestamp
-from agentgym.rounding import percent, points
+from agentgym.text import percent, points
 
 if TYPE_CHECKING:
     from agentgym.storage.run_folder import RunFolder

@@ -18,7 +18,7 @@ from agentgym.evaluation.report.rows import listed
 from agentgym.evaluation.report.run_data import run_data
 from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
 from agentgym.storage.reader import LedgerReader
-from agentgym.visible import visible
+from agentgym.text import visible
 
 MOST_ROWS = 5_000
 """Episodes a report lists; the ledger holds the rest."""

@@ -12,8 +12,8 @@ from agentgym.evaluation.report.credit_lines import LoggedCredit
 from agentgym.messages import Call, Content, ImagePart, Message, Result
 from agentgym.storage.codec import provenance_to_json
 from agentgym.storage.failures import failures_of, turn_failures
+from agentgym.text import visible
 from agentgym.trajectory import Row, Trajectory, Turn
-from agentgym.visible import visible
 
 MOST_SHOWN = 100_000
 """Characters of one text that a page gets; the ledger holds the rest."""

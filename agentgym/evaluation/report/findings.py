@@ -15,7 +15,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.statistics import Estimate
 from agentgym.evaluation.text import format_attempts, format_usage
-from agentgym.visible import visible
+from agentgym.text import visible
 
 MOST_TAGS = 12
 """Tags in the table of gains; tasks may carry many more."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from agentgym.visible import visible
+from agentgym.text import visible
 
 STILL = "default-src 'none'; style-src 'unsafe-inline'"
 """Content security policy of a page without scripts, images or anything from outside."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.evaluation.report.credit_lines import LoggedCredit
 from agentgym.messages import StopReason
-from agentgym.visible import visible
+from agentgym.text import visible
 
 
 def listed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

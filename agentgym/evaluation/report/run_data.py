@@ -13,7 +13,7 @@ from agentgym.evaluation.report.contents import Contents
 from agentgym.evaluation.report.findings import estimate_data, findings, finite, stratum
 from agentgym.evaluation.report.pace_data import pace_rows
 from agentgym.evaluation.statistics import wilson
-from agentgym.visible import visible
+from agentgym.text import visible
 
 MOST_POINTS = 600
 """Of one curve on a page; longer ones are thinned by means of neighbours."""

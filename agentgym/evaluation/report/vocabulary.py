@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from agentgym.visible import visible
+from agentgym.text import visible
 
 MOST_BYTES = 200_000_000
 """Of a tokenizer file: those of published models are at most a tenth of it."""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.errors import EvaluationError
-from agentgym.rounding import hundredfold
+from agentgym.text import hundredfold
 
 Outcomes = Sequence[Sequence[float]]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 from urllib.parse import urlsplit
 
+from agentgym.environment.guest_module import GuestModule
 from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable, TaskError, ToolError
-from agentgym.guest_module import GuestModule
 from agentgym.sandbox import Sandbox
 from agentgym.sandbox.contract import Channel
 

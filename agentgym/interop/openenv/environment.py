@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
+from agentgym._imports import check_package
 from agentgym.environment import Environment
 from agentgym.errors import EnvironmentServerError, TaskError, ToolDefinitionError, UnknownNameError
-from agentgym.extras import check_package
 from agentgym.interop.mcp.content import content_of
 from agentgym.interop.seeded_tasks import seeded_tasks
 from agentgym.messages import Call, Content, Message, Result, ResultStatus, StopReason

@@ -11,8 +11,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from agentgym._imports import install_command
 from agentgym.errors import SandboxError, SandboxUnavailable
-from agentgym.extras import install_command
 
 STANDARD_IMAGE = "agentgym/base"  # what the image "host" stands for
 THREADS = 2 * (os.cpu_count() or 1)  # concurrent calls to the daemon: more would only wait

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import ExecResult, Usage
-from agentgym.visible import visible
+from agentgym.text import visible
 
 
 def exec_result(reply: tuple[dict[str, Any], bytes]) -> ExecResult:

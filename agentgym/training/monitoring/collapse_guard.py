@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Literal
 
-from agentgym.section import Count, Rate, Section, Share
+from agentgym.options import Count, Rate, Section, Share
 
 
 class GuardSection(Section):

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.messages import ResultStatus
-from agentgym.mixture import source_of
 from agentgym.reward import SUCCESS
 from agentgym.storage.failures import turn_failures
+from agentgym.task import source_of
 from agentgym.trajectory import Trajectory, Turn
 
 

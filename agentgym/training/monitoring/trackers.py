@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
+from agentgym._imports import check_package
 from agentgym.errors import MissingExtraError, RecipeError
-from agentgym.extras import check_package
 
 PROJECT = "agentgym"
 """What the runs are filed under, unless the tracker's own variable names something else."""

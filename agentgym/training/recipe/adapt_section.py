@@ -9,8 +9,8 @@ from agentgym import registry
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.evaluation.record import manifest_of
+from agentgym.options import Section
 from agentgym.reward import Reward, RewardStage
-from agentgym.section import Section
 from agentgym.task import Origin, Task, TaskSet
 
 ADAPT = "adapt"

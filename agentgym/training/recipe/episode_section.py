@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import CreditError
+from agentgym.options import Count, Rate, Seconds, Section
 from agentgym.reward import Reward
 from agentgym.rollout import STOP_RULES, Attempts, Budgets, RolloutConfig, StopRule
-from agentgym.section import Count, Rate, Seconds, Section
 
 Step = Annotated[int, Field(ge=0)]
 

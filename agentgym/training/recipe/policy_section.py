@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from agentgym.options import Count, Section
 from agentgym.policy.formats.choice import AUTO, FALLBACK
 from agentgym.policy.load_options import LoadOptions
 from agentgym.policy.lora_options import LoraOptions
-from agentgym.section import Count, Section
 
 
 class TinySection(Section):

@@ -17,12 +17,12 @@ from agentgym.credit import CreditWarning
 from agentgym.credit.named_parts import parse_part
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.options import Count, Rate, Section, Share
 from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
 from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.search import make_search
-from agentgym.section import Count, Rate, Section, Share
 from agentgym.task import TaskSet
 from agentgym.training.loss.failure_masks import check_treatments
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS

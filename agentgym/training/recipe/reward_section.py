@@ -9,8 +9,8 @@ from pydantic import Field
 
 from agentgym import registry
 from agentgym.errors import RecipeError
+from agentgym.options import Section, Share
 from agentgym.reward import Combined, Gate, Reward, Schedule
-from agentgym.section import Section, Share
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from agentgym.section import Count, Section, Share
+from agentgym.options import Count, Section, Share
 
 _USUAL_NAMES = {"imitate": "warm_start", "reinforce": "train"}
 

@@ -8,9 +8,8 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from agentgym import registry
-from agentgym.mixture import mixed
-from agentgym.section import Section
-from agentgym.task import TaskSet
+from agentgym.options import Section
+from agentgym.task import TaskSet, mixed
 
 
 class SourceSection(Section):

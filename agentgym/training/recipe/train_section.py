@@ -11,7 +11,7 @@ from agentgym.credit.composition import parse_composition
 from agentgym.credit.named_parts import parse_part
 from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import Treatment
-from agentgym.section import Count, Rate, Section, Share
+from agentgym.options import Count, Rate, Section, Share
 from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection

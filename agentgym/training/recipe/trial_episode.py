@@ -10,11 +10,10 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.errors import AgentGymError, RecipeError
-from agentgym.mixture import source_of
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import SUCCESS, Combined, Reward, validate_components
 from agentgym.rollout import EpisodeManager
-from agentgym.task import Task, TaskSet
+from agentgym.task import Task, TaskSet, source_of
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.trajectory import Trajectory
 

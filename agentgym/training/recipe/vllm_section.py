@@ -6,7 +6,7 @@ from collections import Counter
 
 from pydantic import model_validator
 
-from agentgym.section import Seconds, Section
+from agentgym.options import Seconds, Section
 
 
 class VllmSection(Section):

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from agentgym.credit.options import Count, Share
 from agentgym.errors import TaskError
-from agentgym.mixture import source_of
-from agentgym.task import Task
+from agentgym.task import Task, source_of
 from agentgym.training.samplers.contract import draws_of
 from agentgym.training.samplers.curriculum import Curriculum
 from agentgym.trajectory import Trajectory

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentgym.mixture import source_of
-from agentgym.task import Task
+from agentgym.task import Task, source_of
 from agentgym.training.samplers.contract import Sampler, draws_of, make_sampler
 from agentgym.trajectory import Trajectory
 

@@ -11,8 +11,7 @@ import numpy as np
 
 from agentgym.credit.options import Count, PositiveWeight, Weight
 from agentgym.errors import TaskError
-from agentgym.mixture import source_of
-from agentgym.task import Task
+from agentgym.task import Task, source_of
 from agentgym.training.samplers.contract import draws_of
 from agentgym.trajectory import Trajectory
 

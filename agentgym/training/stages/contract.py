@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agentgym.section import Section
+from agentgym.options import Section
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.trajectory import Trajectory
 

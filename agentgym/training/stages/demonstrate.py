@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from agentgym.deprecation import renamed_keywords
 from agentgym.errors import TaskError
-from agentgym.mixture import by_weight
 from agentgym.policy.scripted import ScriptedPolicy
-from agentgym.task import Task, TaskSet, seed_of
+from agentgym.task import Task, TaskSet, by_weight, seed_of
 from agentgym.training.recipe.recipe import WarmStartSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory

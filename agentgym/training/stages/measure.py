@@ -12,8 +12,8 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.report import write_report
 from agentgym.evaluation.runner import add_search, choose, from_trajectories, note_held_out_use
 from agentgym.evaluation.text import format_gains
-from agentgym.rounding import percent
 from agentgym.search import TreeCost, make_search
+from agentgym.text import percent
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage

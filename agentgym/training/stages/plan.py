@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from agentgym import registry
 from agentgym.credit.options import check_options
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.section import Section
+from agentgym.options import Section
 from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet

@@ -11,8 +11,8 @@ from typing import Any
 
 import httpx
 
+from agentgym._imports import install_command
 from agentgym.errors import PolicyError, RecipeError
-from agentgym.extras import install_command
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.logit_hooks.served_masks import check_probe, probe_options
 from agentgym.storage import checkpoint_in

@@ -24,7 +24,7 @@ export function twoDecimals(value) {
   return signed(value).replace("+", "");
 }
 
-/** A share of 1 in hundredths, rounded as agentgym/rounding.py does: 28.5 for 0.285, whose hundredfold is 28.499... */
+/** A share of 1 in hundredths, rounded as agentgym/text.py does: 28.5 for 0.285, whose hundredfold is 28.499... */
 function hundredfold(share, digits) {
   const [mantissa, exponent] = Math.abs(share).toExponential().split("e");
   const units = Math.round(Number(`${mantissa}e${Number(exponent) + 2 + digits}`));

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from agentgym.environment import Checkpoint, ContextChange, Environment
+from agentgym.environment.contract import Checkpoint, ContextChange, Environment
 from agentgym.errors import AgentGymError
 from agentgym.messages import Call, Result, ResultStatus
 from agentgym.sandbox import Usage

@@ -1,11 +1,35 @@
-"""Public names that a package imports when they are first used, so that importing the package is quick."""
+"""How packages are imported: public names on first use, and optional parts with the command that installs them."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+
+from agentgym.errors import MissingExtraError
+
+PACKAGE = "agentgym-core"
+
+
+def install_command(extra: str) -> str:
+    """What to run to get an extra, for an error message.
+
+    Where agentgym runs from a checkout, the command names its folder, so that it works from anywhere and the install
+    stays editable.
+    """
+    checkout = Path(__file__).resolve().parents[1]
+    if (checkout / "pyproject.toml").is_file() and (checkout / "sandboxes").is_dir():
+        return f"pip install -e '{checkout}[{extra}]'"
+    return f"pip install '{PACKAGE}[{extra}]'"
+
+
+def check_package(package: str, extra: str, purpose: str) -> None:
+    """Raises: MissingExtraError, with the command that installs it, if a package cannot be imported."""
+    if find_spec(package) is None:
+        raise MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: {install_command(extra)}")
 
 
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:

@@ -1,4 +1,4 @@
-"""Frozen dataclasses whose values pydantic checks when they are built, with errors of one line."""
+"""What every class of options is built on: recipe sections, checked dataclasses, and the types of numbers in both."""
 
 from __future__ import annotations
 
@@ -6,10 +6,22 @@ from collections.abc import Callable
 from dataclasses import field
 from difflib import get_close_matches
 from functools import wraps
-from typing import Any, TypeVar, dataclass_transform
+from typing import Annotated, Any, TypeVar, dataclass_transform
 
-from pydantic import ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
+
+Count = Annotated[int, Field(gt=0)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(gt=0)]
+Seconds = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A part of a recipe: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
 
 C = TypeVar("C", bound=type)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from agentgym.errors import TaskError
 from agentgym.messages import Message
-from agentgym.task import SPLITS, Task, TaskSet, seed_of
+from agentgym.task.definition import SPLITS, Task, seed_of
+from agentgym.task.task_set import TaskSet
 
 SOURCE = "source:"
 """Begins the tag that names the set of a task in a mixture."""
