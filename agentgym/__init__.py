@@ -197,7 +197,7 @@ __all__ = [
     "task_to_json",
     "tool",
 ]
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 
 __getattr__ = lazy_names(__name__, _WHERE)

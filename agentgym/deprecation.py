@@ -36,7 +36,7 @@ __all__ = [
     "warn_renamed",
 ]
 
-REMOVED_IN = "0.3.0"
+REMOVED_IN = "0.4.0"
 """The release in which the names that are old today stop working."""
 
 _Callable = TypeVar("_Callable", bound=Callable[..., Any])

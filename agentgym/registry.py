@@ -22,7 +22,6 @@ from typing import Any, Literal, TypeVar, get_args
 from weakref import WeakSet
 
 from agentgym._imports import install_command
-from agentgym.deprecation import renamed_keywords
 from agentgym.environment import Environment
 from agentgym.errors import DuplicateNameError, MissingExtraError, RegistrationError, UnknownNameError
 from agentgym.reward import Reward
@@ -63,7 +62,6 @@ _backends: dict[str, Backend] = {}
 _backend_users: WeakSet[BackendUser] = WeakSet()
 
 
-@renamed_keywords(thing="registered")
 def register(name: str, registered: Any, *, kind: Kind = "environments") -> None:
     """Register something under a name in this process; a package uses an entry point instead.
 

@@ -148,7 +148,9 @@ async def _replayed(policy: Policy, config: RolloutConfig, rooms: TaskSet, budge
     seed = 0
     while not episodes or min(sum(len(t.turns) for t in own) for own in episodes.values()) < budget:
         sampled = replace(config, temperature=1.0, group_size=8, seed=seed)
-        await evaluate(policy, rooms, "validation", config=sampled, seen=lambda t: episodes[t.task.id].append(t))
+        await evaluate(
+            policy, rooms, "validation", config=sampled, on_trajectory=lambda t: episodes[t.task.id].append(t)
+        )
         seed += 1
     return episodes
 

@@ -9,14 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym import JudgeError, Reward, Trajectory, Turn, UnknownNameError, load_reward
-from agentgym.deprecation import warn_renamed
 from agentgym.reward import Components, RewardStage, validate_components, validate_each
 
 
 class ByTask(Reward):
     """Judges with the reward named in `truth["reward"]`, with its components and weights.
-
-    The old key `truth["verifier"]` is still read, with a DeprecationWarning.
 
     Args:
         default: name of the reward for tasks that name none. options: constructor options by name of the reward.
@@ -30,7 +27,7 @@ class ByTask(Reward):
     def reward_of(self, episode: Trajectory) -> Reward:
         """The reward that judges an episode. Raises: JudgeError if the task names none, or an unknown one."""
         truth = episode.task.truth
-        name = self._name_in(truth) if isinstance(truth, dict) else self.default
+        name = truth.get("reward", self.default) if isinstance(truth, dict) else self.default
         if not isinstance(name, str) or name == "by_task":
             raise JudgeError(f"{episode.task.id} names no reward in truth['reward'] (it is {name!r}).")
         if name not in self._loaded:
@@ -43,13 +40,6 @@ class ByTask(Reward):
                 reward.bind_policy(self._policy)
             self._loaded[name] = reward
         return self._loaded[name]
-
-    def _name_in(self, truth: dict[str, Any]) -> Any:
-        """The name of the reward in a task's truth; `verifier` is the old name of the key."""
-        if "reward" not in truth and "verifier" in truth:
-            warn_renamed("truth['verifier']", "truth['reward']")
-            return truth["verifier"]
-        return truth.get("reward", self.default)
 
     async def turn(self, turn: Turn, episode: Trajectory) -> Components:
         reward = self.reward_of(episode)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -40,21 +39,10 @@ from agentgym.errors import AgentGymError
 FAILED, INTERRUPTED = 2, 130
 OPTIONAL = dict.fromkeys(("torch", "trl", "transformers", "accelerate", "datasets", "tensorboard"), "train")
 """Packages that only some commands need, and the extra that brings them."""
-RENAMED_COMMANDS: Mapping[tuple[str, ...], tuple[str, ...]] = {
-    ("rescore",): ("episodes", "rescore"),
-    ("replay",): ("episodes", "replay"),
-    ("fork",): ("episodes", "fork"),
-    ("credit", "bench"): ("dev", "credit-bench"),
-    ("credit", "bias"): ("dev", "credit-bias"),
-    ("sandbox", "attack"): ("dev", "sandbox-attack"),
-}
-RENAMED_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "eval": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
-    "rollout": {"--max-tokens": "--max-turn-tokens"},
-    "episodes fork": {"--samples": "--group-size", "--max-tokens": "--max-turn-tokens"},
-    "power": {"--samples": "--group-size"},
-}
-"""Old options by command. Old spellings work until the release that agentgym.deprecation names."""
+RENAMED_COMMANDS: dict[tuple[str, ...], tuple[str, ...]] = {}
+"""Old commands and their present names: `("tasks", "mix"): ("dev", "tasks-mix")`."""
+RENAMED_OPTIONS: dict[str, dict[str, str]] = {}
+"""Old options by command, which work until `REMOVED_IN`: `"eval": {"--samples": "--group-size"}`."""
 
 
 class Commands(TyperGroup):

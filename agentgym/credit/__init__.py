@@ -41,7 +41,6 @@ from agentgym.credit.contract import (
     estimator,
 )
 from agentgym.credit.group import SIGNALS, Group
-from agentgym.deprecation import renamed_attributes
 
 __all__ = [
     "SIGNALS",
@@ -59,5 +58,3 @@ __all__ = [
     "spread_over_tokens",
     "with_signal_rows",
 ]
-
-__getattr__ = renamed_attributes(__name__, {"declare": "agentgym.credit.define_estimator"})

@@ -18,7 +18,6 @@ from agentgym.credit.composition import parse_composition
 from agentgym.credit.group import SIGNALS, Group
 from agentgym.credit.options import check_options, defaults_of
 from agentgym.credit.signals import Array
-from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import CreditError, ShapeError
 from agentgym.registry import load
 
@@ -109,11 +108,6 @@ class Estimator:
     options: Mapping[str, Any] = field(default_factory=dict)
     base: Estimator | None = None
     token_weights: Callable[[Group, Array], Array] | None = None
-
-    over = renamed_member("batch")
-    settings = renamed_member("resolved_options")
-    innermost = renamed_member("unwrapped")
-    equals_get_zero = renamed_member("zero_if_equal")
 
     @property
     def bias(self) -> BiasClass:
@@ -278,7 +272,6 @@ def batch_advantages(estimate: Callable[[Group], list[Array]], groups: Sequence[
     return [estimate(group) for group in groups]
 
 
-@renamed_keywords(equals_get_zero="zero_if_equal")
 def define_estimator(
     *,
     requires: tuple[str, ...],

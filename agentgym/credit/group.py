@@ -30,7 +30,6 @@ from agentgym.credit.signals import (
     TurnCounts,
     trajectory_flags,
 )
-from agentgym.deprecation import renamed_member
 from agentgym.errors import CreditError, MissingSignalError, ShapeError
 from agentgym.trajectory import Trajectory
 
@@ -225,9 +224,6 @@ class Group:
         "[N, T, L] log pi_train - log pi_rollout of each of the turn's own tokens, NaN after the last",
         "TurnGRPOTrainer computes them; otherwise score each turn's tokens under the policy being trained.",
     )
-
-    only = renamed_member("select")
-    played = renamed_member("turn_mask")
 
     @classmethod
     def from_arrays(

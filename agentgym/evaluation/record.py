@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from agentgym.deprecation import renamed_keywords, renamed_member, warn_renamed
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.outcomes import OutcomeStatistics, TaskOutcome
 from agentgym.task import Task, task_to_json
@@ -19,7 +18,6 @@ FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
 """Keys of records that were written before agentgym 0.2.0, and their present names. Such records are still read."""
 
 
-@renamed_keywords(**FORMER_KEYS)
 @dataclass
 class Evaluation(OutcomeStatistics):
     """One agent on one fixed list of tasks: what was played, and the outcomes with their statistics.
@@ -65,10 +63,6 @@ class Evaluation(OutcomeStatistics):
     knowledge: str = ""
     search: dict[str, Any] = field(default_factory=dict)
 
-    samples = renamed_member("group_size")
-    opened = renamed_member("held_out_uses")
-    digest = renamed_member("to_summary")
-
     def to_summary(self) -> dict[str, Any]:
         """The headline numbers as JSON-able data: success, pass@k and pass^k with intervals, failures, usage."""
         curves = {}
@@ -89,26 +83,6 @@ class Evaluation(OutcomeStatistics):
             **({"adapted": self.adapted} if self.adapted else {}),
             **({"knowledge": self.knowledge} if self.knowledge else {}),
         }
-
-    def summary(self) -> str:
-        """Deprecated: use format_evaluation."""
-        from agentgym.evaluation.text import format_evaluation
-
-        warn_renamed("Evaluation.summary()", "agentgym.evaluation.format_evaluation(evaluation)")
-        return format_evaluation(self)
-
-    @staticmethod
-    def verdicts(row: TaskOutcome, also: str | None = None) -> list[float]:
-        """Deprecated: use TaskOutcome.verdicts."""
-        warn_renamed("Evaluation.verdicts(row)", "row.verdicts()")
-        return row.verdicts(also)
-
-    def compared_to(self, before: Evaluation, *, first: str | None = None) -> str:
-        """Deprecated: use format_gains."""
-        from agentgym.evaluation.text import format_gains
-
-        warn_renamed("Evaluation.compared_to()", "agentgym.evaluation.format_gains(before, after)")
-        return format_gains(before, self, first=first)
 
     def to_json(self) -> dict[str, Any]:
         """Plain data; `from_json` reads it back equal."""

@@ -9,13 +9,13 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 
 from agentgym import __version__, registry
+from agentgym.deprecation import renamed_keywords
 from agentgym.errors import EvaluationError, TaskError
 from agentgym.evaluation.held_out_uses import note_use
 from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.search import TreeCost, TurnSearch, search_episodes
 from agentgym.storage.failures import calls_of, failures_of
 from agentgym.storage.ledger import Ledger
@@ -33,7 +33,7 @@ class Progress:
     failed: int
 
 
-@takes_old_keywords
+@renamed_keywords(seen="on_trajectory")
 async def evaluate(
     policy: Policy | Callable[[Task], Policy],
     task_set: str | TaskSet,
@@ -47,7 +47,7 @@ async def evaluate(
     step: int | None = None,
     search: TurnSearch | None = None,
     progress: Callable[[Progress], None] | None = None,
-    seen: Callable[[Trajectory], None] | None = None,
+    on_trajectory: Callable[[Trajectory], None] | None = None,
 ) -> Evaluation:
     """Play every task `config.group_size` times and return the record.
 
@@ -62,7 +62,8 @@ async def evaluate(
         limit: only the first `limit` tasks of a fixed random order, the same for every agent and seed, so
             that a small limit is no stratum in disguise.
         search: over the turns of each episode. What it took is recorded beside the success, under `usage`.
-        progress, seen: called after each episode, with counts and with the trajectory.
+        progress: called after each episode, with counts.
+        on_trajectory: called with each trajectory when it ends.
     Raises: EvaluationError for a limit that makes no sense, a ledger that holds another measurement, or a search that
         reads the outcome and does not say so; SearchError; TaskError for an empty split; HeldOutError; what the
         registry raises for unknown names.
@@ -86,8 +87,8 @@ async def evaluate(
         trajectories.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.valid else 0.0
         failed += not trajectory.valid
-        if seen is not None:
-            seen(trajectory)
+        if on_trajectory is not None:
+            on_trajectory(trajectory)
         if progress is not None:
             progress(Progress(len(trajectories), len(tasks) * config.group_size, solved, failed))
     order = {task.id: position for position, task in enumerate(tasks)}
@@ -145,7 +146,7 @@ def from_trajectories(
     """The record of episodes that were played elsewhere, for example by a trainer.
 
     Args:
-        played: every sample of every task, tasks in the order they are to be listed.
+        trajectories: every sample of every task, tasks in the order in which they are to be listed.
         config: how they were played, if it is to be recorded.
     Raises: EvaluationError if nothing was played, a task lacks a sample that another has, or an episode
         was judged without a `success` component.

@@ -13,7 +13,6 @@ import gymnasium
 import numpy as np
 from pydantic import Field
 
-from agentgym.deprecation import renamed_attributes
 from agentgym.environment import Checkpoint, Environment
 from agentgym.errors import TaskError, ToolError
 from agentgym.interop.seeded_tasks import seeded_tasks
@@ -26,15 +25,6 @@ from agentgym.tools import tool
 
 AT_ONCE = 10
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-
-
-__getattr__ = renamed_attributes(
-    __name__,
-    {
-        "GymnasiumWorld": "agentgym.interop.GymnasiumEnvironment",
-        "Played": "agentgym.interop.GymnasiumEpisode",
-    },
-)
 
 
 @dataclass(slots=True)

@@ -6,10 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.deprecation import renamed_attributes
-
-__getattr__ = renamed_attributes(__name__, {"Words": "agentgym.interop.ActionText"})
-
 
 @dataclass(frozen=True, slots=True)
 class ActionText:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.deprecation import renamed_keywords
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
 from agentgym.policy.contract import Policy, Reply, Request
@@ -27,7 +26,6 @@ from agentgym.tools.arguments import replace_lone_surrogates
 _EXAMPLE = 'the tool\'s name, and as arguments a JSON object such as {"argument": "value"}'
 
 
-@renamed_keywords(patience="retry_policy")
 class ChatApiPolicy(Policy):
     """Answers through `/chat/completions`.
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import httpx
 
-from agentgym.deprecation import renamed_attributes, renamed_keywords, renamed_member
 from agentgym.errors import ContextFull, PolicyError
 
 RETRYABLE = frozenset({408, 409, 425, 429})  # and everything from 500 on, but
@@ -56,11 +55,6 @@ class RetryPolicy:
 
 DEFAULT_RETRY_POLICY = RetryPolicy()
 
-__getattr__ = renamed_attributes(
-    __name__,
-    {"Patience": "agentgym.policy.RetryPolicy", "PATIENT": "agentgym.policy.http.DEFAULT_RETRY_POLICY"},
-)
-
 
 class _RetryableFailure(Exception):
     """An attempt failed in a way that may pass.
@@ -74,7 +68,6 @@ class _RetryableFailure(Exception):
         self.wait_s, self.unreached = wait_s, unreached
 
 
-@renamed_keywords(patience="retry_policy")
 class JsonEndpoint:
     """Posts JSON, gets JSON.
 
@@ -109,8 +102,6 @@ class JsonEndpoint:
         self._client: httpx.AsyncClient | None = None
         self._slots = asyncio.Semaphore(connections)
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    patience = renamed_member("retry_policy")
 
     async def post(self, path: str, body: dict[str, Any] | None = None, *, plain_text: bool = False) -> Any:
         """The answer's JSON, None if it is empty.

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from agentgym.deprecation import renamed_keywords
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import images_of
 from agentgym.policy.checkpoint import load_tokenizer
@@ -31,7 +30,6 @@ from agentgym.policy.vllm_images import completion_choice, generate_request
 from agentgym.policy.vllm_server import VllmServer
 
 
-@renamed_keywords(patience="retry_policy")
 class VllmPolicy(Policy):
     """Continues token ids through `/v1/completions`.
 

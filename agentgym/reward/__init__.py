@@ -5,7 +5,6 @@ functions.py a reward made of one function
 combined.py  several rewards as one: weights, schedules over training, gates, caps
 """
 
-from agentgym.deprecation import renamed_attributes
 from agentgym.reward.combined import Combined, Gate, Schedule
 from agentgym.reward.contract import (
     SUCCESS,
@@ -34,14 +33,3 @@ __all__ = [
     "validate_feedback",
     "validate_spans",
 ]
-
-__getattr__ = renamed_attributes(
-    __name__,
-    {
-        "EpisodeView": "agentgym.Trajectory",
-        "Moment": "agentgym.reward.RewardStage",
-        "TurnView": "agentgym.Turn",
-        "judged": "agentgym.reward.validate_components",
-        "judged_each": "agentgym.reward.validate_each",
-    },
-)

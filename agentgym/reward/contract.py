@@ -12,7 +12,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym.deprecation import adopt_renamed_members, renamed_attributes, renamed_member
 from agentgym.errors import RewardError
 from agentgym.task import Task
 from agentgym.trajectory import Span, Trajectory, Turn
@@ -24,9 +23,6 @@ SUCCESS = "success"
 """The outcome component that evaluation reads: 1.0 where the task is solved, 0.0 where it is not."""
 
 
-__getattr__ = renamed_attributes(__name__, {"EpisodeView": "agentgym.Trajectory", "TurnView": "agentgym.Turn"})
-
-
 class Reward:
     """Base of reward functions. Override what the judge has to say; each method may be sync or async.
 
@@ -36,14 +32,6 @@ class Reward:
     """
 
     weights: Mapping[str, float] = {}
-
-    meet = renamed_member("bind_policy")
-    at = renamed_member("set_progress")
-    judges = renamed_member("has_stage")
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        adopt_renamed_members(cls)
 
     def turn(self, turn: Turn, episode: Trajectory) -> Any:
         """Components earned by this turn, in reward units. Returns: dict[str, float], or an awaitable of it."""

@@ -6,7 +6,6 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.messages import StopReason
 from agentgym.options import validated_dataclass
 from agentgym.policy.contract import Reply
@@ -15,7 +14,6 @@ from agentgym.trajectory import Turn
 Count = Annotated[int, Field(ge=1, strict=True)]
 
 
-@renamed_keywords(max_tokens="max_episode_tokens")
 @validated_dataclass()
 class Budgets:
     """Bounds of one episode. A budget that is used up ends the episode: it is truncated, and scored as it stands.
@@ -38,8 +36,6 @@ class Budgets:
     time_s: Annotated[float, Field(gt=0)] = 600.0
     max_void_turns: Count = 3
     infra_retries: Annotated[int, Field(ge=0, strict=True)] = 1
-
-    max_tokens = renamed_member("max_episode_tokens")
 
 
 class TokenLimit(NamedTuple):

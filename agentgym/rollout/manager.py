@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from agentgym import __version__
-from agentgym.deprecation import renamed_keywords, warn_renamed
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
@@ -20,7 +19,6 @@ from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.group_rewards import GroupRewards
 from agentgym.rollout.health import FailureStreak
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
-from agentgym.rollout.old_keywords import takes_old_keywords
 from agentgym.rollout.replay import (
     Divergence,
     ExhaustedPolicy,
@@ -45,12 +43,9 @@ class EpisodeManager:
         config: how episodes are played.
         ledger: keeps every turn on disk; finished episodes found in it are yielded, not played again.
         label: begins the id of every trajectory, where a run is given no label of its own.
-        checkpoints: of agentgym 0.1, until 0.3.0: give them to `collect`.
     Raises: UnknownNameError for a reward, environment or backend of the config that nothing is registered as.
     """
 
-    @takes_old_keywords
-    @renamed_keywords(run="label")
     def __init__(
         self,
         policy: Policy | Callable[[Task], Policy],
@@ -58,15 +53,10 @@ class EpisodeManager:
         *,
         ledger: Ledger | None = None,
         label: str = "run",
-        checkpoints: Checkpoints | None = None,
     ) -> None:
         self.policy, self.config, self.ledger, self.label = policy, config, ledger, label
-        self._checkpoints = checkpoints
-        if checkpoints is not None:
-            warn_renamed("checkpoints= of EpisodeManager()", "checkpoints= of its collect()", stacklevel=3)
         self._environments = EnvironmentFactory(config, policy)
 
-    @renamed_keywords(seen="on_trajectory")
     async def collect(
         self,
         tasks: Iterable[Task],
@@ -150,7 +140,6 @@ class EpisodeManager:
             async for result in results:
                 yield result
 
-    @renamed_keywords(samples="group_size")
     async def branch(
         self,
         forks: Iterable[Fork],
@@ -263,7 +252,7 @@ class EpisodeManager:
             self._episode_config(rollout),
             seed_parts=(rollout.seed, label),
             ledger=ledger,
-            checkpoints=self._checkpoints if checkpoints is None else checkpoints,
+            checkpoints=checkpoints,
             **changes,
         )
         knowledge = None if rollout.knowledge is None else rollout.knowledge.view()

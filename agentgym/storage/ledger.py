@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import LedgerError
 from agentgym.messages import ImagePart
 from agentgym.storage import pictures, summary
@@ -159,9 +158,6 @@ class Ledger:
                 summaries.append(summary.summary_row(key, trajectory))
             self._write([], [], ended, summaries, images)
 
-    last_run = renamed_member("last_label")
-
-    @renamed_keywords(run="label")
     def finished(self, label: str) -> set[str]:
         """Ids of the finished episodes whose id begins with a label."""
         return self._ids("turns IS NOT NULL", label)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import strict_json
-from agentgym.deprecation import renamed_keywords, renamed_member
 from agentgym.errors import HeldOutError, SplitLeakError, TaskError
 from agentgym.messages import Message
 from agentgym.task.dataset_rows import Columns, dataset_of, is_folder, tasks_from_dataset
@@ -33,7 +32,6 @@ def training_only() -> Iterator[None]:
         _training.reset(token)
 
 
-@renamed_keywords(novice="imperfect_oracle")
 class TaskSet(Mapping[str, Sequence[Task]]):
     """A named, versioned collection of tasks: `task_set["train"][0]`.
 
@@ -55,8 +53,6 @@ class TaskSet(Mapping[str, Sequence[Task]]):
     Raises: SplitLeakError naming both tasks, or a task that a training has made and that stands in another split than
         `train`; TaskError for a duplicate id or an unknown split.
     """
-
-    novice = renamed_member("imperfect_oracle")
 
     def __init__(
         self,

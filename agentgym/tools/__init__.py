@@ -5,12 +5,8 @@ arguments.py   JSON Schema of the arguments, and the check of what the model wro
 output.py      what a tool returned, as content of a message
 """
 
-from agentgym.deprecation import renamed_attributes
-
 from .arguments import WrongArguments
 from .definition import Tool, ToolOptions, collect_tools, tool, tools_by_name
 from .output import render_output
 
 __all__ = ["Tool", "ToolOptions", "WrongArguments", "collect_tools", "render_output", "tool", "tools_by_name"]
-
-__getattr__ = renamed_attributes(__name__, {"tools_of": "agentgym.tools.collect_tools"})

@@ -11,10 +11,9 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
-from agentgym.deprecation import warn_renamed
 from agentgym.errors import ToolDefinitionError
 
 from .arguments import (
@@ -67,24 +66,6 @@ class ToolOptions:
         return chosen
 
 
-def _takes_a_function(tool_class: type[Tool]) -> type[Tool]:
-    """Let `Tool(function, options)` of agentgym 0.1 work, with a warning, until 0.3.0."""
-    make_fields = tool_class.__init__
-
-    @functools.wraps(make_fields)
-    def __init__(self: Tool, *args: Any, **kwargs: Any) -> None:
-        if callable(args[0] if args else kwargs.get("function")) and "check" not in kwargs and len(args) <= 2:
-            warn_renamed("Tool(function)", "Tool.from_function(function)")
-            from_function = tool_class.from_function(*args, **kwargs)
-            kwargs = {field.name: getattr(from_function, field.name) for field in fields(tool_class)}
-            args = ()
-        make_fields(self, *args, **kwargs)
-
-    tool_class.__init__ = __init__  # type: ignore[method-assign]
-    return tool_class
-
-
-@_takes_a_function
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
     """A tool: its name, its description, the schema of its arguments, and how to check them and run it.

@@ -10,15 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import SandboxSpec, Task, TaskError, UnknownNameError, load
-from agentgym.deprecation import renamed_attributes
 from agentgym.sandbox import Backend, Sandbox, rootfs
 
 from . import wheels
 from .repository import PREFIX, Repository, prepared
 from .runners import RUNNERS, SuiteRunner
 from .sources import PINNED, archive
-
-__getattr__ = renamed_attributes(__name__, {"Parameters": "agentgym.sandboxes.swe.parameters.RepositoryParameters"})
 
 TEXTS = ("patch", "guidance", "repository", "python", "image", "runner", "command")
 LISTS = ("source", "requires", "packages", "requirements", "setup", "plugins", "shown", "tests")

@@ -1,7 +1,5 @@
 """Text environments: small games in memory with exact states, generators of solvable puzzles, and oracles."""
 
-from agentgym.deprecation import renamed_attributes
-
 from .adventure import Adventure
 from .base import Axis, Puzzle, TextEnvironment
 from .countdown import Countdown
@@ -33,5 +31,3 @@ __all__ = [
     "TwentyQuestions",
     "Wordle",
 ]
-
-__getattr__ = renamed_attributes(__name__, {"TextWorld": "agentgym.sandboxes.text.TextEnvironment"})

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from agentgym import Checkpoint, Environment, Message, Task, TaskError, ToolError, seed_of
-from agentgym.deprecation import renamed_member
 from agentgym.reward import SUCCESS, Components
 
 Script = Callable[[Sequence[Message]], Message]
@@ -54,8 +53,6 @@ class TextEnvironment(Environment):
     id: ClassVar[str]
     axes: ClassVar[Mapping[str, Axis]]
     levels: ClassVar[Sequence[Mapping[str, int]]]
-
-    novice = renamed_member("imperfect_oracle")
 
     def __init__(self) -> None:
         self.state: dict[str, Any] = {}

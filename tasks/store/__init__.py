@@ -1,11 +1,7 @@
 """The task set `sql/store-v1` and its database: questions about a store, to be answered with SQL. See CARD.md."""
 
-from agentgym.deprecation import renamed_attributes
-
 from .database import database
 from .oracle import imperfect_oracle, oracle
 from .task_set import task_set, task_set_v2
 
 __all__ = ["database", "imperfect_oracle", "oracle", "task_set", "task_set_v2"]
-
-__getattr__ = renamed_attributes(__name__, {"novice": "agentgym.tasks.store.imperfect_oracle"})

@@ -20,7 +20,7 @@ FLOORS = {
     "environment": 2.2,  # names the reward that judges it
     "registry": 2.3,  # make() returns an Environment
     "policy": 3.0, "storage": 3.0, "knowledge": 3.0,
-    "rollout": 4.0, "credit": 4.0, "episode": 4.0, "users": 4.0, "teams": 4.0,
+    "rollout": 4.0, "credit": 4.0, "users": 4.0, "teams": 4.0,
     "search": 4.1,
     "evaluation": 5.0,
     "training": 5.1,  # a run evaluates before, during and after training, and writes the report

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 LIGHT = ("agentgym.cli.app", "agentgym.rollout", "agentgym.evaluation", "agentgym.storage", "agentgym.credit")
-HEAVY = ("agentgym.training.run", "agentgym.training.warm_start", "trl.trainer.sft_trainer")
+HEAVY = ("agentgym.training.run", "agentgym.training.stages.warm_start", "trl.trainer.sft_trainer")
 NEED_HEAVY = ("train", "credit audit")  # commands
 
 CLIENT = """#!{python} -IS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tomllib
@@ -14,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from agentgym import Combined, Gate, load_task_set
-from agentgym.deprecation import AgentGymDeprecationWarning
+from agentgym.deprecation import REMOVED_IN, AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
 from agentgym.training.recipe.keys import RENAMED_KEYS
@@ -165,63 +164,47 @@ def test_a_wrong_reward_section_says_what_is_wrong(tmp_path, text, message):
         Recipe.load(write(tmp_path, GOOD + f"[reward]\n{text}\n")).make_reward(load_task_set("sql/store-v1"))
 
 
-OLD_KEYS = {
-    ("episode", "max_tokens"): "max_episode_tokens",
-    ("episode", "turn_tokens"): "max_turn_tokens",
-    ("warm_start", "novice"): "imperfect_oracle",
-    ("train", "loss_type"): "objective",
-    ("train.signals", "trunks"): "root_episodes",
-    ("evaluate", "samples"): "group_size",
-}
-"""Every key of version 0.1 that has another name now."""
+@pytest.fixture
+def renamed(monkeypatch):
+    """One key that stands beside its old name, and one that moved into a section of its own."""
+    monkeypatch.setitem(RENAMED_KEYS, "evaluate.samples", "evaluate.group_size")
+    monkeypatch.setitem(RENAMED_KEYS, "train.root_episodes", "train.signals.root_episodes")
+    return RENAMED_KEYS
 
 
-def test_the_table_of_renamed_keys_is_the_one_of_this_test():
-    assert {
-        (section, old): new for section, renames in RENAMED_KEYS.items() for old, new in renames.items()
-    } == OLD_KEYS
-
-
-@pytest.mark.parametrize(("section", "old"), OLD_KEYS)
+@pytest.mark.usefixtures("renamed")
 @pytest.mark.parametrize("given_in", ["file", "override"])
-def test_every_key_of_version_0_1_works_and_warns_once_with_its_section_and_new_name(tmp_path, section, old, given_in):
-    new, value, other = OLD_KEYS[section, old], *{"novice": (0.25, 0.5), "loss_type": ("dapo", "grpo")}.get(old, (3, 6))
-    text, overrides = f"[{section}]\n{old} = {json.dumps(value)}\n", []
-    if given_in == "override":
-        text, overrides = f"[{section}]\n{new} = {json.dumps(other)}\n", [f"{section}.{old}={value}"]
-    path = write(tmp_path, GOOD + text)
+@pytest.mark.parametrize("old", ["evaluate.samples", "train.root_episodes"])
+def test_an_old_key_works_and_warns_once_with_its_present_name(tmp_path, old, given_in):
+    new = RENAMED_KEYS[old]
+    (key, value, overrides) = (old, 3, []) if given_in == "file" else (new, 6, [f"{old}=3"])
+    section, _, name = key.rpartition(".")
+    path = write(tmp_path, GOOD + f"[{section}]\n{name} = {value}\n")
     with pytest.warns(AgentGymDeprecationWarning) as warned:
         recipe = Recipe.load(path, overrides)
-    assert attrgetter(f"{section}.{new}")(recipe) == value
+    assert attrgetter(new)(recipe) == 3
     assert [str(warning.message) for warning in warned] == [
-        f"{old} in [{section}] is now {new}. The old name stops working in agentgym 0.3.0."
+        f"{old} is now {new}. The old name stops working in agentgym {REMOVED_IN}."
     ]
     assert warned[0].filename == __file__
 
 
-def test_the_number_of_minibatches_does_nothing_any_more_and_warns(tmp_path):
-    path = write(tmp_path, GOOD + "[train]\nminibatches = 3\n")
-    with pytest.warns(AgentGymDeprecationWarning, match=r"minibatches in \[train\] does nothing any more: train.micro"):
-        assert "minibatches" not in Recipe.load(path).to_toml()
-    with pytest.warns(AgentGymDeprecationWarning, match=r"minibatches in \[train\] does nothing"):
-        Recipe.load(write(tmp_path, GOOD), ["train.minibatches=3"])
-
-
-@pytest.mark.parametrize(("section", "old"), OLD_KEYS)
-def test_a_key_under_both_its_names_is_refused(tmp_path, section, old):
-    new = OLD_KEYS[section, old]
-    path = write(tmp_path, GOOD + f"[{section}]\n{old} = 0.5\n{new} = 0.5\n")
-    with pytest.raises(RecipeError, match=rf"recipe.toml: \[{section}\] has both {old} and {new}"):
+@pytest.mark.usefixtures("renamed")
+def test_a_key_under_both_its_names_is_refused(tmp_path):
+    path = write(tmp_path, GOOD + "[evaluate]\nsamples = 5\ngroup_size = 5\n")
+    with pytest.raises(RecipeError, match=r"recipe.toml has both evaluate.samples and evaluate.group_size"):
         Recipe.load(path)
 
 
+@pytest.mark.usefixtures("renamed")
 def test_old_keys_of_data_that_is_parsed_work_and_the_callers_data_is_not_changed():
     old = {"evaluate": {"samples": 5}}
-    with pytest.warns(AgentGymDeprecationWarning, match=r"samples in \[evaluate\] is now group_size"):
+    with pytest.warns(AgentGymDeprecationWarning, match=r"evaluate.samples is now evaluate.group_size"):
         assert Recipe.parse(tomllib.loads(GOOD) | old).evaluate.group_size == 5
     assert old == {"evaluate": {"samples": 5}}
 
 
+@pytest.mark.usefixtures("renamed")
 @pytest.mark.filterwarnings("error")
 def test_the_recipe_that_a_run_folder_keeps_gives_no_warning_for_its_old_keys(tmp_path):
     recipe = Recipe.load_recorded(write(tmp_path, GOOD + "[evaluate]\nsamples = 5\n"))

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
@@ -102,10 +101,8 @@ def test_a_resumed_run_goes_on_with_the_rate_the_threshold_and_the_stored_succes
         ({"gather": ["max_variance(factor=0.5)"]}, "'factor' of 'max_variance' is 0.5"),
         ({"gather": ["dynamic(max_rate=0)"]}, "'max_rate' of 'dynamic' is 0"),
         ({"gather": ["max_variance"], "estimator": "sibling"}, "sibling compares the branches of whole trees"),
-        ({"curriculum": {"window": 2}, "sampler": "learnable"}, "both curriculum and sampler"),
     ],
 )
-@pytest.mark.filterwarnings("ignore::agentgym.deprecation.AgentGymDeprecationWarning")
 def test_what_does_not_fit_is_one_line_before_anything_starts(train_section, message):
     def check() -> None:
         data = recipe().model_dump(exclude_none=True)
@@ -115,11 +112,3 @@ def test_what_does_not_fit_is_one_line_before_anything_starts(train_section, mes
 
     with pytest.raises(RecipeError, match=message):
         check()
-
-
-def test_the_former_table_of_the_curriculum_warns_and_works():
-    data = recipe().model_dump(exclude_none=True)
-    data["train"]["curriculum"] = {"window": 2, "accuracy": 0.5}
-    with pytest.warns(AgentGymDeprecationWarning, match=r"\[train.curriculum\] is now train.sampler = 'curriculum\("):
-        chosen = Recipe.parse(data)
-    assert chosen.train.sampler == "curriculum(window=2, accuracy=0.5)"

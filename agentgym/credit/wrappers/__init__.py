@@ -24,8 +24,5 @@ difficulty_scaled.py tasks weighted by how hard they are
 """
 
 from agentgym.credit.wrappers.contract import Wrapper, define_token_weights, define_wrapper
-from agentgym.deprecation import renamed_attributes
 
 __all__ = ["Wrapper", "define_token_weights", "define_wrapper"]
-
-__getattr__ = renamed_attributes(__name__, {"wrapper": "agentgym.credit.wrappers.define_wrapper"})

@@ -12,7 +12,6 @@ from agentgym.credit.contract import BiasClass, Estimator, Scope
 from agentgym.credit.group import SIGNALS, Group
 from agentgym.credit.options import check_options, defaults_of
 from agentgym.credit.signals import Array
-from agentgym.deprecation import renamed_keywords
 from agentgym.errors import CreditError
 
 Estimate = Callable[[Sequence[Group]], list[Array]]
@@ -115,7 +114,6 @@ class Wrapper:
         return weigh
 
 
-@renamed_keywords(equals_get_zero="zero_if_equal")
 def define_wrapper(
     *,
     source: str,

@@ -18,7 +18,6 @@ from collections.abc import Callable, Coroutine, Hashable
 from functools import partial
 from typing import Any
 
-from agentgym.deprecation import renamed_member
 from agentgym.errors import SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Backend, Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
@@ -121,8 +120,6 @@ class Pool:
         for failure in failures:
             if failure is not None:
                 raise failure
-
-    owned_by = renamed_member("for_tenant")
 
     def for_tenant(self, tenant: str) -> Backend:
         """This pool as the backend of one tenant, such as evaluation beside training. Tenants take turns."""

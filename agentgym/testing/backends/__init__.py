@@ -9,7 +9,6 @@ promises, commands, python_calls, files, channels, life, snapshots   the contrac
 against_*.py                                                         the attacks, by their target
 """
 
-from agentgym.deprecation import renamed_attributes
 from agentgym.testing.backends.check import BackendCheck, Breach, CheckVerdict, NotApplicable
 from agentgym.testing.backends.runs import ATTACKS, CONTRACT, Check, check_backend, checks, run_checks
 from agentgym.testing.backends.testbed import SPEC
@@ -27,8 +26,3 @@ __all__ = [
     "checks",
     "run_checks",
 ]
-
-__getattr__ = renamed_attributes(
-    __name__,
-    {"Case": "agentgym.testing.backends.BackendCheck", "Verdict": "agentgym.testing.backends.CheckVerdict"},
-)

@@ -22,16 +22,6 @@ the batch afterwards. What it knows (gold answers, other endings) is never shown
     selection.py      the providers that an estimator requires
 """
 
-from agentgym.deprecation import renamed_attributes
 from agentgym.training.signals.provider import SignalProvider
 
 __all__ = ["SignalProvider"]
-
-__getattr__ = renamed_attributes(
-    __name__,
-    {
-        "Source": "agentgym.training.SignalProvider",
-        "with_rows": "agentgym.credit.with_signal_rows",
-        "with_signal_rows": "agentgym.credit.with_signal_rows",
-    },
-)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from agentgym.deprecation import renamed_keywords
 from agentgym.errors import TaskError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, by_weight, seed_of
@@ -43,7 +42,6 @@ def demonstrate(context: RunContext) -> list[Trajectory]:
     return context.demonstrations[key]
 
 
-@renamed_keywords(novice="imperfect_oracle", seen="on_trajectory")
 def demonstrations(
     rollouts: Rollouts,
     task_set: TaskSet,
