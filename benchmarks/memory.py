@@ -30,9 +30,9 @@ from agentgym.credit import estimator
 from agentgym.policy import Policy, make_tokenizer
 from agentgym.task import Task
 from agentgym.training import Recipe
+from agentgym.training.checks.memory_plan import plan_memory
 from agentgym.training.model.models import load_model
 from agentgym.training.processes import ALONE
-from agentgym.training.recipe.memory_plan import plan_memory
 from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 

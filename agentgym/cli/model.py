@@ -18,7 +18,7 @@ from agentgym.text import visible
 
 if TYPE_CHECKING:
     from agentgym.policy.template_check import TemplateFinding
-    from agentgym.training.recipe.memory_plan import MemoryPlan
+    from agentgym.training.checks.memory_plan import MemoryPlan
 
 app = typer.Typer(
     help="Convert models, check that tools reach them, and plan the memory of training.",
@@ -114,8 +114,8 @@ def plan(
 
     Example: [b]agentgym model plan recipes/smollm2.toml --set policy.path=models/smollm2-135m[/b]
     """
+    from agentgym.training.checks.memory_plan import plan_memory
     from agentgym.training.monitoring.silence import silence_libraries
-    from agentgym.training.recipe.memory_plan import plan_memory
     from agentgym.training.recipe.recipe import Recipe
 
     device, available = (None, None) if gpu is None else ("cuda", gpu * 1e9)

@@ -16,7 +16,7 @@ from trl import SFTConfig, SFTTrainer
 
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
-from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike
+from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
@@ -25,6 +25,7 @@ from agentgym.training.model.sharding import ShardingTrainer, sharding_arguments
 from agentgym.training.model.training_arguments import DECAY_TO_A_TENTH, training_arguments
 from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, latest_checkpoint
 from agentgym.training.processes import ALONE, Processes
+from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
 from agentgym.trajectory import Trajectory
 
 
@@ -40,7 +41,7 @@ def imitate(
     seed: int,
     weights: Sequence[float] | None = None,
     turns: Sequence[int | None] | None = None,
-    microbatch_tokens: int = DEFAULT_TOKENS,
+    microbatch_tokens: int = MICROBATCH_TOKENS,
     optimizer: Literal["adamw", "muon"] = "adamw",
     save_every: int | None = None,
     gradient_checkpointing: bool = False,

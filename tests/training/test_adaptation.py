@@ -21,8 +21,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training import Recipe
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.adapt_section import AdaptSection
-from agentgym.training.recipe.preflight import check_before_start
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lookup_environment import PRESS

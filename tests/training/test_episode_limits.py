@@ -15,8 +15,8 @@ from agentgym.messages import StopReason
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.recipe.episode_section import EpisodeSection
-from agentgym.training.recipe.preflight import check_before_start
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_run import assert_equal_weights, execute, recipe

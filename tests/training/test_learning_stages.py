@@ -20,9 +20,9 @@ from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.imitation import imitate
 from agentgym.training.monitoring.silence import silence_libraries
-from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.stages.plan import planned_stages
 from agentgym.training.stages.tokenise import tokenise
 

@@ -15,7 +15,7 @@ from agentgym.policy import make_tokenizer
 from agentgym.registry import load_task_set
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
-from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.trajectory import TokenMask
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")

@@ -9,7 +9,7 @@ import pytest
 from agentgym import TaskSet, register
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
-from agentgym.training.loss.checks import check_losses
+from agentgym.training.checks.losses import check_losses
 from agentgym.training.objectives import Needs, TokenBatch, define_loss
 from agentgym.training.processes import Processes
 

@@ -23,7 +23,7 @@ from agentgym.storage import checkpoint_in
 from agentgym.storage.run_folder import RunFolder
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe
-from agentgym.training.loss.checks import check_losses
+from agentgym.training.checks.losses import check_losses
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
 from agentgym.training.loss_inputs.optimal_values import soft_maximum
 from agentgym.training.model.reference import ReferenceCallback

@@ -16,8 +16,8 @@ from agentgym.errors import RecipeError
 from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.recipe import memory_plan
-from agentgym.training.recipe.memory_plan import MemoryPlan, memory_note, plan_memory
+from agentgym.training.checks import memory_plan
+from agentgym.training.checks.memory_plan import MemoryPlan, memory_note, plan_memory
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_reference import PUSHED, SMALL

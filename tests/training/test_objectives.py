@@ -15,8 +15,8 @@ from agentgym.credit import estimator
 from agentgym.errors import CreditError, RecipeError, ShapeError, UnknownNameError
 from agentgym.reward import Schedule
 from agentgym.training import Recipe
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.objectives import TokenBatch, TrlLoss, losses_by_row, make_objective, make_term
-from agentgym.training.recipe.preflight import check_before_start
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_microbatches import gradients

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentgym.training import Recipe
-from agentgym.training.loss.checks import check_losses
+from agentgym.training.checks.losses import check_losses
 from agentgym.training.stages.plan import planned_stages
 
 

@@ -19,8 +19,8 @@ from agentgym.registry import register
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training import Recipe, train
-from agentgym.training.recipe.preflight import check_before_start
-from agentgym.training.recipe.trial_reset import check_environments
+from agentgym.training.checks.preflight import check_before_start
+from agentgym.training.checks.trial_reset import check_environments
 from agentgym.training.run import differing_keys
 
 sys.path.insert(0, str(Path(__file__).parent))

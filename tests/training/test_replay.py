@@ -16,7 +16,7 @@ from agentgym.errors import RecipeError
 from agentgym.registry import load_task_set
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.checks.preflight import check_before_start
 
 
 def replaying(**signals) -> Recipe:

@@ -11,8 +11,8 @@ import pytest
 
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
+from agentgym.training.checks.sharding import check_sharding
 from agentgym.training.processes import Processes
-from agentgym.training.recipe.sharding_check import check_sharding
 from agentgym.training.stages.plan import planned_stages
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -8,7 +8,7 @@ import pytest
 
 from agentgym.registry import load_task_set, names
 from agentgym.training import Recipe
-from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.stages.plan import planned_stages
 
 RECIPES = sorted((Path(__file__).parents[2] / "recipes" / "stages").glob("*.toml"))

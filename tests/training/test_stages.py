@@ -21,7 +21,7 @@ from agentgym.storage import checkpoint_in
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
-from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.plan import planned_stages

@@ -17,9 +17,9 @@ from agentgym.policy import Policy, ScriptedPolicy
 from agentgym.policy.contract import Reply, Request
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.loss.grpo_batches import trl_rows
-from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory, Turn
 

@@ -16,7 +16,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import task_from_json, task_to_json
 from agentgym.training import Rollouts, demonstrations
-from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.stages.step_tasks import step_tasks
 from agentgym.training.stages.tokenise import tokenise
 

@@ -17,7 +17,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.stages.tokenise import tokenise
 from agentgym.trajectory import Trajectory
 

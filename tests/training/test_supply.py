@@ -17,7 +17,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task.mixture import source_of
 from agentgym.training import Recipe, train
-from agentgym.training.recipe.preflight import check_before_start
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.samplers import sampler_of
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -20,8 +20,8 @@ from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe, Rollouts
+from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, gather_metrics, make_gatherer, play_groups
-from agentgym.training.recipe.preflight import check_before_start
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 

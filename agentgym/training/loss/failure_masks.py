@@ -7,33 +7,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.errors import RecipeError
-from agentgym.evaluation.failures import FAILURES, TREATMENTS, Treatment
+from agentgym.evaluation.failures import Treatment
 from agentgym.storage.failures import failures_of, turn_failures
 from agentgym.trajectory import Trajectory
 
 Array = NDArray[np.float64]
-
-
-def check_treatments(treatments: Mapping[str, str]) -> None:
-    """Check [train.failures].
-
-    Raises: RecipeError for an unknown kind, an unknown treatment, or a treatment that its kind cannot have.
-    """
-    for kind, treatment in treatments.items():
-        if kind not in FAILURES:
-            raise RecipeError(f"train.failures.{kind}: there is no such kind. Kinds are {', '.join(FAILURES)}.")
-        if treatment not in TREATMENTS:
-            raise RecipeError(f"train.failures.{kind} = {treatment!r}: treatments are {', '.join(TREATMENTS)}.")
-        if (kind == "failed") != (treatment == "excluded"):
-            raise RecipeError(
-                f"train.failures.{kind} = {treatment!r}: episodes that failed are always excluded, because nobody "
-                "judged them, and nothing else is. Mask other kinds by mask_turn or mask_episode."
-            )
-        if treatment == "mask_turn" and FAILURES[kind].level == "end":
-            raise RecipeError(
-                f"train.failures.{kind} = 'mask_turn': this kind concerns a whole episode. Write mask_episode."
-            )
 
 
 def apply_failure_masks(

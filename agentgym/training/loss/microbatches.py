@@ -13,8 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-DEFAULT_TOKENS = 16_384
-"""Tokens of a part, with padding."""
 _COST_OF_A_PART = 512
 """Tokens that could be computed in the time that one part more takes; our choice."""
 

@@ -24,7 +24,7 @@ from agentgym.training.loss.grpo_batches import (
     with_labels_on,
 )
 from agentgym.training.loss.labelled_head import project_labelled_only
-from agentgym.training.loss.microbatches import DEFAULT_TOKENS, loss_in_parts, parts_alike, parts_of
+from agentgym.training.loss.microbatches import loss_in_parts, parts_alike, parts_of
 from agentgym.training.loss.role_order import RoleOrder
 from agentgym.training.loss.separate_rows import RowStarts, separated
 from agentgym.training.loss.token_masks import MaskedRow, TokenMasks
@@ -36,6 +36,7 @@ from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_
 from agentgym.training.objectives.contract import Rows
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
+from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
 
 if TYPE_CHECKING:
     from agentgym.training.loss_inputs.loss_inputs import OtherRows
@@ -80,7 +81,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         objective: RowLosses | None = None,
         terms: Sequence[WeightedTerm] = (),
         kl: float | None = None,
-        microbatch_tokens: int = DEFAULT_TOKENS,
+        microbatch_tokens: int = MICROBATCH_TOKENS,
         group_gradients: GroupGradients | None = None,
         role_order: RoleOrder | None = None,
         **options: Any,

@@ -17,6 +17,7 @@ from agentgym.training.objectives.contract import (
     losses_by_row,
     make_objective,
     make_term,
+    make_terms,
     needs_of,
     objective_share,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "losses_by_row",
     "make_objective",
     "make_term",
+    "make_terms",
     "needs_of",
     "objective_share",
 ]

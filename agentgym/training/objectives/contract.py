@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 
@@ -13,6 +13,9 @@ from agentgym import registry
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError, ShapeError
 from agentgym.reward import Schedule
+
+if TYPE_CHECKING:
+    from agentgym.training.recipe.train_section import TermSection
 
 Rows = Literal["policy", "experts", "corrections"]
 """Whose episodes a batch holds: the policy's own, an expert's on the same tasks, or turns of the policy's with a
@@ -279,6 +282,15 @@ def make_objective(text: str) -> RowLosses | TrlLoss:
     if part.options:
         raise CreditError(f"{text!r}: TRL computes this loss, and takes its options in [train.trl].")
     return registered
+
+
+def make_terms(terms: Mapping[str, TermSection]) -> list[WeightedTerm]:
+    """Make the loss terms of [train.terms] with their options. Raises: UnknownNameError, CreditError."""
+    weighted_terms = []
+    for name, term in terms.items():
+        schedule = None if term.schedule is None else term.schedule.make()
+        weighted_terms.append(make_term(name, term.weight, schedule, term.options, warmup=term.warmup))
+    return weighted_terms
 
 
 def make_term(

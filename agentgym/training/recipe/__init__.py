@@ -1,4 +1,4 @@
-"""The recipe of a run: one TOML file, its sections, and what is checked before anything heavy starts.
+"""The recipe of a run: one TOML file and its sections. Data only: nothing here trains, or loads a model.
 
 recipe.py          the whole file
 keys.py            overrides from the command line, and keys of earlier versions
@@ -9,8 +9,6 @@ adapt_section.py   [train.adapt]: tasks without truth, judged by votes
 vllm_section.py    [vllm]: the server that samples
 stage_section.py   an entry of [[stage]]
 stage_options.py   the options of the stages that collect episodes and learn from them
-preflight.py       what a recipe needs of its task set and of TRL
-trial_reset.py     one task of each environment is reset first
-trial_episode.py   one episode of the oracle shows rewards that cannot be as the recipe says
-memory_plan.py     the memory that a recipe takes, by part
+guard_section.py   [guard]: when training counts as collapsing
+names.py           whether every name in a recipe is registered
 """

@@ -13,25 +13,21 @@ import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from agentgym import registry
-from agentgym.credit import CreditWarning
-from agentgym.credit.named_parts import parse_part
 from agentgym.deprecation import AgentGymDeprecationWarning
-from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.errors import RecipeError
 from agentgym.options import Count, Rate, Section, Share
-from agentgym.policy.formats.choice import AUTO
 from agentgym.reward import Reward
 from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.search import make_search
 from agentgym.task import TaskSet
-from agentgym.training.loss.failure_masks import check_treatments
-from agentgym.training.loss.microbatches import DEFAULT_TOKENS
-from agentgym.training.monitoring.collapse_guard import GuardSection
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_stop_rules
+from agentgym.training.recipe.guard_section import GuardSection
 from agentgym.training.recipe.keys import override_key, with_current_keys
+from agentgym.training.recipe.names import check_names
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
-from agentgym.training.recipe.stage_section import ReadsEpisodes, StageSection
+from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes, StageSection
 from agentgym.training.recipe.tasks_section import TasksSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.recipe.vllm_section import VllmSection
@@ -68,7 +64,7 @@ class WarmStartSection(ReadsEpisodes):
     batch_size: Count = 32
     learning_rate: Rate = 2e-3
     optimizer: Literal["adamw", "muon"] = "adamw"
-    microbatch_tokens: Count = DEFAULT_TOKENS
+    microbatch_tokens: Count = MICROBATCH_TOKENS
     save_every: Count = 200
     until_success: Share | None = None
     validate_every: Count = 50
@@ -276,52 +272,12 @@ class Recipe(Section):
             recipe = cls.model_validate(with_current_keys(data, where))
         except ValidationError as error:
             raise RecipeError(explain(error, where)) from error
-        recipe._check_names(where)
+        check_names(recipe, where)
         return recipe
 
     def to_toml(self) -> str:
         """Return the resolved recipe with every default written out; it reads back equal."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
-
-    def _check_names(self, where: str) -> None:
-        check_treatments(self.train.failures)
-        references: list[tuple[registry.Kind, str, str]] = []
-        if self.policy.call_format != AUTO:
-            references.append(("call_formats", self.policy.call_format, "policy.call_format"))
-        if self.policy.logit_hook is not None:
-            references.append(("logit_hooks", self.policy.logit_hook, "policy.logit_hook"))
-        for name in self.reward.names:
-            references.append(("rewards", name, "reward.name" if name == self.reward.name else "reward.also"))
-        if self.episode.backend:
-            references.append(("backends", self.episode.backend, "episode.backend"))
-        for name, key in self.tasks.names():
-            if not name.endswith((".jsonl", ".json")):
-                references.append(("task_sets", name, key))
-            elif not Path(name).is_file():
-                raise RecipeError(f"{where}: {key} = {name!r}: there is no such file.")
-        references += [("stages", stage.kind, "stage.kind") for stage in self.stage]
-        references += [("loss_terms", name, "train.terms") for name in self.train.terms]
-        try:
-            key, value = "estimator", self.train.estimator
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", CreditWarning)  # given when the run starts
-                self.train.make_estimator()
-            key, value = "objective", self.train.objective
-            references.append(("objectives", parse_part(value).name, "train.objective"))
-            if self.train.sampler:
-                key, value = "sampler", self.train.sampler
-                references.append(("samplers", parse_part(value).name, "train.sampler"))
-            for value in self.train.gather:
-                key = "gather"
-                references.append(("gatherers", parse_part(value).name, "train.gather"))
-        except (UnknownNameError, CreditError) as error:
-            raise RecipeError(f"{where}: train.{key} = {value!r}. {error}") from error
-        for kind, name, key in references:
-            if name not in registry.names(kind):
-                try:
-                    registry.load(kind, name)
-                except UnknownNameError as error:
-                    raise RecipeError(f"{where}: {key} = {name!r}. {error}") from error
 
 
 def explain(error: ValidationError, where: str, section: type[Section] = Recipe) -> str:

@@ -8,8 +8,7 @@ from pydantic import Field, model_validator
 
 from agentgym.options import Count, Rate, Section, Share
 from agentgym.search import make_search
-from agentgym.training.loss.microbatches import DEFAULT_TOKENS
-from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection
+from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes, RepeatSection
 
 
 class CollectSection(Section):
@@ -74,7 +73,7 @@ class LearningSection(ReadsEpisodes):
     learning_rate: Rate = 1e-4
     max_grad_norm: Rate = 1.0
     save_every: Count = 50
-    microbatch_tokens: Count = DEFAULT_TOKENS
+    microbatch_tokens: Count = MICROBATCH_TOKENS
     score: str = ""
 
 

@@ -8,6 +8,8 @@ from pydantic import Field
 
 from agentgym.options import Count, Section, Share
 
+MICROBATCH_TOKENS = 16_384
+"""Tokens of a part of a batch by default, padding included."""
 _USUAL_NAMES = {"imitate": "warm_start", "reinforce": "train"}
 
 

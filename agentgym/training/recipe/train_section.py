@@ -12,14 +12,12 @@ from agentgym.credit.named_parts import parse_part
 from agentgym.errors import RecipeError
 from agentgym.evaluation.failures import Treatment
 from agentgym.options import Count, Rate, Section, Share
-from agentgym.training.loss.microbatches import DEFAULT_TOKENS
 from agentgym.training.recipe.adapt_section import AdaptSection
 from agentgym.training.recipe.reward_section import ScheduleSection
-from agentgym.training.recipe.stage_section import ReadsEpisodes
+from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
 
 if TYPE_CHECKING:
     from agentgym.task import TaskSet
-    from agentgym.training.objectives import RowLosses, TrlLoss, WeightedTerm
 
 
 class ReplaySection(Section):
@@ -233,7 +231,7 @@ class TrainSection(Section):
     objective: str = "dr_grpo"
     terms: dict[str, TermSection] = {}
     iterations: Count = 1
-    microbatch_tokens: Count = DEFAULT_TOKENS
+    microbatch_tokens: Count = MICROBATCH_TOKENS
     kl: Annotated[float, Field(ge=0)] = 0.0
     reference: ReferenceSection = ReferenceSection()
     teacher: TeacherSection | None = None
@@ -357,27 +355,6 @@ class TrainSection(Section):
         if self.trl.get("fp16"):
             return "float16"
         return "bfloat16" if self.trl.get("bf16", device != "cpu") else None
-
-    def make_objective(self) -> RowLosses | TrlLoss:
-        """Make the objective with its options. Raises: UnknownNameError, CreditError."""
-        from agentgym.training.objectives import make_objective
-
-        return make_objective(self.objective)
-
-    def make_terms(self) -> list[WeightedTerm]:
-        """Make the loss terms with their options. Raises: UnknownNameError, CreditError."""
-        from agentgym.training.objectives import make_term
-
-        return [
-            make_term(
-                name,
-                term.weight,
-                term.schedule.make() if term.schedule else None,
-                term.options,
-                warmup=term.warmup,
-            )
-            for name, term in self.terms.items()
-        ]
 
     def make_estimator(self) -> Estimator:
         """Make the estimator with its options and wrappers. Raises: UnknownNameError, CreditError."""

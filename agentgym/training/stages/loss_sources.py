@@ -12,7 +12,7 @@ from agentgym.training.loss_inputs.experts import Experts, ScriptedExperts, Stor
 from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.training.loss_inputs.teacher import load_teacher, prepare_teacher
-from agentgym.training.objectives import needs_of
+from agentgym.training.objectives import make_objective, make_terms, needs_of
 from agentgym.training.recipe.train_section import CorrectionsSection, ExpertsSection, TrainSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.episode_manifest import episode_set
@@ -28,7 +28,8 @@ def loss_inputs_for(context: RunContext, learner: Learner, trainer: TurnGRPOTrai
     Raises: RecipeError for a teacher or a corrector that cannot be loaded, or stored experts that solved nothing.
     """
     section = context.recipe.train
-    needs = [needs_of(losses) for losses in (section.make_objective(), *(t.row_losses for t in section.make_terms()))]
+    terms = [term.row_losses for term in make_terms(section.terms)]
+    needs = [needs_of(losses) for losses in (make_objective(section.objective), *terms)]
     teacher = experts = optimal_values = corrector = None
     if section.teacher is not None and any(of_loss.teacher for of_loss in needs):
         model = load_teacher(section.teacher.path, learner.tokenizer, context.device)

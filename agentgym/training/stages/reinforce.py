@@ -46,7 +46,7 @@ from agentgym.training.monitoring.callbacks import (
 )
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.monitoring.credit_audit import CreditAudit
-from agentgym.training.objectives import TrlLoss
+from agentgym.training.objectives import TrlLoss, make_objective, make_terms
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.adapt_section import ADAPT
 from agentgym.training.recipe.episode_section import parse_stop_rules
@@ -146,7 +146,7 @@ def _make_trainer(
     stream: Streaming | None,
 ) -> TurnGRPOTrainer:
     recipe, section = context.recipe, context.recipe.train
-    estimator, objective = section.make_estimator(), section.make_objective()
+    estimator, objective = section.make_estimator(), make_objective(section.objective)
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
     hook_maker = _begin_hook(learner, checkpoint)
@@ -182,7 +182,7 @@ def _make_trainer(
         budgets_at=recipe.episode.budgets_at,
         before_playing=learner.gather,
         objective=None if isinstance(objective, TrlLoss) else objective,
-        terms=section.make_terms(),
+        terms=make_terms(section.terms),
         kl=section.reference_weight,
         group_gradients=GroupGradients() if section.snr_learning_rate else None,
         microbatch_tokens=section.microbatch_tokens,
@@ -240,7 +240,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         processes: that train together.
     Raises: RecipeError for an option that TRL does not have, with the nearest one, or whose value it refuses.
     """
-    section = recipe.train
+    section, objective = recipe.train, make_objective(recipe.train.objective)
     episodes = section.tasks_per_step * section.group_size
     known = sorted(GRPOConfig.__dataclass_fields__)
     for key in section.trl.keys() - set(known):
@@ -264,7 +264,7 @@ def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Proce
         num_iterations=section.passes,
         lr_scheduler_type="constant",
         warmup_steps=section.warmup_steps,
-        loss_type=objective.loss_type if isinstance(objective := section.make_objective(), TrlLoss) else "dr_grpo",
+        loss_type=objective.loss_type if isinstance(objective, TrlLoss) else "dr_grpo",
         beta=section.kl,
         temperature=recipe.episode.temperature,
         top_p=recipe.episode.top_p,

@@ -20,15 +20,15 @@ from agentgym.reward import Reward
 from agentgym.rollout.engine import ConnectingEngine
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
+from agentgym.training.checks.losses import check_losses
+from agentgym.training.checks.trial_episode import check_reward
+from agentgym.training.checks.trial_reset import check_environments
 from agentgym.training.gatherers import make_gatherer, play_groups
-from agentgym.training.loss.checks import check_losses
 from agentgym.training.model.models import FINAL
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.monitoring.trackers import check_trackers
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.recipe.trial_episode import check_reward
-from agentgym.training.recipe.trial_reset import check_environments
 from agentgym.training.samplers import sampler_of
 from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_signal_options, check_signals_available
 from agentgym.training.stages.demonstrate import DEMONSTRATION, script_of

@@ -12,7 +12,7 @@ from agentgym import registry
 from agentgym.errors import CreditError, RecipeError, TaskError, UnknownNameError
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
-from agentgym.training.objectives import Needs, TrlLoss, needs_of
+from agentgym.training.objectives import Needs, TrlLoss, make_objective, make_terms, needs_of
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.train_section import CorrectionsSection, TrainSection
@@ -45,11 +45,11 @@ def check_losses(recipe: Recipe, task_set: TaskSet, processes: Processes = ALONE
     """
     section = recipe.train
     try:
-        objective = section.make_objective()
+        objective = make_objective(section.objective)
     except (CreditError, ValueError) as error:
         raise RecipeError(f"train.objective = {section.objective!r}: {error}") from error
     try:
-        terms = section.make_terms()
+        terms = make_terms(section.terms)
     except (CreditError, ValueError) as error:
         raise RecipeError(f"[train.terms]: {error}") from error
     unread = [key for key in section.trl if key.startswith(_ONLY_IN_LOSSES_OF_TRL)]
@@ -194,7 +194,7 @@ def _check_gradients_of_groups(section: TrainSection, needs: Sequence[Needs], pr
 def _check_shares(section: TrainSection) -> None:
     """The terms that take the objective's place have weights between 0 and 1, together too."""
     highest = 0.0
-    for term in section.make_terms():
+    for term in make_terms(section.terms):
         if not needs_of(term.row_losses).instead:
             continue
         name = term.name

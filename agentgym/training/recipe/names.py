@@ -1,0 +1,81 @@
+"""Whether every name in a recipe is registered, and every kind and treatment of [train.failures] is known."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym import registry
+from agentgym.credit import CreditWarning
+from agentgym.credit.named_parts import parse_part
+from agentgym.errors import CreditError, RecipeError, UnknownNameError
+from agentgym.evaluation.failures import FAILURES, TREATMENTS
+from agentgym.policy.formats.choice import AUTO
+
+if TYPE_CHECKING:
+    from agentgym.training.recipe.recipe import Recipe
+
+
+def check_names(recipe: Recipe, where: str) -> None:
+    """Check that every name in a recipe is registered. Raises: RecipeError, which `where` begins."""
+    check_treatments(recipe.train.failures)
+    references: list[tuple[registry.Kind, str, str]] = []
+    if recipe.policy.call_format != AUTO:
+        references.append(("call_formats", recipe.policy.call_format, "policy.call_format"))
+    if recipe.policy.logit_hook is not None:
+        references.append(("logit_hooks", recipe.policy.logit_hook, "policy.logit_hook"))
+    for name in recipe.reward.names:
+        references.append(("rewards", name, "reward.name" if name == recipe.reward.name else "reward.also"))
+    if recipe.episode.backend:
+        references.append(("backends", recipe.episode.backend, "episode.backend"))
+    for name, key in recipe.tasks.names():
+        if not name.endswith((".jsonl", ".json")):
+            references.append(("task_sets", name, key))
+        elif not Path(name).is_file():
+            raise RecipeError(f"{where}: {key} = {name!r}: there is no such file.")
+    references += [("stages", stage.kind, "stage.kind") for stage in recipe.stage]
+    references += [("loss_terms", name, "train.terms") for name in recipe.train.terms]
+    try:
+        key, value = "estimator", recipe.train.estimator
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", CreditWarning)  # given when the run starts
+            recipe.train.make_estimator()
+        key, value = "objective", recipe.train.objective
+        references.append(("objectives", parse_part(value).name, "train.objective"))
+        if recipe.train.sampler:
+            key, value = "sampler", recipe.train.sampler
+            references.append(("samplers", parse_part(value).name, "train.sampler"))
+        for value in recipe.train.gather:
+            key = "gather"
+            references.append(("gatherers", parse_part(value).name, "train.gather"))
+    except (UnknownNameError, CreditError) as error:
+        raise RecipeError(f"{where}: train.{key} = {value!r}. {error}") from error
+    for kind, name, key in references:
+        if name not in registry.names(kind):
+            try:
+                registry.load(kind, name)
+            except UnknownNameError as error:
+                raise RecipeError(f"{where}: {key} = {name!r}. {error}") from error
+
+
+def check_treatments(treatments: Mapping[str, str]) -> None:
+    """Check [train.failures].
+
+    Raises: RecipeError for an unknown kind, an unknown treatment, or a treatment that its kind cannot have.
+    """
+    for kind, treatment in treatments.items():
+        if kind not in FAILURES:
+            raise RecipeError(f"train.failures.{kind}: there is no such kind. Kinds are {', '.join(FAILURES)}.")
+        if treatment not in TREATMENTS:
+            raise RecipeError(f"train.failures.{kind} = {treatment!r}: treatments are {', '.join(TREATMENTS)}.")
+        if (kind == "failed") != (treatment == "excluded"):
+            raise RecipeError(
+                f"train.failures.{kind} = {treatment!r}: episodes that failed are always excluded, because nobody "
+                "judged them, and nothing else is. Mask other kinds by mask_turn or mask_episode."
+            )
+        if treatment == "mask_turn" and FAILURES[kind].level == "end":
+            raise RecipeError(
+                f"train.failures.{kind} = 'mask_turn': this kind concerns a whole episode. Write mask_episode."
+            )
