@@ -17,6 +17,7 @@ from trl import SFTConfig, SFTTrainer
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
+from agentgym.training.loss.row_data import ROW_DATA, RowData
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import train_from
@@ -73,8 +74,7 @@ def imitate(
     """
     examples, weights, turns = _by_row(examples, weights or [1.0] * len(examples), turns or [None] * len(examples))
     is_weighted = any(weight != 1.0 for weight in weights)
-    of_roles = role_adapters_of(model) is not None
-    is_plain = vision_inputs is None and not is_weighted and not of_roles
+    is_plain = vision_inputs is None and not is_weighted and role_adapters_of(model) is None
     shared_arguments = training_arguments(
         folder,
         steps=steps,
@@ -111,7 +111,7 @@ def imitate(
         optimizers=(Muon(model, learning_rate=learning_rate) if optimizer == "muon" else None, None),
         data_collator=None
         if is_plain
-        else _RowCollator(vision_inputs, tokenizer, examples, weights if is_weighted else None, of_roles),
+        else _RowCollator(vision_inputs, tokenizer, examples, weights if is_weighted else None),
     )
     remedy = "Lower warm_start.microbatch_tokens, or set machine.gradient_checkpointing."
     with own_forward_restored(model), out_of_memory_named("the warm start", remedy):
@@ -173,11 +173,11 @@ class ImitationTrainer(ShardingTrainer, SFTTrainer):
             index = torch.as_tensor(rows, device=lengths.device)
             names, width = ("input_ids", "attention_mask", "labels"), int(lengths[index].max())
             part = {name: inputs[name][index, :width] for name in names}
+            data = [inputs[ROW_DATA][row] for row in rows] if ROW_DATA in inputs else []
             if self._vision_inputs is not None:
-                images = [inputs["row_images"][row] for row in rows]
+                images = [row.images for row in data]
                 part |= self._vision_inputs.model_kwargs(part["input_ids"], images, self.model)
-            roles = [inputs["row_roles"][row] for row in rows] if "row_roles" in inputs else []
-            with in_roles(self.accelerator.unwrap_model(self.model), roles):
+            with in_roles(self.accelerator.unwrap_model(self.model), [role for row in data for role in row.roles]):
                 if (weights := inputs.get("row_weights")) is not None:
                     return self._weighted_loss(model, part, weights[index], num_items_in_batch)
                 loss: torch.Tensor = super(ImitationTrainer, self).compute_loss(
@@ -208,12 +208,10 @@ class _RowCollator:
         tokenizer: Any,
         examples: Sequence[Trajectory],
         weights: Sequence[float] | None,
-        of_roles: bool,
     ) -> None:
         self._pad = int(tokenizer.pad_token_id)
-        self._images = None if vision_inputs is None else [vision_inputs.images_of(example) for example in examples]
+        self._rows = [RowData.of(example, vision_inputs) for example in examples]
         self._weights = weights
-        self._roles = [example.turns[0].role for example in examples] if of_roles else None
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         def padded(name: str, filler: int) -> torch.Tensor:
@@ -223,10 +221,7 @@ class _RowCollator:
         lengths = torch.tensor([len(row["input_ids"]) for row in rows])
         mask = (torch.arange(ids.size(1)) < lengths[:, None]).long()
         batch: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "labels": labels}
-        if self._images is not None:
-            batch["row_images"] = [self._images[row["row"]] for row in rows]
+        batch[ROW_DATA] = [self._rows[row["row"]] for row in rows]
         if self._weights is not None:
             batch["row_weights"] = torch.tensor([self._weights[row["row"]] for row in rows])
-        if self._roles is not None:
-            batch["row_roles"] = [self._roles[row["row"]] for row in rows]
         return batch

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
 from typing import Any
@@ -24,7 +25,6 @@ from agentgym.credit import BatchCredit, Group, batch_credit_of
 from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
-from agentgym.messages import ImagePart
 from agentgym.policy.contract import Policy
 from agentgym.rollout import Budgets
 from agentgym.task import Task, seed_of, training_only
@@ -41,8 +41,7 @@ from agentgym.training.loss.grpo_batches import (
 )
 from agentgym.training.loss.policy_loss import PolicyLossTrainer
 from agentgym.training.loss.role_order import role_metrics
-from agentgym.training.loss.separate_rows import row_roles, row_starts
-from agentgym.training.loss.token_masks import masked_row
+from agentgym.training.loss.row_data import ROW_DATA, ForwardPass, RowData
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.monitoring.diagnostics import diagnose, summarise
@@ -57,6 +56,29 @@ from agentgym.trajectory import Trajectory
 
 Estimator = Callable[[Group], list[np.ndarray]]
 CreditCallback = Callable[[int, Sequence[Trajectory], Sequence[np.ndarray]], Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class StepEpisodes:
+    """The episodes of a training step.
+
+    Attributes:
+        trajectories: one for each row of all processes, in their order.
+        untrained_turns: by the id of an episode, how many turns at its beginning are not trained on.
+        groups: as they were gathered; empty in all but the first process.
+    """
+
+    trajectories: list[Trajectory] = field(default_factory=list)
+    untrained_turns: Mapping[str, int] = field(default_factory=dict)
+    groups: Sequence[GatheredGroup] = ()
+
+    @classmethod
+    def from_groups(cls, groups: Sequence[GatheredGroup]) -> StepEpisodes:
+        """Make the rows of a step from its groups, without these."""
+        return cls(
+            [trajectory for group in groups for trajectory in group.trained],
+            {name: turns for group in groups for name, turns in group.untrained_turns.items()},
+        )
 
 
 class TurnGRPOTrainer(PolicyLossTrainer):
@@ -117,9 +139,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self.before_playing, self._budgets_at = before_playing, budgets_at
         self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
-        self._groups: list[GatheredGroup] = []  # in the first process: what was played in this step
-        self._trajectories: list[Trajectory] = []  # one per row of all processes, in their order
-        self._untrained_turns: Mapping[str, int] = {}  # of those that others began
+        self._episodes = StepEpisodes()  # the last one
         dataset = Dataset.from_list([{"prompt": task.prompt or task.id, "task": i} for i, task in enumerate(tasks)])
         with silence_rollout_func_warning():
             super().__init__(
@@ -147,15 +167,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         """TRL's batch with its scalar advantages replaced by ours, shape (B, T)."""
         self._prompt_rows = inputs
         batch: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        if any(self._images):
-            batch["row_images"] = list(self._images)  # TRL shuffles and splits it with the rows
-        if any(self._masks):
-            batch["row_masks"] = list(self._masks)  # likewise
-        if any(len(starts) > 1 for starts in self._row_starts):
-            batch["row_starts"] = list(self._row_starts)  # likewise
-        if any(any(roles) for roles in self._row_roles):
-            batch["row_roles"] = list(self._row_roles)  # likewise
-        own_trajectories = self.processes.own_part(self._trajectories)
+        batch[ROW_DATA] = list(self._pass.rows)
+        own_trajectories = self.processes.own_part(self._episodes.trajectories)
         second_pass = self._second_pass(batch)
         own_signals = second_pass.signals(batch, own_trajectories) if second_pass is not None else {}
         signals = _concatenated(self.processes.gather(own_signals))
@@ -178,24 +191,24 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         size, inputs = self._group_size(), self.loss_inputs
         first_row = self.processes.rank * len(own_trajectories)
         groups = torch.arange(first_row, first_row + len(own_trajectories)) // size
-        columns = row_columns(own_trajectories, groups, self._trajectories, size)
+        columns = row_columns(own_trajectories, groups, self._episodes.trajectories, size)
         batch.update({name: values.to(batch["advantages"].device) for name, values in columns.items()})
-        tasks = [trajectory.task for trajectory in self._trajectories[::size]]
+        tasks = [trajectory.task for trajectory in self._episodes.trajectories[::size]]
         batch.update(inputs.columns(self, batch, tasks))
-        self._other_rows = inputs.other_rows(self, self._trajectories, size)
+        self._other_rows = inputs.other_rows(self, self._episodes.trajectories, size)
 
     @property
     def end_and_pad_ids(self) -> tuple[int, int]:
         """Token ids of the end of a sequence and of padding."""
         return int(self._tokenizer.eos_token_id), int(self._tokenizer.pad_token_id)
 
-    def images_of(self, trajectory: Trajectory) -> Sequence[ImagePart]:
-        """The images that a policy which reads them was shown."""
-        return self._vision.images_of(trajectory) if self._vision is not None and trajectory.valid else ()
+    def row_data(self, trajectory: Trajectory) -> RowData:
+        """What a forward pass needs of a trajectory beside its tokens."""
+        return RowData.of(trajectory, self._vision)
 
     def _give_credit(self, second_pass_signals: Mapping[str, Rows]) -> BatchCredit:
         """The credit of every turn of the batch. Logs how the episodes went, and trains what learns from them."""
-        trajectories = self._trajectories
+        trajectories = self._episodes.trajectories
         given = batch_credit_of(
             trajectories,
             self._estimator,
@@ -204,10 +217,10 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             train_version=self.state.global_step,
         )
         credit = apply_failure_masks(trajectories, given.advantages, self._failures)
-        episodes = [trajectory for group in self._groups for trajectory in group.episodes]
-        unaided = [trajectory for group in self._groups for trajectory in group.unaided]
+        episodes = [trajectory for group in self._episodes.groups for trajectory in group.episodes]
+        unaided = [trajectory for group in self._episodes.groups for trajectory in group.unaided]
         self.log_metrics(summarise(unaided or episodes) | diagnose(trajectories, credit, self._group_size()))
-        self.log_metrics(gather_metrics(self._groups))
+        self.log_metrics(gather_metrics(self._episodes.groups))
         self.log_metrics(_credit_statistics(trajectories, credit) | correction_metrics(second_pass_signals))
         if self.model.training:
             self.log_metrics(self._pace.metrics(episodes) | engine_metrics(self._rollouts.config.engine))
@@ -220,7 +233,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         """The signals that neither the records hold nor a second pass gives."""
         signals: dict[str, Rows] = {}
         for provider in self._signal_providers:
-            signals.update(provider.signals(self._trajectories, self.state.global_step))
+            signals.update(provider.signals(self._episodes.trajectories, self.state.global_step))
         return signals
 
     def _second_pass(self, batch: dict[str, Any]) -> PolicyPass | None:
@@ -228,7 +241,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         if not set(PROVIDES) & set(self._requires):
             return None
         measures = [name for name in MEASURES if name in self._requires]
-        for trajectory in self._trajectories if measures else ():
+        for trajectory in self._episodes.trajectories if measures else ():
             trajectory.require_one_row(f"an estimator of {measures[0]}")
         return policy_pass(self, batch, measures=measures)
 
@@ -247,9 +260,9 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _update_learners(self) -> None:
         """Let the sampler and the signal providers learn from the batch, and log what they report."""
         if self._sampler is not None:
-            self.log_metrics(self._sampler.update([own for group in self._groups if (own := group.unaided)]))
+            self.log_metrics(self._sampler.update([own for group in self._episodes.groups if (own := group.unaided)]))
         for provider in self._signal_providers:
-            self.log_metrics(provider.update(self._trajectories))
+            self.log_metrics(provider.update(self._episodes.trajectories))
 
     @property
     def _requires(self) -> tuple[str, ...]:
@@ -258,12 +271,22 @@ class TurnGRPOTrainer(PolicyLossTrainer):
     def _group_size(self) -> int:
         return int(self.num_generations if self.model.training else self.num_generations_eval)
 
-    def _play(self, indices: Sequence[int]) -> tuple[list[Trajectory], dict[str, int]]:
+    def _play_shared(self, indices: Sequence[int]) -> StepEpisodes:
+        """Play a step in the first process, and give the rows, without the groups, to the others."""
+        groups: list[GatheredGroup] = []
+
+        def play() -> StepEpisodes:
+            groups.extend(self._play(indices))
+            return StepEpisodes.from_groups(groups)
+
+        self._episodes = replace(self.processes.share(play), groups=groups)
+        return self._episodes
+
+    def _play(self, indices: Sequence[int]) -> list[GatheredGroup]:
         """Play the episodes of the rows that TRL asked for; groups are consecutive rows of one task.
 
         Args:
             indices: of the task of each row, of all processes.
-        Returns: the episode of each row; by id, how many turns at the beginning of an episode are not trained on.
         """
         size = self._group_size()
         if len(indices) % size or any(len(set(indices[i : i + size])) > 1 for i in range(0, len(indices), size)):
@@ -280,11 +303,9 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         if self._sampler is not None and self.model.training:
             tasks = self._sampler.draw(len(tasks), step)
         more_tasks = partial(self._more_tasks, tasks)
-        self._groups = self._gather(
+        return self._gather(
             StepRequest(self._rollouts, self.rollout_policy, tasks, label, size, self._progress(), more_tasks)
         )
-        untrained_turns = {name: turns for group in self._groups for name, turns in group.untrained_turns.items()}
-        return [trajectory for group in self._groups for trajectory in group.trained], untrained_turns
 
     def _more_tasks(self, drawn: Sequence[Task], count: int, further: int) -> list[Task]:
         """Tasks beside those that the step has drawn: see StepRequest."""
@@ -317,19 +338,16 @@ def _roll_out(prompts: list[Any], trainer: TurnGRPOTrainer) -> dict[str, Any]:
     processes = trainer.processes
     indices = [row["task"] for rows in processes.gather(trainer._prompt_rows) for row in rows]
     trainer.before_playing()
-    trainer._trajectories, trainer._untrained_turns = processes.share(lambda: trainer._play(indices))
-    trajectories = processes.own_part(trainer._trajectories)
-    trainer._images = [trainer.images_of(trajectory) for trajectory in trajectories]
-    trainer._masks = [masked_row(trajectory) for trajectory in trajectories]
-    trainer._row_starts = [row_starts(trajectory) for trajectory in trajectories]
-    trainer._row_roles = [row_roles(trajectory) for trajectory in trajectories]
-    untrained, roles = trainer._untrained_turns, trainer._trainable_roles
+    step = trainer._play_shared(indices)
+    trajectories = processes.own_part(step.trajectories)
+    untrained, roles = step.untrained_turns, trainer._trainable_roles
     batch = trl_rows(trajectories, trainer._tokenizer.eos_token_id, untrained, roles)
-    trainer._own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
+    own_tokens = pad_sequence([torch.tensor(mask) for mask in batch["env_mask"]], batch_first=True)
+    trainer._pass = ForwardPass([trainer.row_data(trajectory) for trajectory in trajectories], own_tokens)
     turns = [  # all processes decide alike
-        turn for t in trainer._trajectories for turn in compress(t.turns, trained_turns(t, untrained, roles))
+        turn for t in step.trajectories for turn in compress(t.turns, trained_turns(t, untrained, roles))
     ]
-    check_roles(trainer._trajectories, roles)
+    check_roles(step.trajectories, roles)
     if not all(len(turn.logprobs) == len(turn.token_ids) for turn in turns):
         batch["logprobs"] = None  # of a backend without them; TRL then computes what the importance ratio starts from
     returns = [None if np.isnan(value) else value for value in episode_returns(trajectories).tolist()]

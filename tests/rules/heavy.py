@@ -158,6 +158,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.token_critic": "train",
     "agentgym.training.signals.turn_scorer": "train",
     "agentgym.training.loss.role_order": "train",
+    "agentgym.training.loss.row_data": "train",
     "agentgym.training.loss.separate_rows": "train",
     "agentgym.training.loss.token_masks": "train",
     "agentgym.training.rollouts.trl_policy": "train",

@@ -16,6 +16,7 @@ from agentgym.registry import load_task_set
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
+from agentgym.training.loss.row_data import RowData
 from agentgym.trajectory import TokenMask
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
@@ -71,16 +72,16 @@ def test_log_probabilities_and_entropies_are_those_of_the_masked_logits(tokenize
     trainer._rollouts = GivenMasks(len(tokenizer))
     trainer.model.train()
     batch = trainer._generate_and_score_completions(rows())
-    assert batch["row_masks"][1] == ()  # the failed episode
-    trainer._masks, trainer._own_tokens = batch["row_masks"], batch["completion_mask"] * batch["tool_mask"]
+    assert batch["row_data"][1].masks == ()  # the failed episode
+    trainer._begin_pass(batch)
     trainer._score(trainer.model, batch)
-    logps, entropies, *_ = trainer._forward
+    logps, entropies, *_ = trainer._pass.scores
     ids, seen = (torch.cat([batch[f"prompt_{kind}"], batch[f"completion_{kind}"]], 1) for kind in ("ids", "mask"))
-    width, own = batch["completion_ids"].shape[1], trainer._own_tokens.bool()
+    width, own = batch["completion_ids"].shape[1], trainer._pass.own_tokens.bool()
     with torch.no_grad():
         logits = trainer.model(ids, attention_mask=seen).logits[:, -width - 1 : -1].double() / 0.7
-    for row, masks in enumerate(batch["row_masks"]):
-        for begin, end, mask in masks:
+    for row, data in enumerate(batch["row_data"]):
+        for begin, end, mask in data.masks:
             named = torch.zeros(logits.shape[2], dtype=torch.bool)
             named[list(mask.ids)] = True
             logits[row, begin:end, ~named if mask.allowed else named] = -torch.inf
@@ -102,9 +103,9 @@ def test_the_gradient_is_that_of_the_masked_distribution(tokenizer, tmp_path):
         [(t, t + 1, TokenMask((int(batch["completion_ids"][row, t]),), True)) for t in range(own.shape[1])]
         for row in range(len(own))
     ]
-    trainer._masks, trainer._own_tokens = alone, own.long()
+    trainer._begin_pass(batch | {"row_data": [RowData(masks=masks) for masks in alone]})
     trainer._score(trainer.model, batch)
-    logps, *_ = trainer._forward
+    logps, *_ = trainer._pass.scores
     assert not logps[own].any()
     logps[own].sum().backward()
     assert all(p.grad is None or float(p.grad.abs().max()) < 1e-6 for p in trainer.model.parameters())

@@ -136,10 +136,10 @@ def alone(model: Any, row: Trajectory) -> list[np.ndarray]:
 def test_each_row_is_scored_as_if_no_other_existed(tokenizer, tmp_path):
     trainer = trainer_of(tokenizer, tmp_path, planner_credit)
     batch = batch_of(trainer)
-    trainer._read_rows_of(batch)
+    trainer._begin_pass(batch)
     with torch.no_grad():
         trainer._score(trainer.model, batch)
-    logps = trainer._forward[0].numpy()
+    logps = trainer._pass.scores[0].numpy()
     for number, trajectory in enumerate(trainer._rollouts.trajectories):
         expected: dict[int, np.ndarray] = {}
         for row in trajectory.rows():
@@ -156,14 +156,14 @@ def test_a_mask_of_a_logit_hook_finds_its_tokens_in_a_further_row(tokenizer, tmp
     first, other = turn.token_ids[0], (turn.token_ids[0] + 1) % 200
     turn.masks = [(0, 1, TokenMask((first, other), True))]
     batch = batch_of(trainer)
-    trainer._read_rows_of(batch)
+    trainer._begin_pass(batch)
     with torch.no_grad():
         trainer._score(trainer.model, batch)
         row = trajectory.rows()[1]
         logits = trainer.model(torch.tensor(row.prompt_ids)[None]).logits[0, -1].float()
     start, _ = trajectory.turn_spans()[1]
     expected = torch.log_softmax(logits[[first, other]], -1)[0]
-    assert float(trainer._forward[0][1, start]) == pytest.approx(float(expected), rel=1e-4)
+    assert float(trainer._pass.scores[0][1, start]) == pytest.approx(float(expected), rel=1e-4)
 
 
 def test_the_gradient_of_a_frozen_role_is_exactly_zero(tokenizer, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -116,7 +117,7 @@ def gap(trainer, batch) -> torch.Tensor:
     """Between the log-probabilities of the trainer's own forward pass and those sampled with, of the agent's tokens."""
     ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], 1)
     mask = torch.cat([batch["prompt_mask"], batch["completion_mask"]], 1)
-    trainer._images, trainer._own_tokens = batch["row_images"], own_tokens(batch)
+    trainer._begin_pass(batch)
     with torch.no_grad():
         recomputed, _, _ = trainer._get_per_token_logps_and_entropies(
             trainer.model.eval(), ids, mask, batch["completion_ids"].size(1), batch_size=2
@@ -126,7 +127,7 @@ def gap(trainer, batch) -> torch.Tensor:
 
 def test_sampler_and_trainer_agree_on_every_token_of_rows_with_and_without_images(trainer):
     batch = generated(trainer)
-    assert [len(images) for images in batch["row_images"]] == [3] * GROUP + [0] * GROUP
+    assert [len(row.images) for row in batch["row_data"]] == [3] * GROUP + [0] * GROUP
     assert (trainer._vision._images.count(batch["completion_ids"].flatten().tolist())) > 0, "none in an observation"
     assert gap(trainer, batch).max() < 2e-4
     torch.manual_seed(1)
@@ -138,7 +139,9 @@ def test_other_images_give_other_probabilities(trainer):
     """Else a forward pass that dropped its images would pass the test above."""
     batch = generated(trainer)
     other = picture("green", (90, 60))
-    batch["row_images"] = [[other if image is RED else image for image in images] for images in batch["row_images"]]
+    batch["row_data"] = [
+        replace(row, images=[other if image is RED else image for image in row.images]) for row in batch["row_data"]
+    ]
     assert gap(trainer, batch).max() > 1e-3
 
 
@@ -155,7 +158,7 @@ def test_a_step_trains_the_eyes_too_and_begins_where_the_sampling_was(trainer):
 
 def test_a_record_of_another_processor_is_refused(trainer):
     generated(trainer)
-    episode = trainer._trajectories[0]
+    episode = trainer._episodes.trajectories[0]
     episode.opening = [Message("user", (TextPart("look"), RED, RED))]
     with pytest.raises(PolicyError, match="image tokens where its 4 image"):
         trainer._vision.images_of(episode)
@@ -167,7 +170,7 @@ def test_a_model_that_wants_what_trl_does_not_pass_on_is_refused(trainer, monkey
     features = vision_inputs._images.features
     monkeypatch.setattr(vision_inputs._images, "features", lambda images: features(images) | {"tiles": torch.ones(1)})
     with pytest.raises(PolicyError, match="makes tiles of an image"):
-        vision_inputs.model_kwargs(batch["prompt_ids"], batch["row_images"], trainer.model)
+        vision_inputs.model_kwargs(batch["prompt_ids"], [row.images for row in batch["row_data"]], trainer.model)
 
 
 def test_a_critic_that_would_be_blind_is_refused(model_and_renderer):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 from trl import GRPOTrainer
 
-from agentgym.messages import ImagePart
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
 from agentgym.training.loss.grpo_batches import (
     joined,
@@ -26,8 +24,9 @@ from agentgym.training.loss.grpo_batches import (
 from agentgym.training.loss.labelled_head import project_labelled_only
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike, parts_of
 from agentgym.training.loss.role_order import RoleOrder
-from agentgym.training.loss.separate_rows import RowStarts, separated
-from agentgym.training.loss.token_masks import MaskedRow, TokenMasks
+from agentgym.training.loss.row_data import ForwardPass, read_row_data
+from agentgym.training.loss.separate_rows import separated
+from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.loss_inputs.entropy_history import EntropyHistory
 from agentgym.training.model.sharding import ShardingTrainer
@@ -90,12 +89,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         self._objective, self._terms = objective, terms
         self._kl = float(args.beta if kl is None else kl)
         self._microbatch_tokens = microbatch_tokens
-        self._images: Sequence[Sequence[ImagePart]] = ()  # of each row of the next forward pass
-        self._masks: Sequence[MaskedRow] = ()  # likewise, of tokens that a logit hook restricted
-        self._row_starts: Sequence[RowStarts] = ()  # likewise, where the rows of each trajectory begin
-        self._row_roles: Sequence[tuple[str, ...]] = ()  # likewise, and the role of each
-        self._own_tokens = torch.zeros(0, 0)  # (B, T) 1 on the agent's own tokens of the next forward pass
-        self._forward: tuple[Any, ...] = ()  # log-probabilities and entropies of the last pass, read by `_part_loss`
+        self._pass = ForwardPass()  # the next one, or the last
         self._vision: VisionInputs | None = None  # of a policy that reads images
         self._other_rows: Mapping[Rows, OtherRows] = {}  # of this step
         super().__init__(model, args=args, **options)
@@ -117,7 +111,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         batch_size: int | None = None,
         **options: Any,
     ) -> Any:
-        """TRL's, of the agent's own tokens alone, with the images of the rows. The result is kept for `_part_loss`."""
+        """TRL's, of the agent's own tokens alone, with the images of the rows. `_part_loss` reads the result."""
         forward, parts = super()._get_per_token_logps_and_entropies, []
         width = input_ids.shape[1]
         if self.is_fsdp_enabled:  # a pass needs all processes, so they make equally many
@@ -125,18 +119,19 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         size = min(batch_size or len(input_ids), max(1, self._microbatch_tokens // width))
         for start in range(0, len(input_ids), size):
             rows = slice(start, start + size)
-            ids, mask = input_ids[rows], attention_mask[rows]
-            separate_rows = separated(mask, self._row_starts[rows])
-            scored = with_labels_on(model, self._own_tokens[rows], logits_to_keep, separate_rows)
-            self.token_masks.rows, self.token_masks.completion_length = self._masks[rows], logits_to_keep
+            ids, mask, data = input_ids[rows], attention_mask[rows], self._pass.rows[rows]
+            separate_rows = separated(mask, [row.context_starts for row in data])
+            scored = with_labels_on(model, self._pass.own_tokens[rows], logits_to_keep, separate_rows)
+            self.token_masks.rows, self.token_masks.completion_length = [row.masks for row in data], logits_to_keep
             self.token_masks.separate_rows = separate_rows
             with self.vision_kwargs(model, ids, rows) as model_kwargs:
                 if model_kwargs:
-                    model_kwargs["num_images"] = [len(images) for images in self._images[rows]]
-                with in_roles(self.accelerator.unwrap_model(model), list(chain(*self._row_roles[rows]))):
+                    model_kwargs["num_images"] = [len(row.images) for row in data]
+                with in_roles(self.accelerator.unwrap_model(model), self._pass.roles(rows)):
                     parts.append(forward(scored, ids, mask, logits_to_keep, **{**options, **model_kwargs}))
-        self._forward = tuple(None if column[0] is None else joined(column) for column in zip(*parts, strict=True))
-        return self._forward
+        scores = tuple(None if column[0] is None else joined(column) for column in zip(*parts, strict=True))
+        self._pass.scores = scores
+        return scores
 
     @contextmanager
     def vision_kwargs(self, model: Any, ids: torch.Tensor, rows: slice) -> Iterator[dict[str, Any]]:
@@ -146,7 +141,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             return
         unwrapped = self.accelerator.unwrap_model(model)
         with self._vision.mask_image_logits(unwrapped):
-            yield self._vision.model_kwargs(ids, self._images[rows], unwrapped)
+            yield self._vision.model_kwargs(ids, self._pass.images(rows), unwrapped)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> torch.Tensor:
         """TRL's loss, in parts. Logs as guard/drift how far sampled and recomputed log-probabilities lie apart."""
@@ -239,7 +234,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
             of_others: the metrics of rows that are not the policy's are added to it, each with its share.
         """
         inputs = part.inputs
-        self._read_rows_of(inputs)
+        self._begin_pass(inputs)
         loss: Any = 0.0
         if self._objective is None and part.kind == "policy":
             with self._weight_of_reference():
@@ -247,8 +242,8 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
                 loss = share * super()._compute_loss(model, inputs)
         else:
             self._score(model, inputs)
-        logps, entropies, *_ = self._forward
-        self._forward = ()
+        own = self._pass.own_tokens.bool()
+        logps, entropies, *_ = self._end_pass()
         if self._terms or self._objective is not None:
             losses, metrics = self._losses_by_row(part, logps, entropies)
             loss = loss + part.row_share * losses.mean() / self._accumulated_batches
@@ -258,7 +253,7 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
                 of_others.append((part.row_share, metrics))
         sampled = inputs.get("sampling_per_token_logps", inputs.get("old_per_token_logps"))
         if sampled is not None and self._is_first_pass:
-            gap = (logps.detach() - sampled).abs()[self._own_tokens.bool()]
+            gap = (logps.detach() - sampled).abs()[own]
             gaps.append(gap[~torch.isnan(gap)])
         return loss
 
@@ -287,21 +282,21 @@ class PolicyLossTrainer(ShardingTrainer, GRPOTrainer):
         width = inputs["completion_ids"].size(1)
         self._get_per_token_logps_and_entropies(model, ids, mask, width, compute_entropy=True)
 
-    def _read_rows_of(self, inputs: Mapping[str, Any]) -> None:
+    def _begin_pass(self, inputs: Mapping[str, Any]) -> None:
         """Let the next forward pass be over these rows."""
-        self._images = inputs.get("row_images", [()] * len(inputs["prompt_ids"]))
-        self._masks = inputs.get("row_masks", [()] * len(inputs["prompt_ids"]))
-        self._row_starts = inputs.get("row_starts", [(0,)] * len(inputs["prompt_ids"]))
-        self._row_roles = inputs.get("row_roles", [("",)] * len(inputs["prompt_ids"]))
-        self._own_tokens = own_tokens(inputs)
+        self._pass = ForwardPass(read_row_data(inputs), own_tokens(inputs))
+
+    def _end_pass(self) -> tuple[Any, ...]:
+        """Return the scores of the last forward pass, and keep nothing of it."""
+        scores, self._pass = self._pass.scores, ForwardPass()
+        return scores
 
     def _scores(self, model: Any, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Log-probabilities and entropies of a batch's own tokens, without a gradient."""
-        self._read_rows_of(inputs)
+        self._begin_pass(inputs)
         with torch.no_grad():
             self._score(model, inputs)
-        scores, self._forward = self._forward, ()
-        return scores
+        return self._end_pass()
 
     @contextmanager
     def _weight_of_reference(self) -> Iterator[None]:

@@ -8,34 +8,17 @@ from typing import Any
 import torch
 
 from agentgym.training.loss.labelled_head import PER_TOKEN
-from agentgym.trajectory import Trajectory
-
-RowStarts = tuple[int, ...]
-"""Where the rows of a trajectory begin, counted from its first token, as in `TokenArrays`."""
-
-
-def row_starts(trajectory: Trajectory) -> RowStarts:
-    """Of what is trained on: a failed trajectory, and one without token ids, is one row."""
-    is_one = not trajectory.further_rows or not trajectory.valid or not trajectory.prompt_ids
-    return (0,) if is_one else trajectory.arrays().row_starts
-
-
-def row_roles(trajectory: Trajectory) -> tuple[str, ...]:
-    """The role of each row that `row_starts` counts; empty where it has none."""
-    rows = trajectory.rows()
-    if len(row_starts(trajectory)) == 1:
-        rows = rows[:1]
-    return tuple(row.turns[0].role if row.turns else "" for row in rows)
 
 
 class SeparateRows:
     """The rows of a batch [B, L] of trajectories as N sequences of at most W tokens.
 
     Args:
-        attention_mask: [B, L] 1 on tokens, which are contiguous. starts: of each trajectory.
+        attention_mask: [B, L] 1 on tokens, which are contiguous.
+        starts: where the contexts of each trajectory begin, counted from its first token.
     """
 
-    def __init__(self, attention_mask: torch.Tensor, starts: Sequence[RowStarts]) -> None:
+    def __init__(self, attention_mask: torch.Tensor, starts: Sequence[tuple[int, ...]]) -> None:
         self._shape = attention_mask.shape
         columns = []
         for number, (own, own_starts) in enumerate(zip(attention_mask.bool().cpu(), starts, strict=True)):
@@ -69,6 +52,6 @@ class SeparateRows:
         return outputs
 
 
-def separated(attention_mask: torch.Tensor, starts: Sequence[RowStarts]) -> SeparateRows | None:
+def separated(attention_mask: torch.Tensor, starts: Sequence[tuple[int, ...]]) -> SeparateRows | None:
     """The rows of a batch; None where each trajectory is one, as nearly all are."""
     return SeparateRows(attention_mask, starts) if any(len(own) > 1 for own in starts) else None

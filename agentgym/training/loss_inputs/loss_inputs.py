@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from agentgym.errors import CreditError
 from agentgym.task import Task
 from agentgym.training.loss.grpo_batches import imitation_rows, own_tokens
-from agentgym.training.loss.separate_rows import row_roles, row_starts
+from agentgym.training.loss.row_data import ROW_DATA
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
 from agentgym.training.loss_inputs.experts import Experts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
@@ -121,10 +121,8 @@ class LossInputs:
         batch = imitation_rows(episodes, trajectories, group_size, trainer.end_and_pad_ids)
         device = trainer.accelerator.device
         batch = {name: values.to(device) for name, values in batch.items()}
-        images = [trainer.images_of(episode) for episode, _ in episodes]
-        lists = {"row_images": images} if any(images) else {}
-        rows = {"row_starts": [row_starts(each) for each, _ in episodes]}
-        return {**batch, **lists, **rows, "row_roles": [row_roles(each) for each, _ in episodes]}
+        # The policy imitates them without the masks that they may have been sampled under.
+        return {**batch, ROW_DATA: [replace(trainer.row_data(episode), masks=()) for episode, _ in episodes]}
 
 
 def _returns(episodes: Sequence[Trajectory | None]) -> torch.Tensor:

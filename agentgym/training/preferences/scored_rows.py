@@ -17,7 +17,7 @@ from trl.trainer.utils import add_fused_lm_head
 from agentgym.policy.adapters import own_model
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import parts_of
-from agentgym.training.loss.separate_rows import RowStarts, separated
+from agentgym.training.loss.separate_rows import separated
 from agentgym.trajectory import Trajectory
 
 _NO_LABEL = -100
@@ -35,7 +35,7 @@ class ScoredRow:
 
     ids: NDArray[np.int64]
     weights: NDArray[np.float32]
-    starts: RowStarts = (0,)
+    starts: tuple[int, ...] = (0,)
 
     @classmethod
     def of(cls, trajectory: Trajectory, turn_weights: Sequence[float]) -> ScoredRow:
