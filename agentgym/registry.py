@@ -49,6 +49,7 @@ Kind = Literal[
     "environment_schemes",
     "engines",
     "assets",
+    "commands",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 T = TypeVar("T")

@@ -23,8 +23,8 @@ from rich.table import Table
 
 from agentgym import registry
 from agentgym.credit import CreditWarning, Estimator, Group, estimator
-from agentgym.credit.bench.bifurcation import MAX_COALITION_TURNS, SIGNAL_MAKERS, BifurcationTask
 from agentgym.errors import AgentGymError
+from research.credit_bench.bifurcation import MAX_COALITION_TURNS, SIGNAL_MAKERS, BifurcationTask
 
 
 def groups_of(chosen: Estimator, count: int, size: int, turns: int) -> list[Group]:

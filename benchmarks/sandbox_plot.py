@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sandbox_many import Costs
 
-from agentgym.evaluation.report.svg import Series, line_chart
+from research.svg import Series, line_chart
 
 # alone, without the page of a report around it, a drawing has to bring its own colours
 _STYLE = """<style>text{font:12px sans-serif;fill:#333}.raw{display:none}.line{fill:none;stroke-width:2}

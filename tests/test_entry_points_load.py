@@ -9,8 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from source_tree import project
+from typer.testing import CliRunner
 
 from agentgym import registry
+from agentgym.cli.app import app
 from agentgym.environment import Environment
 from agentgym.errors import UnknownNameError
 from agentgym.reward import Reward
@@ -18,7 +20,11 @@ from agentgym.rollout.engine import Engine
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
 
-GROUPS: dict[str, dict[str, str]] = project()["project"]["entry-points"]
+OF_THE_WHEEL: dict[str, dict[str, str]] = project()["project"]["entry-points"]
+OF_THE_CHECKOUT: dict[str, dict[str, str]] = project()["tool"]["agentgym"]["checkout"]["entry-points"]
+GROUPS = {
+    group: OF_THE_WHEEL.get(group, {}) | OF_THE_CHECKOUT.get(group, {}) for group in {*OF_THE_WHEEL, *OF_THE_CHECKOUT}
+}
 
 
 def of(kind: str) -> list[str]:
@@ -178,6 +184,13 @@ def test_a_stage_is_a_defined_one(name):
     from agentgym.training.stages.contract import Stage
 
     assert isinstance(load("stages", name), Stage)
+
+
+@pytest.mark.parametrize("name", of("commands"))
+def test_a_command_is_a_function_or_an_application_with_help_that_shows_an_example(name):
+    done = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    assert done.exit_code == 0
+    assert f"Example: agentgym {name}" in " ".join(done.output.split())
 
 
 def test_every_kind_of_entry_point_is_checked_here():

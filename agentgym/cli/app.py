@@ -6,7 +6,6 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from agentgym._imports import install_command
 from agentgym.cli import (
@@ -33,6 +32,7 @@ from agentgym.cli import (
     view,
 )
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
+from agentgym.cli.registered import OpenGroup
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
 
@@ -45,7 +45,7 @@ RENAMED_OPTIONS: dict[str, dict[str, str]] = {}
 """Old options by command, which work until `REMOVED_IN`: `"eval": {"--samples": "--group-size"}`."""
 
 
-class Commands(TyperGroup):
+class Commands(OpenGroup):
     """Shows an error we raise on purpose as one message, not as a traceback; --debug may stand anywhere."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -138,12 +138,12 @@ for name, command, panel in (
     ("publish", publish.publish, BUILD),
 ):
     app.command(name, rich_help_panel=panel)(command)
-app.add_typer(tasks.app, name="tasks", rich_help_panel=BUILD)
-app.add_typer(new.app, name="new", rich_help_panel=BUILD)
-app.add_typer(model.app, name="model", rich_help_panel=START)
-app.add_typer(sandbox.app, name="sandbox", rich_help_panel=BUILD)
-app.add_typer(serve.app, name="serve", rich_help_panel=START)
-app.add_typer(cluster.app, name="cluster", rich_help_panel=START)
-app.add_typer(rerun.app, name="episodes", rich_help_panel=INSPECT)
-app.add_typer(credit.app, name="credit", rich_help_panel=INSPECT)
-app.add_typer(dev.app, name="dev", hidden=True)  # for maintainers: docs/credit.md, docs/security.md
+app.add_typer(tasks.app, name="tasks", cls=OpenGroup, rich_help_panel=BUILD)
+app.add_typer(new.app, name="new", cls=OpenGroup, rich_help_panel=BUILD)
+app.add_typer(model.app, name="model", cls=OpenGroup, rich_help_panel=START)
+app.add_typer(sandbox.app, name="sandbox", cls=OpenGroup, rich_help_panel=BUILD)
+app.add_typer(serve.app, name="serve", cls=OpenGroup, rich_help_panel=START)
+app.add_typer(cluster.app, name="cluster", cls=OpenGroup, rich_help_panel=START)
+app.add_typer(rerun.app, name="episodes", cls=OpenGroup, rich_help_panel=INSPECT)
+app.add_typer(credit.app, name="credit", cls=OpenGroup, rich_help_panel=INSPECT)
+app.add_typer(dev.app, name="dev", cls=OpenGroup, hidden=True)  # for maintainers: docs/credit.md, docs/security.md

@@ -1,192 +1,150 @@
-"""`agentgym dev`: what maintainers of agentgym run to measure estimators and to test the sandboxes."""
+"""`agentgym dev sandbox-attack`: hostile code against the backends of this machine, and what came of it."""
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Sequence
+import os
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentgym.cli import attack
-from agentgym.cli.console import out, progress_bar
-from agentgym.cli.credit import estimator_names
-from agentgym.cli.user_code import Import
-from agentgym.errors import CreditError
+from agentgym.cli.console import err, out, progress_bar, run
+from agentgym.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
-    from agentgym.credit.exact import GradientBias
+    from agentgym.testing.backends.table import TableColumn
 
 app = typer.Typer(help="For maintainers: benchmarks of estimators, attacks on sandboxes.", no_args_is_help=True)
-app.command("sandbox-attack")(attack.attack)
-
-Estimators = Annotated[
-    str | None,
-    typer.Option("--estimators", metavar="A;B", help="Separated by ;, written as in recipes. Default: all."),
-]
+_VERDICT_STYLES = {"passed": ("held", "green"), "failed": ("NOT HELD", "bold red"), "left out": ("not tried", "yellow")}
 
 
-@app.command("reference")
-def reference(
-    folder: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where to write.")] = Path("docs/reference"),
-) -> None:
-    """Write the reference pages of commands, recipe keys, extension points and records from the code.
-
-    Example: [b]agentgym dev reference --out docs/reference[/b]
-    """
-    from agentgym.cli.reference.pages import write_pages
-
-    changed = write_pages(folder)
-    text = ", ".join(str(path) for path in changed) or f"nothing: {folder} is up to date"
-    out().print(f"Written: {text}", markup=False, soft_wrap=True)
+@app.callback()
+def _group() -> None:
+    """For maintainers: benchmarks of estimators, attacks on sandboxes."""
 
 
-@app.command("catalogue")
-def catalogue(
-    page: Annotated[Path, typer.Option("--out", metavar="FILE.md", help="The page.")] = Path("docs/catalogue.md"),
-    play: Annotated[int, typer.Option(min=0, help="Tasks to play of each set without figures.")] = 0,
-    modules: Import = None,
-) -> None:
-    """Write the catalogue of what is installed, and what scripted players earn. Figures are kept in FILE.json.
-
-    Example: [b]agentgym dev catalogue --play 20[/b]
-    """
-    import asyncio
-
-    from agentgym.cli.reference.catalogue_page import catalogue_page, look_at_all, read_figures
-
-    path = page.with_suffix(".json")
-    figures = read_figures(path)
-    asyncio.run(look_at_all(figures, path, play, lambda text: out().print(text, markup=False, soft_wrap=True)))
-    page.write_text(catalogue_page(figures), encoding="utf-8")
-    out().print(f"Written: {page}", markup=False, soft_wrap=True)
-
-
-@app.command("systems")
-def systems(
-    source: Annotated[Path, typer.Argument(metavar="TABLE", help="The table of systems.")] = Path("docs/systems.tsv"),
-) -> None:
-    """Write the page of published systems beside its table, once every reference in it leads somewhere.
-
-    Example: [b]agentgym dev systems docs/systems.tsv[/b]
-    """
-    from agentgym.cli.reference.systems_page import systems_page
-
-    page = source.with_suffix(".md")
-    page.write_text(systems_page(source), encoding="utf-8")
-    out().print(f"Written: {page}", markup=False, soft_wrap=True)
-
-
-@app.command("credit-bench")
-def credit_bench(
-    estimators: Estimators = None,
-    turns: Annotated[str, typer.Option(metavar="K,K", help="Numbers of turns of the tasks.")] = "2,4,8,16,32",
-    size: Annotated[int, typer.Option(min=2, help="Trajectories of a group.")] = 8,
-    groups: Annotated[int, typer.Option(min=2, help="Groups for each figure.")] = 200,
-    seeds: Annotated[int, typer.Option(min=2, help="Runs of learning for each figure.")] = 10,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="DIR",
-            help="Write credit-bench.json and a page with plots to DIR; or FILE.md: put the table into a document.",
-        ),
+@app.command("sandbox-attack")
+def attack(
+    backends: Annotated[
+        list[str] | None, typer.Option("--backend", metavar="NAME", help="By default every one that works here.")
     ] = None,
-    modules: Import = None,
-) -> None:
-    """Measure estimators where the truth is known: exactly one turn of K decides how a task ends.
-
-    Example: [b]agentgym dev credit-bench --estimators rloo,return_to_go,turn_gae --turns 4,16[/b]
-    """
-    from agentgym.cli.credit_markdown import BENCH, bench_block, write_into
-    from agentgym.cli.credit_tables import bench_table
-    from agentgym.credit import bench as benchmark
-    from agentgym.evaluation.report.credit_page import write_page
-
-    counts = _whole_numbers(turns)
-    names = estimator_names(estimators)
-    started = time.monotonic()
-    with progress_bar() as progress:
-        bar = progress.add_task("credit-bench", total=len(names) * len(counts), note="")
-
-        def show(name: str, count: int) -> None:
-            progress.update(bar, advance=1, note=f"{name}, {count} turns")
-
-        rows = benchmark.run_benchmark(names, turns=counts, size=size, groups=groups, seeds=seeds, progress=show)
-    console = out()
-    console.print(bench_table(rows))
-    console.print(f"{len(names)} estimators in {time.monotonic() - started:.0f} s", style="dim")
-    if folder is not None and folder.suffix == ".md":
-        write_into(folder, BENCH, bench_block(rows))
-    elif folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        record = folder / "credit-bench.json"
-        record.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n", encoding="utf-8")
-        console.print(f"{record}\n{write_page(rows, folder / 'credit-bench.html')}", markup=False, soft_wrap=True)
-
-
-@app.command("credit-bias")
-def credit_bias(
-    estimators: Estimators = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            metavar="FILE",
-            help="Write every figure to FILE.json as well; or FILE.md: put the table into a document.",
-        ),
+    only: Annotated[list[str] | None, typer.Option("--only", metavar="CHECK", help="Only this check, by name.")] = None,
+    contract: Annotated[bool, typer.Option("--contract", help="Check the contract too, not only attacks.")] = False,
+    image: Annotated[str, typer.Option(help="The root file system of the sandboxes under attack.")] = "host",
+    label: Annotated[str | None, typer.Option(help="Heading of the column; by default backend and user.")] = None,
+    beside: Annotated[
+        list[Path] | None, typer.Option("--beside", metavar="FILE.json", help="Put an earlier run beside this one.")
     ] = None,
-    modules: Import = None,
+    target: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Keep as .json, or as a table in a .md document.")
+    ] = None,
 ) -> None:
-    """Compute the bias of estimators exactly, by sums over every group there can be in four small problems.
+    """Attack the sandboxes of this machine: each attack must be held, the host unharmed, the next sandbox well.
 
-    Example: [b]agentgym dev credit-bias --estimators "rloo; grpo; return_to_go(gamma=0.9)"[/b]
+    All of it is bounded and harmless where sandboxes are made as they should be. Ends with 1 if one is not held.
+
+    Example: [b]agentgym dev sandbox-attack --backend namespaces[/b]
     """
-    import warnings
-    from dataclasses import asdict
+    from agentgym.testing.backends import table
 
-    from agentgym.cli.credit_markdown import BIAS, bias_block, write_into
-    from agentgym.cli.credit_tables import bias_table
-    from agentgym.credit import CreditWarning, estimator
-    from agentgym.credit.exact import bias_of
+    _check_names(only)
+    earlier = [column for path in beside or () for column in table.load(path)]
+    if target is not None and target.suffix == ".md" and target.exists():
+        table.spliced(target.read_text(encoding="utf-8"), "")  # say now that there is no place for it, not afterwards
+    columns = run(_attack(backends, only, contract, image, label))
+    _show(columns)
+    if target is not None:
+        _keep([*earlier, *columns], target)
+        out().print(f"Kept in {target}", markup=False, soft_wrap=True)
+    if any(column.failed for column in columns):
+        raise typer.Exit(1)
 
-    names = estimator_names(estimators)
-    measured: dict[str, tuple[str, Sequence[GradientBias]]] = {}
-    started = time.monotonic()
-    with progress_bar() as progress, warnings.catch_warnings():
-        warnings.simplefilter("ignore", CreditWarning)
-        bar = progress.add_task("credit-bias", total=len(names), note="")
-        for name in names:
-            progress.update(bar, note=name)
-            chosen = estimator(name)
-            measured[name] = (chosen.bias, bias_of(chosen))
-            progress.advance(bar)
+
+async def _attack(
+    names: list[str] | None, only: list[str] | None, contract: bool, image: str, label: str | None
+) -> list[TableColumn]:
+    from agentgym.cli.sandbox import chosen
+    from agentgym.testing.backends import ATTACKS, CONTRACT, SPEC, run_checks
+    from agentgym.testing.backends.table import TableColumn
+
+    columns, spec = [], replace(SPEC, image=image)
+    for name, backend in chosen(names).items():
+        capabilities = await backend.probe()
+        if not capabilities.available:
+            if names:
+                raise SandboxUnavailable(f"The backend {name!r} is not available here: {capabilities.reason}")
+            err().print(f"{name} is left out: {capabilities.reason}", style="yellow", markup=False, soft_wrap=True)
+            continue
+        cases = [case for case in (*(CONTRACT if contract else ()), *ATTACKS) if not only or case.name in only]
+        verdicts = []
+        with progress_bar() as progress:
+            bar = progress.add_task(name, total=len(cases), note="")
+            async for verdict in run_checks(
+                backend, contract=contract or bool(only), only=only or None, spec=spec, capabilities=capabilities
+            ):
+                verdicts.append(verdict)
+                progress.update(bar, completed=len(verdicts), note=verdict.name.replace("_", " ")[:40])
+        user = "root" if os.geteuid() == 0 else "an ordinary user"
+        columns.append(TableColumn(label or f"{name} as {user}", capabilities.level, tuple(verdicts)))
+    if not columns:
+        raise SandboxUnavailable("No backend is available here. `agentgym sandbox doctor` says what each one lacks.")
+    return columns
+
+
+def _check_names(only: list[str] | None) -> None:
+    """Raises: UnknownNameError for the name of no check."""
+    from difflib import get_close_matches
+
+    from agentgym.errors import UnknownNameError
+    from agentgym.testing.backends import ATTACKS, CONTRACT
+
+    known = [case.name for case in (*ATTACKS, *CONTRACT)]
+    for name in only or ():
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise UnknownNameError(f"There is no check named {name!r}.{hint}")
+
+
+def _show(columns: list[TableColumn]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     console = out()
-    console.print(bias_table(measured))
-    console.print(f"{len(names)} estimators in {time.monotonic() - started:.0f} s", style="dim")
-    not_unbiased = [
-        name for name, (declared, rows) in measured.items() if declared == "unbiased" and any(r.error for r in rows)
-    ]
-    if folder is not None and folder.suffix == ".md":
-        write_into(folder, BIAS, bias_block(measured))
-    elif folder is not None:
-        record = {
-            name: {"declared": d, "measured": [asdict(row) for row in rows]} for name, (d, rows) in measured.items()
-        }
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        console.print(str(folder), markup=False, soft_wrap=True)
-    if not_unbiased:
-        raise CreditError(f"Declared unbiased, but measured as biased: {', '.join(not_unbiased)}. See the table.")
+    for column in columns:
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column()
+        theme = ""
+        for verdict in column.verdicts:
+            if verdict.theme != theme:
+                theme = verdict.theme
+                table.add_row(Text(theme, style="bold"), "")
+            table.add_row(Text(*_VERDICT_STYLES[verdict.outcome]), Text(verdict.name.replace("_", " ")))
+            if verdict.outcome == "failed":
+                table.add_row("", Text(verdict.finding, style="red"))
+        console.print(table)
+        held = sum(verdict.outcome == "passed" for verdict in column.verdicts)
+        not_tried = [verdict for verdict in column.verdicts if verdict.outcome == "left out"]
+        summary = f"{column.label} ({column.level}): {held} of {len(column.verdicts)} held"
+        summary += f", {len(column.failed)} not held" if column.failed else ""
+        summary += f", {len(not_tried)} not tried" if not_tried else ""
+        console.print(summary + ".", style="bold red" if column.failed else "bold", markup=False)
+        for reason in dict.fromkeys(verdict.finding for verdict in not_tried):
+            console.print(f"not tried: {reason}", style="yellow", markup=False)
 
 
-def _whole_numbers(text: str) -> list[int]:
-    try:
-        counts = [int(part) for part in text.split(",")]
-    except ValueError as error:
-        raise CreditError(f"--turns {text!r}: whole numbers with commas between, such as 2,8,32.") from error
-    if min(counts) < 1:
-        raise CreditError(f"--turns {text!r}: a task has at least one turn.")
-    return counts
+def _keep(columns: list[Any], target: Path) -> None:
+    from agentgym.testing.backends import table
+
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.suffix != ".md":
+        table.save(columns, target)
+        return
+    block = table.markdown(columns)
+    if target.exists():
+        block = table.spliced(target.read_text(encoding="utf-8"), block)
+    else:
+        block = f"{table.BEGIN}\n{block}{table.END}\n"
+    target.write_text(block, encoding="utf-8")

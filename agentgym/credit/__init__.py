@@ -20,8 +20,8 @@ critics.py           values and GAE              shaping.py           potentials
 branches.py          trees of trajectories       counterfactual.py    leave-one-out and Shapley values
 truncation.py        outcomes of truncated episodes
 
-For maintainers and `agentgym.testing`: exact/ computes the bias of an estimator, bench/ measures its error where the
-true credit is known. audit.py compares the credit of a run with counterfactual credit.
+audit.py compares the credit of a run with counterfactual credit. advice.py suggests an estimator for a run, by the
+model of episodes in subtasks.py. `agentgym.testing.exact` computes the bias of an estimator.
 """
 
 from agentgym.credit.batch import (

@@ -1,7 +1,7 @@
 """Which estimator to try on a run: facts of its groups that decide the matter, and what follows from them.
 
 The facts need nothing but the episodes of one or more steps. What follows rests on the runs in docs/horizon.md and on
-`agentgym.credit.bench.subtasks`, a model of episodes that gives each estimator's ratio of signal to noise.
+`agentgym.credit.subtasks`, a model of episodes that gives each estimator's ratio of signal to noise.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from agentgym.credit.audit import group_statistics
-from agentgym.credit.bench import SubtaskChain, signal_to_noise
 from agentgym.credit.contract import CreditWarning, estimator
 from agentgym.credit.group import Group
 from agentgym.credit.returns import rewards_or_zero
+from agentgym.credit.subtasks import SubtaskChain, signal_to_noise
 from agentgym.errors import CreditError
 from agentgym.text import percent
 

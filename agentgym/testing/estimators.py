@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from agentgym.credit import Estimator, Group, estimator
-from agentgym.credit.exact import bias_of
 from agentgym.credit.group import SIGNALS
 from agentgym.credit.signals import Array
 from agentgym.errors import MissingSignalError
+from agentgym.testing.exact import bias_of
 from agentgym.testing.findings import Findings, short
 
 Estimate = Callable[[Group], list[Array]]

@@ -7,9 +7,9 @@ import pytest
 from credit_cases import angle, make
 from credit_recorded_bias import RECORDED
 
-from agentgym.credit.exact.bias import with_tokens
-from agentgym.credit.exact.problems import Problem, ProblemPath, go_score
-from agentgym.credit.exact.signals import PROBLEMS_WITH_SIGNALS, PROBLEMS_WITH_WRONG_CRITIC
+from agentgym.testing.exact.bias import with_tokens
+from agentgym.testing.exact.problems import Problem, ProblemPath, go_score
+from agentgym.testing.exact.signals import PROBLEMS_WITH_SIGNALS, PROBLEMS_WITH_WRONG_CRITIC
 
 SIZES = (2, 3, 4)
 LEFT_OUT = {"baseline": "loo", "scale": "none"}

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from agentgym.credit import estimator
-from agentgym.credit.bench.subtasks import SubtaskChain, gradient, signal_to_noise, steps_to
-from agentgym.credit.exact import Problem, ProblemPath
+from agentgym.credit.subtasks import SubtaskChain, gradient, signal_to_noise, steps_to
 from agentgym.errors import CreditError
+from agentgym.testing.exact import Problem, ProblemPath
 
 CHANCE = 0.6
 RIGHT = np.array([[True, False, True, True]])

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from agentgym.credit import estimator
-from agentgym.credit.exact.problems import Problem, stop_or_go
-from agentgym.credit.exact.signals import PROBLEMS_WITH_EVIDENCE
+from agentgym.testing.exact.problems import Problem, stop_or_go
+from agentgym.testing.exact.signals import PROBLEMS_WITH_EVIDENCE
 
 SIZES = (2, 3, 4)
 ROOMY = {name: problem for name, problem in PROBLEMS_WITH_EVIDENCE.items() if name != "back_and_forth"}
@@ -82,7 +82,7 @@ def test_exact_hindsight_is_exact_where_every_return_can_follow_every_turn():
     """Outcomes alone: 0 and 1 both can follow any turn of the flip problem, so hca is the policy gradient."""
     flip = PROBLEMS_WITH_EVIDENCE["flip"]
     outcome_only = Problem(tuple(type(p)(**{**vars(p), "rewards": (math.nan,) * len(p.rewards)}) for p in flip.paths))
-    from agentgym.credit.exact.signals import exact_hindsight
+    from agentgym.testing.exact.signals import exact_hindsight
 
     group = outcome_only.with_signals(hindsight=exact_hindsight(outcome_only))
     np.testing.assert_allclose(

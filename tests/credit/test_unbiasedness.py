@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from credit_cases import angle, make
 
-from agentgym.credit.exact.problems import Problem, flip, lucky_tool, stop_or_go
+from agentgym.testing.exact.problems import Problem, flip, lucky_tool, stop_or_go
 
 PROBLEMS = {"flip": flip(), "stop_or_go": stop_or_go(), "lucky_tool": lucky_tool()}
 SIZES = (2, 3, 4)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.cli.reference.catalogue_page import catalogue_page, look_at_all, read_figures
 from agentgym.errors import AgentGymError
+from research.reference.catalogue_page import catalogue_page, look_at_all, read_figures
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "catalogue.md"
@@ -20,7 +20,7 @@ REMEDY = "run `agentgym dev catalogue --play 20`"
 WRITE = """
 import sys
 from pathlib import Path
-from agentgym.cli.reference.catalogue_page import catalogue_page, read_figures
+from research.reference.catalogue_page import catalogue_page, read_figures
 sys.stdout.write(catalogue_page(read_figures(Path(sys.argv[1]))))
 """
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from agentgym import registry
-from agentgym.cli.credit_markdown import BENCH, BIAS, bench_block, bias_block, markers, names_in, write_into
-from agentgym.credit.bench import run_benchmark
-from agentgym.credit.exact import GradientBias
 from agentgym.errors import CreditError
+from agentgym.testing.exact import GradientBias
+from research.credit_bench import run_benchmark
+from research.credit_bench.markdown import BENCH, BIAS, bench_block, bias_block, markers, names_in, write_into
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "credit.md").read_text(encoding="utf-8")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.cli.reference.entries import entries_of
-from agentgym.cli.reference.pages import PAGES, make_pages
-from agentgym.cli.reference.recipe_page import undescribed
+from research.reference.entries import entries_of
+from research.reference.pages import PAGES, make_pages
+from research.reference.recipe_page import undescribed
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from agentgym.cli.reference.systems_page import FOLDERS, REGISTERED, SystemsTableError, systems_page
+from research.reference.systems_page import FOLDERS, REGISTERED, SystemsTableError, systems_page
 
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "systems.tsv"

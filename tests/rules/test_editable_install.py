@@ -23,6 +23,12 @@ packages = ["demo", "demo.more"]
 [tool.setuptools.package-dir]
 "demo" = "demo"
 "demo.more" = "more"
+[project.entry-points.demo]
+first = "demo:NAME"
+[tool.agentgym.checkout]
+packages = ["workshop"]
+[tool.agentgym.checkout.entry-points.demo]
+"second one" = "workshop:NAME"
 """
 BUILD = (
     "import sys; sys.path.insert(0, '.build'); import editable_backend; editable_backend.build_editable(sys.argv[1])"
@@ -36,7 +42,7 @@ def beside_the_clone(tmp_path_factory):
     clone = folder / "demo"
     shutil.copytree(ROOT / ".build", clone / ".build", ignore=shutil.ignore_patterns("__pycache__"))
     (clone / "pyproject.toml").write_text(PROJECT)
-    for package in ("demo", "more"):
+    for package in ("demo", "more", "workshop"):
         (clone / package).mkdir()
         (clone / package / "__init__.py").write_text(f"NAME = {package!r}\n")
     command = [sys.executable, "-W", "ignore", "-c", BUILD, str(folder)]
@@ -71,3 +77,13 @@ def test_a_package_on_the_path_still_comes_first(beside_the_clone, tmp_path):
     (tmp_path / "demo" / "__init__.py").write_text("NAME = 'another'\n")
     (tmp_path / "demo" / "more" / "__init__.py").write_text("NAME = 'copy'\n")
     assert imported(beside_the_clone, tmp_path) == f"another copy {tmp_path / 'demo/__init__.py'}"
+
+
+def test_what_a_checkout_adds_is_installed_with_it(beside_the_clone, tmp_path):
+    code = (
+        f"import site; site.addsitedir({str(beside_the_clone / 'site')!r}); "
+        "from importlib.metadata import entry_points; "
+        "print(sorted((point.name, point.load()) for point in entry_points(group='demo')))"
+    )
+    done = subprocess.run([sys.executable, "-S", "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.strip() == "[('first', 'demo'), ('second one', 'workshop')]", done.stderr

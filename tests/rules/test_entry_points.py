@@ -13,16 +13,18 @@ from source_tree import module_name, project, source_files, syntax_tree
 from agentgym import registry
 
 GROUPS: dict[str, dict[str, str]] = project()["project"]["entry-points"]
+OF_THE_CHECKOUT: dict[str, dict[str, str]] = project()["tool"]["agentgym"]["checkout"]["entry-points"]
 
 
 def test_every_group_is_one_the_registry_reads():
     others = {"inspect_ai"}  # what Inspect reads
-    assert set(GROUPS) - others <= {f"agentgym.{kind}" for kind in registry.KINDS}
+    assert {*GROUPS, *OF_THE_CHECKOUT} - others <= {f"agentgym.{kind}" for kind in registry.KINDS}
 
 
 def test_what_is_installed_is_what_pyproject_says():
     installed = {(point.group, point.name, point.value) for point in distribution("agentgym-core").entry_points}
-    written = {(group, name, value) for group, points in GROUPS.items() for name, value in points.items()}
+    groups = [*GROUPS.items(), *OF_THE_CHECKOUT.items()]
+    written = {(group, name, value) for group, points in groups for name, value in points.items()}
     written |= {("console_scripts", name, value) for name, value in project()["project"]["scripts"].items()}
     assert installed == written, "pyproject.toml changed since it was installed: pip install -e . --no-deps"
 

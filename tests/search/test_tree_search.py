@@ -11,12 +11,12 @@ import pytest
 from wanderers import Wanderer, manager_of, rooms, searched
 
 from agentgym import Checkpoint, Environment, Task, tool
-from agentgym.credit.exact.problems import Problem, ProblemPath
-from agentgym.credit.exact.signals import PROBLEMS, after
 from agentgym.messages import Call, Message
 from agentgym.policy import Policy, Reply, Request
 from agentgym.search import Node, SearchTree, TreeSearch
 from agentgym.search.mcts import Action, Outcome
+from agentgym.testing.exact.problems import Problem, ProblemPath
+from agentgym.testing.exact.signals import PROBLEMS, after
 
 
 def remaining(problem: Problem, history: Hashable, turns: int) -> list[ProblemPath]:
@@ -58,7 +58,7 @@ def action_values(problem: Problem, history: str, turns: int, value_after) -> di
 
 
 class InProblem(Environment):
-    """Plays a problem of `agentgym.credit.exact`; what chance does is drawn anew each time, also after a restore."""
+    """Plays a problem of `agentgym.testing.exact`; what chance does is drawn anew each time, also after a restore."""
 
     def __init__(self, problem: Problem, chance: random.Random) -> None:
         self._problem, self._chance = problem, chance

@@ -1,7 +1,7 @@
 """Bias as measured: distance from the true gradient in units of its length.
 
 For groups of 2, 3 and 4 (in the two rooms of back_and_forth 2 and 3), by exact sums over every possible group.
-The critics are the wrong ones of agentgym.credit.exact.
+The critics are the wrong ones of agentgym.testing.exact.
 The key is the name of the estimator and the options that are set.
 """
 

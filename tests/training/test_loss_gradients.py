@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from agentgym import registry
-from agentgym.credit.exact.problems import Problem, stop_or_go
-from agentgym.credit.exact.signals import PROBLEMS
 from agentgym.reward import Schedule
+from agentgym.testing.exact.problems import Problem, stop_or_go
+from agentgym.testing.exact.signals import PROBLEMS
 from agentgym.training.loss.policy_loss import LossPart
 from agentgym.training.objectives import TokenBatch, TrlLoss, losses_by_row, make_objective, make_term
 from agentgym.training.objectives.contract import needs_of

@@ -1,4 +1,4 @@
-"""The small decision problems of agentgym.credit.exact as recorded episodes, and a model that is a table."""
+"""The small decision problems of agentgym.testing.exact as recorded episodes, and a model that is a table."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from types import SimpleNamespace
 
 import torch
 
-from agentgym.credit.exact.problems import Problem, ProblemPath, back_and_forth, flip, lucky_tool, stop_or_go
-from agentgym.credit.exact.signals import with_exact_signals
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
+from agentgym.testing.exact.problems import Problem, ProblemPath, back_and_forth, flip, lucky_tool, stop_or_go
+from agentgym.testing.exact.signals import with_exact_signals
 from agentgym.trajectory import Trajectory, Turn
 
 TARGET = {

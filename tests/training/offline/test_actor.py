@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from agentgym.credit.exact.problems import Problem
 from agentgym.errors import CreditError
+from agentgym.testing.exact.problems import Problem
 from agentgym.training.offline.actor import clipped_loss, quadratic_loss
 from agentgym.training.offline.step_critic import StepCritic, success_labels
 

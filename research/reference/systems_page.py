@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import registry
-from agentgym.cli.reference.entries import table
 from agentgym.errors import AgentGymError
+from research.reference.entries import table
 
 NOTICE = "<!-- Made from docs/systems.tsv by `agentgym dev systems`. Edit the table instead. -->"
 STATUSES = ("runs", "in part", "missing")
@@ -99,7 +99,7 @@ def _links(row: dict[str, str], docs: Path) -> Iterator[str]:
 
 
 def _recipe_keys() -> set[str]:
-    from agentgym.cli.reference.recipe_page import keys
+    from research.reference.recipe_page import keys
 
     return keys()
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agentgym.credit.bench.bifurcation import BifurcationTask
-from agentgym.credit.bench.measures import BootstrapInterval
 from agentgym.credit.contract import Estimator
+from research.credit_bench.bifurcation import BifurcationTask
+from research.credit_bench.measures import BootstrapInterval
 
 TARGET = 0.9  # chance of the right action at the decisive turn
 LEARNING_RATE = 0.5

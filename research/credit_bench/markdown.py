@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from agentgym.credit.bench import BenchmarkRow
-from agentgym.credit.exact import GradientBias
 from agentgym.errors import CreditError
+from agentgym.testing.exact import GradientBias
 from agentgym.text import percent
+from research.credit_bench import BenchmarkRow
 
 BIAS, BENCH = "bias", "bench"
 

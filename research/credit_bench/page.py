@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from agentgym.credit.bench import BenchmarkRow, BootstrapInterval
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.html import STILL, Html, el, timestamp
-from agentgym.evaluation.report.svg import Series, line_chart
+from research.credit_bench import BenchmarkRow, BootstrapInterval
+from research.svg import Series, line_chart
 
 DRAWN = ("turn_gae", "return_to_go", "gigpo", "grpo")
 
@@ -29,7 +29,7 @@ def write_page(rows: Sequence[BenchmarkRow], path: Path) -> Path:
 
 def render(rows: Sequence[BenchmarkRow]) -> Html:
     """The whole page: one file, no script, nothing from outside."""
-    style = (files(__package__) / "style.css").read_text(encoding="utf-8")
+    style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
     measured = [row for row in rows if row.measures is not None and row.learning is not None]
     most = max((row.learning.steps.value for row in measured if row.learning), default=1.0)
     return Html(

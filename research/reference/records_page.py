@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from agentgym.cli.reference.entries import attributes_of, one_line, table
+from research.reference.entries import attributes_of, one_line, table
 
 RUN_FOLDER = {
     "recipe.toml": "the recipe of a training run, with every default",

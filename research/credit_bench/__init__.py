@@ -4,14 +4,13 @@ bifurcation.py   the tasks, in which one turn decides: sampling, true credit, an
 measures.py      error, signs, focus and noise of the credit, with intervals
 learning.py      how fast a small policy learns with it
 report.py        the whole benchmark for a list of estimators
-subtasks.py      chains of sub-tasks, of which all have to be right: the noise of the gradient, and steps to learn them
+markdown.py, tables.py, page.py   the tables of the documents and of the terminal, and the page with plots
 """
 
-from agentgym.credit.bench.bifurcation import BifurcationTask, SampledGroup
-from agentgym.credit.bench.learning import LearningSpeed, measure_learning
-from agentgym.credit.bench.measures import BootstrapInterval, CreditMeasures, measure_credit
-from agentgym.credit.bench.report import BenchmarkRow, run_benchmark
-from agentgym.credit.bench.subtasks import SubtaskChain, signal_to_noise, steps_to
+from research.credit_bench.bifurcation import BifurcationTask, SampledGroup
+from research.credit_bench.learning import LearningSpeed, measure_learning
+from research.credit_bench.measures import BootstrapInterval, CreditMeasures, measure_credit
+from research.credit_bench.report import BenchmarkRow, run_benchmark
 
 __all__ = [
     "BenchmarkRow",
@@ -20,10 +19,7 @@ __all__ = [
     "CreditMeasures",
     "LearningSpeed",
     "SampledGroup",
-    "SubtaskChain",
     "measure_credit",
     "measure_learning",
     "run_benchmark",
-    "signal_to_noise",
-    "steps_to",
 ]

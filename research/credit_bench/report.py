@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agentgym.credit.bench.bifurcation import SIGNAL_MAKERS
-from agentgym.credit.bench.learning import LearningSpeed, measure_learning
-from agentgym.credit.bench.measures import CreditMeasures, measure_credit
 from agentgym.credit.contract import CreditWarning, Estimator, estimator
 from agentgym.errors import CreditError
+from research.credit_bench.bifurcation import SIGNAL_MAKERS
+from research.credit_bench.learning import LearningSpeed, measure_learning
+from research.credit_bench.measures import CreditMeasures, measure_credit
 
 TURNS = (2, 4, 8, 16, 32)
 

@@ -17,13 +17,13 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.cli.descriptions import describe
-from agentgym.cli.reference.entries import table
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import SPLITS, Task, TaskSet, seed_of
 from agentgym.text import percent
+from research.reference.entries import table
 
 Figures = dict[str, dict[str, Any]]
 """By the set's name: `fingerprint`, `environments`, `sizes` of the splits; of a set that was played also `date`,

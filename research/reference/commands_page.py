@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from agentgym.cli.reference.entries import one_line, table
+from research.reference.entries import one_line, table
 
 INTRODUCTION = """\
 `--debug` may stand anywhere and shows the traceback of an error. Exit codes: 0; 1 where episodes or checks failed; 2
@@ -20,25 +20,28 @@ def lines() -> list[str]:
     from agentgym.cli.app import app
 
     page = [INTRODUCTION]
-    for words, command in _commands(typer.main.get_command(app), ["agentgym"]):
+    for words, command in _commands(typer.main.get_command(app), "agentgym", None):
         help_text = re.sub(r"\[/?b\]", "`", command.help or "")
         text, _, example = help_text.partition("Example:")
-        page += ["", f"## `{' '.join(words)}`", "", one_line(text)]
+        page += ["", f"## `{words}`", "", one_line(text)]
         page += ["", f"Example: {' '.join(example.split())}"] if example else []
         rows = [row for row in map(_row, command.params) if row]
         page += ["", *table(["argument or option", "default", "meaning"], rows)] if rows else []
     return page
 
 
-def _commands(command: Any, words: list[str]) -> Iterator[tuple[list[str], Any]]:
-    """The commands in the order of --help, without hidden ones and without groups."""
+def _commands(command: Any, name: str, parent: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the commands in the order of --help, without hidden ones and without groups, each after what is typed."""
+    import typer
+
     if command.hidden:
         return
-    if not hasattr(command, "commands"):
-        yield words, command
+    context = typer.Context(command, info_name=name, parent=parent)
+    if not hasattr(command, "list_commands"):
+        yield context.command_path, command
         return
-    for name, inner in command.commands.items():
-        yield from _commands(inner, [*words, name])
+    for inner in command.list_commands(context):
+        yield from _commands(command.get_command(context, inner), inner, context)
 
 
 def _row(parameter: Any) -> list[str] | None:

@@ -14,8 +14,8 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from agentgym.credit import Estimator, Group
-from agentgym.credit.exact.problems import Problem, ProblemPath
-from agentgym.credit.exact.signals import after
+from agentgym.testing.exact.problems import Problem, ProblemPath
+from agentgym.testing.exact.signals import after
 
 Grown = tuple[tuple[ProblemPath, tuple[int, ...]], ...]
 """Leaves: a path, and which child was taken at each turn."""

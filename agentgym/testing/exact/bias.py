@@ -15,9 +15,9 @@ from functools import cache
 import numpy as np
 
 from agentgym.credit.contract import Estimator
-from agentgym.credit.exact.problems import Problem, ProblemPath
-from agentgym.credit.exact.signals import PROBLEMS_WITH_WRONG_CRITIC, with_evidence
-from agentgym.credit.exact.trees import estimated_gradient
+from agentgym.testing.exact.problems import Problem, ProblemPath
+from agentgym.testing.exact.signals import PROBLEMS_WITH_WRONG_CRITIC, with_evidence
+from agentgym.testing.exact.trees import estimated_gradient
 
 SIZES = (2, 3, 4)
 EXACT = 1e-9

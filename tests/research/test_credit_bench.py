@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from agentgym.credit import Group, define_estimator, estimator
-from agentgym.credit.bench import BifurcationTask, measure_credit, measure_learning, run_benchmark
-from agentgym.credit.bench.bifurcation import SIGNAL_MAKERS
 from agentgym.credit.group import SIGNALS
 from agentgym.credit.signals import Array
+from research.credit_bench import BifurcationTask, measure_credit, measure_learning, run_benchmark
+from research.credit_bench.bifurcation import SIGNAL_MAKERS
 
 
 @define_estimator(requires=("action_values", "values"), bias="unbiased", source="our own", minimum_group=1)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from agentgym.cli.reference.entries import one_line, table
+from research.reference.entries import one_line, table
 
 INTRODUCTION = """\
 What you may override, and how each thing is registered. Each has a page that shows it in use: an
@@ -44,7 +44,7 @@ def lines() -> list[str]:
         "",
     ]
     fields = inspect.signature(ToolOptions).parameters.values()
-    from agentgym.cli.reference.entries import attributes_of
+    from research.reference.entries import attributes_of
 
     _, texts = attributes_of(ToolOptions, [field.name for field in fields])
     rows = [[f"`{f.name}`", f"`{f.default!r}`", texts.get(f.name, "")] for f in fields]

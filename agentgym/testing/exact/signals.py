@@ -10,7 +10,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Hashable
 
-from agentgym.credit.exact.problems import Problem, ProblemPath, back_and_forth, flip, lucky_tool, stop_or_go
+from agentgym.testing.exact.problems import Problem, ProblemPath, back_and_forth, flip, lucky_tool, stop_or_go
 
 PROBLEMS = {
     "flip": flip(),

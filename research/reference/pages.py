@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from agentgym.cli.reference import commands_page, hooks_page, recipe_page, records_page
+from research.reference import commands_page, hooks_page, recipe_page, records_page
 
 NOTICE = "<!-- Made from the code by `make reference`. Edit the docstrings instead. -->"
 PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from agentgym.cli.reference.entries import entries_of, one_line, table
 from agentgym.options import Section
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_options import STAGE_OPTIONS
+from research.reference.entries import entries_of, one_line, table
 
 INTRODUCTION = """\
 A recipe is a TOML file; [train](../train.md) explains it. Only `name`, `tasks.set` and `policy` are required.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from agentgym.credit.bench.bifurcation import BifurcationTask
 from agentgym.credit.contract import Estimator
 from agentgym.credit.signals import Array
+from research.credit_bench.bifurcation import BifurcationTask
 
 Ints = NDArray[np.int64]
 

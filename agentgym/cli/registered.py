@@ -1,0 +1,52 @@
+"""Commands that packages add to the command line, by the entry-point group `agentgym.commands`.
+
+`"tasks mix" = "acme.mixing:mix"` adds `agentgym tasks mix`. The entry point names a function with the annotations of
+Typer, or a `typer.Typer` with commands of its own. It is imported when that command runs, or when the help of its group
+is shown. A built-in command keeps its name.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typing_extensions import override
+
+GROUP = "agentgym.commands"
+
+
+class OpenGroup(TyperGroup):
+    """A group of commands that packages can add to."""
+
+    @override
+    def list_commands(self, ctx: Any) -> list[str]:
+        prefix = "".join(f"{word} " for word in _words(ctx))
+        registered = (point.name for point in entry_points(group=GROUP) if point.name.startswith(prefix))
+        added = sorted({name.removeprefix(prefix) for name in registered} - self.commands.keys())
+        return [*super().list_commands(ctx), *(name for name in added if " " not in name)]
+
+    @override
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name in self.commands or cmd_name not in self.list_commands(ctx):
+            return super().get_command(ctx, cmd_name)
+        from agentgym import registry
+
+        return _command_from(registry.load("commands", " ".join([*_words(ctx), cmd_name])), cmd_name)
+
+
+def _words(ctx: Any) -> list[str]:
+    """Return the names of the groups that lead to a context, without the name of the program."""
+    return [] if ctx.parent is None else [*_words(ctx.parent), ctx.info_name]
+
+
+def _command_from(registered: Any, name: str) -> Any:
+    """Make a command of a function or a Typer application."""
+    application = registered
+    if not isinstance(registered, typer.Typer):
+        application = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
+        application.command(name)(registered)
+    command = typer.main.get_command(application)
+    command.name = name
+    return command
