@@ -188,9 +188,10 @@ def test_a_stage_is_a_defined_one(name):
 
 @pytest.mark.parametrize("name", of("commands"))
 def test_a_command_is_a_function_or_an_application_with_help_that_shows_an_example(name):
-    done = CliRunner().invoke(app, [*name.split(), "--help"], env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
+    words = name.split(".")
+    done = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "300", "NO_COLOR": "1", "TERM": "dumb"})
     assert done.exit_code == 0
-    assert f"Example: agentgym {name}" in " ".join(done.output.split())
+    assert f"Example: agentgym {' '.join(words)}" in " ".join(done.output.split())
 
 
 def test_every_kind_of_entry_point_is_checked_here():

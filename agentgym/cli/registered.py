@@ -1,6 +1,6 @@
 """Commands that packages add to the command line, by the entry-point group `agentgym.commands`.
 
-`"tasks mix" = "acme.mixing:mix"` adds `agentgym tasks mix`. The entry point names a function with the annotations of
+`"tasks.mix" = "acme.mixing:mix"` adds `agentgym tasks mix`. The entry point names a function with the annotations of
 Typer, or a `typer.Typer` with commands of its own. It is imported when that command runs, or when the help of its group
 is shown. A built-in command keeps its name.
 """
@@ -22,10 +22,10 @@ class OpenGroup(TyperGroup):
 
     @override
     def list_commands(self, ctx: Any) -> list[str]:
-        prefix = "".join(f"{word} " for word in _words(ctx))
+        prefix = "".join(f"{word}." for word in _words(ctx))
         registered = (point.name for point in entry_points(group=GROUP) if point.name.startswith(prefix))
         added = sorted({name.removeprefix(prefix) for name in registered} - self.commands.keys())
-        return [*super().list_commands(ctx), *(name for name in added if " " not in name)]
+        return [*super().list_commands(ctx), *(name for name in added if "." not in name)]
 
     @override
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
@@ -33,7 +33,7 @@ class OpenGroup(TyperGroup):
             return super().get_command(ctx, cmd_name)
         from agentgym import registry
 
-        return _command_from(registry.load("commands", " ".join([*_words(ctx), cmd_name])), cmd_name)
+        return _command_from(registry.load("commands", ".".join([*_words(ctx), cmd_name])), cmd_name)
 
 
 def _words(ctx: Any) -> list[str]:

@@ -12,10 +12,10 @@ from agentgym.cli.app import app
 
 ENTRY_POINTS = """
 [agentgym.commands]
-tasks count = acme_commands:count
+tasks.count = acme_commands:count
 acme = acme_commands:group
-tasks import = acme_commands:count
-tasks lost = acme_nowhere:count
+tasks.import = acme_commands:count
+tasks.lost = acme_nowhere:count
 """
 CODE = """
 import typer
