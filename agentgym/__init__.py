@@ -8,9 +8,11 @@ The names below are loaded when first used: importing agentgym is quick, and rea
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 from agentgym._imports import lazy_names
+from agentgym.moved import MovedPackages
 
 if TYPE_CHECKING:
     from agentgym._imports import install_command
@@ -201,3 +203,4 @@ __version__ = "0.3.0"
 
 
 __getattr__ = lazy_names(__name__, _WHERE)
+sys.meta_path.append(MovedPackages())

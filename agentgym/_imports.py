@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import MissingExtraError
+from agentgym.moved import moved_name
 
 PACKAGE = "agentgym-core"
 
@@ -35,6 +36,8 @@ def check_package(package: str, extra: str, purpose: str) -> None:
 def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
     """The `__getattr__` of a package that imports its public names on first use. Its `dir()` lists them from the start.
 
+    A name that has moved to another package is found there, with a warning: see moved.py.
+
     Args:
         package: the package's own `__name__`.
         homes: name to the module that defines it, relative to the package: `{"Recipe": "recipe"}`. A name that differs
@@ -43,7 +46,7 @@ def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> Any:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return moved_name(package, name)
         module, _, attribute = homes[name].partition(":")
         value = getattr(import_module(f".{module}", package), attribute or name)
         setattr(sys.modules[package], name, value)  # asked for once only

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from source_tree import source_files
+
 import agentgym
 from agentgym import _imports
 
@@ -21,7 +23,7 @@ def test_installed_from_an_index_the_command_names_the_package(monkeypatch, tmp_
 
 def test_no_error_names_the_package_itself():
     """An error that spells the command out is wrong in a clone."""
-    files = [path for room in ("agentgym", "sandboxes", "tasks", "rewards") for path in (ROOT / room).rglob("*.py")]
+    files = [ROOT / path for path in source_files()]
     assert [path.name for path in files if "agentgym-core[" in path.read_text(encoding="utf-8")] == []
 
 

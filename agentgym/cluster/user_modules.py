@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 _OWN = Path(__file__).parents[1]
+_CONTENT = tuple(f"agentgym.{room}" for room in ("sandboxes", "tasks", "rewards", "methods", "bridges"))
 _INSTALLED = tuple(Path(sysconfig.get_path(scheme)) for scheme in ("stdlib", "platstdlib", "purelib", "platlib"))
 
 
@@ -44,5 +45,5 @@ def _is_users(module: ModuleType) -> bool:
 def _is_users_file(name: str, file: str) -> bool:
     """Cached, because to ask for each of a thousand modules takes longer than a short run."""
     path = Path(file).resolve()
-    content = any(name.startswith(f"agentgym.{room}") for room in ("sandboxes", "tasks", "rewards"))
+    content = name.startswith(_CONTENT)
     return not (content or path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _INSTALLED))

@@ -10,15 +10,13 @@ contract.py          Estimator, define_estimator, estimator: what an estimator d
 group.py             Group: the signals of the trajectories of one task, each declared once
 batch.py             from the trajectories of a batch to groups, credit, and advantages per token
 estimators/          one estimator per file, registered in the entry-point group `agentgym.estimators`
-wrappers/            change the input or output of an estimator: estimator("return_to_go | gated(threshold=1.0)")
+wrappers/            change the input or output of an estimator: estimator("return_to_go | off_policy(mode='mis')")
+arithmetic/          what estimators share: returns, baselines, whitening, values of a critic
 
 signals.py           kinds of signal             recorded_signals.py  signals that a trajectory already holds
 options.py           types of options            composition.py       parses "estimator | wrapper"
-returns.py           returns and returns-to-go   statistics.py        baselines and deviations over trajectories
-label_groups.py      statistics per label        whitening.py         statistics over a batch
-critics.py           values and GAE              shaping.py           potentials and credit from within a trajectory
-branches.py          trees of trajectories       counterfactual.py    leave-one-out and Shapley values
-truncation.py        outcomes of truncated episodes
+
+The estimators and wrappers of published work are in methods/credit, registered under their names as well.
 
 audit.py compares the credit of a run with counterfactual credit. advice.py suggests an estimator for a run, by the
 model of episodes in subtasks.py. `agentgym.testing.exact` computes the bias of an estimator.
@@ -33,6 +31,7 @@ from agentgym.credit.batch import (
     with_signal_rows,
 )
 from agentgym.credit.contract import (
+    BiasClass,
     Credit,
     CreditWarning,
     Estimator,
@@ -41,14 +40,39 @@ from agentgym.credit.contract import (
     estimator,
 )
 from agentgym.credit.group import SIGNALS, Group
+from agentgym.credit.options import (
+    Baseline,
+    Count,
+    Ddof,
+    Decay,
+    PositiveWeight,
+    Scale,
+    Share,
+    Weight,
+    WholeNumber,
+)
+from agentgym.credit.signals import Array, Bools, Labels
 
 __all__ = [
     "SIGNALS",
+    "Array",
+    "Baseline",
     "BatchCredit",
+    "BiasClass",
+    "Bools",
+    "Count",
     "Credit",
     "CreditWarning",
+    "Ddof",
+    "Decay",
     "Estimator",
     "Group",
+    "Labels",
+    "PositiveWeight",
+    "Scale",
+    "Share",
+    "Weight",
+    "WholeNumber",
     "batch_advantages",
     "batch_credit_of",
     "credit_of",

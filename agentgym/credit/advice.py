@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from agentgym.credit.arithmetic.returns import rewards_or_zero
 from agentgym.credit.audit import group_statistics
 from agentgym.credit.contract import CreditWarning, estimator
 from agentgym.credit.group import Group
-from agentgym.credit.returns import rewards_or_zero
 from agentgym.credit.subtasks import SubtaskChain, signal_to_noise
 from agentgym.errors import CreditError
 from agentgym.text import percent

@@ -36,11 +36,6 @@ Scope = Literal["group", "batch"]
 """What is compared: the trajectories within each group, or the trajectories of all groups of a batch."""
 
 
-def unbiased_if_leave_one_out(options: Mapping[str, Any]) -> BiasClass:
-    """Bias class of estimators that are unbiased with a leave-one-out baseline and without a discount."""
-    return "unbiased" if (options["baseline"], options["gamma"]) == ("loo", 1) else "biased"
-
-
 TokenWeights = list[Array]
 """Of one trajectory: for each turn an array with one weight for each of the turn's own tokens."""
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.branches import build_tree
 from agentgym.errors import CreditError
+from agentgym.methods.credit.branches import build_tree
 from agentgym.testing.exact.signals import PROBLEMS_WITH_EVIDENCE
 from agentgym.testing.exact.trees import estimated_gradient, trees
 

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.counterfactual import (
+from agentgym.errors import CreditError, MissingSignalError
+from agentgym.methods.credit.counterfactual import (
     leave_one_out_values,
     sampled_shapley_values,
     shapley_of_known,
     shapley_values,
 )
-from agentgym.errors import CreditError, MissingSignalError
 
 
 def subsets(turns: int) -> list[frozenset[int]]:

@@ -275,7 +275,7 @@ def test_a_critic_or_a_potential_that_is_paid_back_moves_the_first_turn_alike(se
 @given(seed=seeds)
 def test_spa_shares_sum_to_the_outcome(seed):
     """P14, efficiency."""
-    from agentgym.credit.estimators.spa import shared_outcome
+    from agentgym.methods.credit.spa import shared_outcome
 
     group = group_of(signals(seed))
     np.testing.assert_allclose(

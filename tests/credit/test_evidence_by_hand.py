@@ -12,8 +12,8 @@ import pytest
 from credit_cases import GROUP, expect
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.estimators.trace import gaps_closed
 from agentgym.errors import CreditError, MissingSignalError
+from agentgym.methods.credit.trace import gaps_closed
 
 LN2 = math.log(2)
 PROGRESS = [[0.2, 0.6], [0.2], [0.2, 0.5, 0.1]]

@@ -25,43 +25,54 @@ WRAPPERS, OFF_POLICY = "test_wrappers.py", "test_off_policy.py"
 
 # file of the package, what stands there, what one character makes of it, the tests that must notice
 MUTATIONS = [
-    ("statistics.py", "else (0.0, 0)", "else (0.0, 1)", HAND),
-    ("statistics.py", "count = mask.sum(axis=0)\n", "count = mask.sum(axis=1)\n", HAND),
-    ("returns.py", "where(k == group.turns - 1, outcomes", "where(k == group.turns - 2, outcomes", HAND),
-    ("returns.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
-    ("estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
-    ("statistics.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
+    ("credit/arithmetic/statistics.py", "else (0.0, 0)", "else (0.0, 1)", HAND),
+    ("credit/arithmetic/statistics.py", "count = mask.sum(axis=0)\n", "count = mask.sum(axis=1)\n", HAND),
     (
-        "estimators/mt_grpo.py",
+        "credit/arithmetic/returns.py",
+        "where(k == group.turns - 1, outcomes",
+        "where(k == group.turns - 2, outcomes",
+        HAND,
+    ),
+    ("credit/arithmetic/returns.py", "outcomes, gamma * following", "outcomes, gamma + following", HAND),
+    ("credit/estimators/grpo.py", "ddof: Ddof = 1", "ddof: Ddof = 0", HAND),
+    ("credit/arithmetic/statistics.py", "reached.sum(axis=0) == 1", "reached.sum(axis=0) == 2", HAND),
+    (
+        "credit/estimators/mt_grpo.py",
         "return centred(turn_returns, baseline)",
         "return centred(-turn_returns, baseline)",
         HAND,
     ),
-    ("estimators/opo.py", "lengths.sum() - leave_out * lengths", "lengths.sum() + leave_out * lengths", PUBLISHED),
-    ("critics.py", "gamma * following - values", "gamma * following + values", PUBLISHED),
-    ("estimators/mt_grpo_two_segment.py", "columns[None] <= end", "columns[None] >= end", PUBLISHED),
-    ("shaping.py", "(turn_returns - before", "(turn_returns + before", EVIDENCE),
-    ("estimators/igpo.py", "gamma * advantages[:, k + 1]", "gamma * advantages[:, k + 0]", EVIDENCE),
-    ("estimators/trace.py", "(columns + window >= ends)", "(columns - window >= ends)", EVIDENCE),
-    ("estimators/spa.py", "(outcomes - before)", "(outcomes + before)", EVIDENCE),
-    ("estimators/hindsight.py", "z, 1 - band, 1 + band", "z, 1 - band, 1 - band", EVIDENCE),
-    ("estimators/hca.py", "-np.expm1(-ratio)", "+np.expm1(-ratio)", EVIDENCE),
-    ("estimators/vine.py", "return turn_returns - forward_fill", "return turn_returns + forward_fill", BRANCHES),
-    ("estimators/sibling.py", "np.maximum(tree.siblings - 1, 1)", "np.maximum(tree.siblings - 0, 1)", BRANCHES),
-    ("branches.py", "total[level] / count[level]", "total[level] * count[level]", BRANCHES),
-    ("counterfactual.py", "math.comb(turns - 1, size)", "math.comb(turns - 0, size)", REPLAYS),
-    ("wrappers/gated.py", "(reached >= threshold)", "(reached > threshold)", WRAPPERS),
-    ("wrappers/masked.py", "valid=~is_hidden", "valid=is_hidden", WRAPPERS),
-    ("wrappers/off_policy.py", "where(ratios <= high", "where(ratios >= high", OFF_POLICY),
-    ("wrappers/entropy_weighted.py", "np.abs(advantages) / limit", "np.abs(advantages) * limit", WRAPPERS),
+    ("methods/credit/opo.py", "lengths.sum() - leave_out * lengths", "lengths.sum() + leave_out * lengths", PUBLISHED),
+    ("credit/arithmetic/critics.py", "gamma * following - values", "gamma * following + values", PUBLISHED),
+    ("methods/credit/mt_grpo_two_segment.py", "columns[None] <= end", "columns[None] >= end", PUBLISHED),
+    ("methods/credit/shaping.py", "(turn_returns - before", "(turn_returns + before", EVIDENCE),
+    ("methods/credit/igpo.py", "gamma * advantages[:, k + 1]", "gamma * advantages[:, k + 0]", EVIDENCE),
+    ("methods/credit/trace.py", "(columns + window >= ends)", "(columns - window >= ends)", EVIDENCE),
+    ("methods/credit/spa.py", "(outcomes - before)", "(outcomes + before)", EVIDENCE),
+    ("methods/credit/hindsight.py", "z, 1 - band, 1 + band", "z, 1 - band, 1 - band", EVIDENCE),
+    ("methods/credit/hca.py", "-np.expm1(-ratio)", "+np.expm1(-ratio)", EVIDENCE),
+    ("methods/credit/vine.py", "return turn_returns - forward_fill", "return turn_returns + forward_fill", BRANCHES),
+    ("methods/credit/sibling.py", "np.maximum(tree.siblings - 1, 1)", "np.maximum(tree.siblings - 0, 1)", BRANCHES),
+    ("methods/credit/branches.py", "total[level] / count[level]", "total[level] * count[level]", BRANCHES),
+    ("methods/credit/counterfactual.py", "math.comb(turns - 1, size)", "math.comb(turns - 0, size)", REPLAYS),
+    ("methods/credit/wrappers/gated.py", "(reached >= threshold)", "(reached > threshold)", WRAPPERS),
+    ("methods/credit/wrappers/masked.py", "valid=~is_hidden", "valid=is_hidden", WRAPPERS),
+    ("credit/wrappers/off_policy.py", "where(ratios <= high", "where(ratios >= high", OFF_POLICY),
+    (
+        "methods/credit/wrappers/entropy_weighted.py",
+        "np.abs(advantages) / limit",
+        "np.abs(advantages) * limit",
+        WRAPPERS,
+    ),
 ]
 
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory) -> Path:
-    """The framework alone, in a folder that stands before the installed one."""
+    """The framework and the methods, in a folder that stands before the installed one."""
     folder = tmp_path_factory.mktemp("mutated")
-    shutil.copytree(ROOT / "agentgym", folder / "agentgym", ignore=shutil.ignore_patterns("__pycache__"))
+    for source, target in (("agentgym", "agentgym"), ("methods", "agentgym/methods")):
+        shutil.copytree(ROOT / source, folder / target, ignore=shutil.ignore_patterns("__pycache__"))
     return folder
 
 
@@ -114,7 +125,7 @@ def test_the_tests_pass_on_the_copy_and_run_against_it(copied, processes):
 @pytest.mark.slow
 @pytest.mark.parametrize(("file", "right", "wrong", "tests"), MUTATIONS, ids=[f"{m[0]}: {m[2]}" for m in MUTATIONS])
 def test_an_error_of_one_character_is_caught(copied, processes, file, right, wrong, tests):
-    path = copied / "agentgym" / "credit" / file
+    path = copied / "agentgym" / file
     text = path.read_text()
     assert text.count(right) == 1, f"{file} no longer holds {right!r} once: write the mutation anew"
     write(path, text.replace(right, wrong))

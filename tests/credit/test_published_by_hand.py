@@ -17,7 +17,7 @@ import pytest
 from credit_cases import GROUP, expect
 
 from agentgym.credit import CreditWarning, Group, estimator
-from agentgym.credit.estimators.bilevel_gae import token_advantages
+from agentgym.methods.credit.bilevel_gae import token_advantages
 
 Z = 1 / math.sqrt(2)  # two that differ, over their standard deviation
 ABOUT = 5e-6  # of the 1e-6 beside a spread

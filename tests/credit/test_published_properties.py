@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.credit import Group, batch_advantages
-from agentgym.credit.estimators.bilevel_gae import token_advantages
-from agentgym.credit.whitening import averaging_weights
+from agentgym.credit.arithmetic.whitening import averaging_weights
 from agentgym.errors import CreditError, MissingSignalError
+from agentgym.methods.credit.bilevel_gae import token_advantages
 from agentgym.registry import names
 from agentgym.testing.estimators import random_signals
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.truncation import bootstrapped, overlong_penalised
 from agentgym.errors import CreditError, MissingSignalError
+from agentgym.methods.credit.wrappers.truncation import bootstrapped, overlong_penalised
 
 CUT = Group.from_arrays(
     outcomes=[1, 0, None],

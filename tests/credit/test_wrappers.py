@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentgym.credit import Group, estimator
-from agentgym.credit.wrappers.calibrated import calibration
 from agentgym.errors import CreditError, MissingSignalError
 from agentgym.messages import StopReason
+from agentgym.methods.credit.wrappers.calibrated import calibration
 
 # gated --------------------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from source_tree import CONTENT, Import, imports_in, imports_of, source_files
 FLOORS = {
     "text": 0.0, "messages": 0.0, "options": 0.0, "deprecation": 0.0, "strict_json": 0.0, "threads": 0.0,
     "errors": 0.1,  # what an error quotes is made visible by `text`
+    "moved": 0.1,  # warns as `deprecation` does
     "_imports": 0.2,  # a missing extra is one of the errors
     "tools": 1.0, "task": 1.0, "sandbox": 1.0,
     "trajectory": 2.0, "languages": 2.0,

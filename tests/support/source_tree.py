@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTENT = ("sandboxes", "tasks", "rewards")
+CONTENT = ("sandboxes", "tasks", "rewards", "methods", "bridges")
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from agentgym.credit.arithmetic.returns import broadcast_to_turns, episode_returns
+from agentgym.credit.arithmetic.statistics import centred
 from agentgym.credit.contract import define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Weight
-from agentgym.credit.returns import broadcast_to_turns, episode_returns
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred
 
 
 @define_estimator(requires=("outcomes",), bias="direction", source="Liu et al. 2025, arXiv:2503.20783")

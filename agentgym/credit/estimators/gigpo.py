@@ -7,13 +7,13 @@ from typing import Any, Literal
 
 import numpy as np
 
+from agentgym.credit.arithmetic.label_groups import group_by_label
+from agentgym.credit.arithmetic.returns import broadcast_to_turns, episode_returns, returns_to_go
+from agentgym.credit.arithmetic.statistics import baseline_of, divide_by_std, normalise_columns, stable_std
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
-from agentgym.credit.label_groups import group_by_label
 from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import broadcast_to_turns, episode_returns, returns_to_go
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import baseline_of, divide_by_std, normalise_columns, stable_std
 
 Alone = Literal["zero", "group"]
 

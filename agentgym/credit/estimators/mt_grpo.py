@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from agentgym.credit.arithmetic.returns import broadcast_to_turns, returns_to_go, rewards_or_zero
+from agentgym.credit.arithmetic.statistics import centred, normalise_columns
 from agentgym.credit.contract import BiasClass, define_estimator
 from agentgym.credit.group import Group
 from agentgym.credit.options import Baseline, Ddof, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import broadcast_to_turns, returns_to_go, rewards_or_zero
 from agentgym.credit.signals import Array
-from agentgym.credit.statistics import centred, normalise_columns
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit.contract import BiasClass, define_estimator
-from agentgym.credit.group import Group
-from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
-from agentgym.credit.returns import episode_returns, returns_to_go
-from agentgym.credit.signals import Array
-from agentgym.credit.statistics import (
+from agentgym.credit.arithmetic.returns import episode_returns, returns_to_go
+from agentgym.credit.arithmetic.statistics import (
     SMALLEST_RELATIVE_STD,
     SMALLEST_STD,
     divide_by_std,
     stable_std,
     subtract_index_baseline,
 )
+from agentgym.credit.contract import BiasClass, define_estimator
+from agentgym.credit.group import Group
+from agentgym.credit.options import Baseline, Ddof, Decay, PositiveWeight, Scale, Weight
+from agentgym.credit.signals import Array
 
 
 def _bias(options: Mapping[str, Any]) -> BiasClass:

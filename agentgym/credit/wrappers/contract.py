@@ -160,7 +160,7 @@ def define_token_weights(
     return decorate
 
 
-def weights_of_tokens(group: Group, of_tokens: Array, *, otherwise: float) -> Array:
+def pad_tokens(group: Group, of_tokens: Array, *, otherwise: float) -> Array:
     """[N, T, L] a signal of the turns' own tokens, with L the longest turn; `otherwise` where it says nothing."""
     padded = np.full((*group.turn_mask.shape, int(np.nanmax(group.signal("lengths"), initial=0))), otherwise)
     width = min(padded.shape[2], of_tokens.shape[2])

@@ -1,0 +1,64 @@
+"""Public names that have moved: their old imports work for one release, with a warning that gives the new place.
+
+`MOVED` is the one table. A package looks here in its `__getattr__` (`lazy_names`, `moved_names`). A
+package that is gone as a whole is found by `MovedPackages`, which `agentgym` puts at the end of Python's finders. New
+places are strings and are imported at use, so the core depends on none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+from typing import Any
+
+MOVED: dict[str, str] = {}
+"""Old dotted name to the new one. `"agentgym.old.*": "agentgym.new"` moves every public name of a package."""
+
+
+def moved_name(package: str, name: str, *, stacklevel: int = 1) -> Any:
+    """Return the object that was `package.name`, and warn with its new place.
+
+    Raises: AttributeError if the table has no such name.
+    """
+    new = MOVED.get(f"{package}.{name}")
+    if new is None and f"{package}.*" in MOVED and not name.startswith("_"):
+        new = f"{MOVED[f'{package}.*']}.{name}"
+    if new is None:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    from agentgym.deprecation import warn_renamed  # takes longer to load than `import agentgym` without it
+
+    home, _, attribute = new.rpartition(".")
+    try:
+        value = getattr(import_module(home), attribute)
+    except AttributeError:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}") from None
+    warn_renamed(f"{package}.{name}", new, stacklevel=stacklevel + 1)
+    return value
+
+
+def moved_names(package: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a package some of whose names have moved."""
+
+    def __getattr__(name: str) -> Any:
+        return moved_name(package, name)
+
+    return __getattr__
+
+
+class MovedPackages(MetaPathFinder, Loader):
+    """Finds the packages that are gone as a whole, so that `from agentgym.old import X` reaches the new place."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of an empty package where the table moves `fullname` as a whole, else None."""
+        return spec_from_loader(fullname, self, is_package=True) if f"{fullname}.*" in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give the package the `__getattr__` that looks in the table."""
+        module.__dict__["__getattr__"] = moved_names(module.__name__)
+        module.__dict__["__all__"] = []  # `import *` of an old package gives nothing: name what you need

@@ -1,0 +1,56 @@
+"""AgentRL: GRPO in the group, then whitened over all groups of the batch that share an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentgym.credit import Array, Ddof, Group, Weight, define_estimator
+from agentgym.credit.arithmetic import Weigh, broadcast_to_turns, episode_returns, standardised, whitened
+
+from .bias_classes import direction_by_trajectories
+
+
+@define_estimator(
+    requires=("outcomes",),
+    bias=direction_by_trajectories,
+    source="arXiv:2510.04206, task advantage normalisation; over tokens there, trajectories as the unit: our own",
+    scope="batch",
+)
+def agentrl(
+    groups: Sequence[Group],
+    *,
+    ddof: Ddof = 1,
+    weigh: Weigh = "trajectories",
+    outcome_weight: Weight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> list[Array]:
+    """A_ik = (B_i - mean B) / (std B + 1e-6), B the GRPO advantage, mean and std over groups of one environment.
+
+    Environments with longer episodes, or with groups that agree more often, then have the same weight in a batch.
+    Direction as `grpo` is. With weigh "tokens" (as published, needs `lengths`) or "turns" it is biased: the
+    length of a trajectory enters the mean.
+
+    Args:
+        ddof: of the group's standard deviation. weigh: weights in that of the environment.
+    Returns: [N, T] for each group. Degenerate: no difference in an environment gives exactly 0.
+    """
+    advantages: list[Array] = [np.zeros(0)] * len(groups)
+    for environment in dict.fromkeys(group.environment for group in groups):
+        positions = [n for n, group in enumerate(groups) if group.environment == environment]
+        members = [groups[n] for n in positions]
+        compared = [
+            broadcast_to_turns(
+                group,
+                standardised(
+                    episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight),
+                    baseline="mean",
+                    ddof=ddof,
+                ),
+            )
+            for group in members
+        ]
+        for n, scores in zip(positions, whitened(compared, members, weigh=weigh), strict=True):
+            advantages[n] = scores
+    return advantages

@@ -1,0 +1,27 @@
+"""ArCHer: the critic's value of the turn minus its value of the state before the turn."""
+
+from __future__ import annotations
+
+from agentgym.credit import Array, Group, define_estimator
+from agentgym.credit.arithmetic import values_before
+
+
+@define_estimator(
+    requires=("values", "action_values"),
+    bias="biased",
+    source="Zhou et al. 2024, arXiv:2402.19446",
+    minimum_group=1,
+    zero_if_equal=False,
+)
+def archer(group: Group) -> Array:
+    """A_ik = Q(s_ik, a_ik) - V(s_ik), in the paper each the lower of two heads, which is the critic's business.
+
+    Every token of the turn gets it. Biased by as much as Q is wrong, whatever the group size; exact where Q is exact.
+    The outcome is not used here: the critic has learnt from it.
+
+    Returns: [N, T], reward units. Trajectories are not compared, so a group of one works.
+    Raises: CreditError naming trajectory and turn where a value is missing.
+    """
+    values = group.signal("values")[:, : group.turn_mask.shape[1]]
+    action_values = values_before(group, "action_values", group.signal("action_values"))
+    return action_values - values_before(group, "values", values)

@@ -1,0 +1,120 @@
+"""Bi-level GAE: generalised advantages over turns, and inside each turn over its tokens towards the turn's return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.credit import Array, BiasClass, Decay, Group, PositiveWeight, Weight, define_estimator
+from agentgym.credit.arithmetic import Truncated, turn_advantages, values_before
+
+Boundary = Literal["first", "last"]
+
+
+def _bias(options: Mapping[str, Any]) -> BiasClass:
+    ones = all(options[name] == 1 for name in ("gamma", "lam", "token_gamma", "token_lam"))
+    exact = ones and options["truncated"] == "scored" and options["boundary"] == "first"
+    return "unbiased" if exact else "biased"
+
+
+@define_estimator(
+    requires=("outcomes", "token_values"),
+    bias=_bias,
+    source="RAGEN, Wang et al. 2025, arXiv:2504.20073, and its released code (boundary 'last')",
+    minimum_group=1,
+    zero_if_equal=False,
+)
+def bilevel_gae(
+    group: Group,
+    *,
+    gamma: Decay = 1.0,
+    lam: Decay = 1.0,
+    token_gamma: Decay = 1.0,
+    token_lam: Decay = 1.0,
+    boundary: Boundary = "first",
+    truncated: Truncated = "scored",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """The advantage of each turn's first token: the value of the whole turn minus the value of the state before it.
+
+    Turns first, as `turn_gae`; then A_l = d_l + token_gamma token_lam A_l+1 inside the turn, where the last token's
+    reward is the turn's return A_k + V_k. `token_advantages` has all of them. Unbiased where all four decays
+    are 1 and the boundary is "first"; with one token a turn it is `turn_gae`.
+
+    Args:
+        gamma, lam: decay per turn. token_gamma, token_lam: decay per token inside a turn.
+        boundary: which token's value is the value of the turn. "first" is the state before the turn; "last", as in the
+            released code, already knows what the turn says (biased).
+        truncated: see `turn_gae`; "bootstrap" needs `values`. outcome_weight: above 0.
+    Returns: [N, T], reward units.
+    Raises: CreditError naming trajectory and turn where a turn has no token values.
+    """
+    values, returns = _turn_returns(group, gamma, lam, boundary, truncated, outcome_weight, turn_weight)
+    td_errors = _td_errors(values, returns, token_gamma)
+    decay = (token_gamma * token_lam) ** np.arange(values.shape[2])
+    first: Array = (decay * td_errors).sum(axis=2)
+    return first
+
+
+def token_advantages(
+    group: Group,
+    *,
+    gamma: float = 1.0,
+    lam: float = 1.0,
+    token_gamma: float = 1.0,
+    token_lam: float = 1.0,
+    boundary: Boundary = "first",
+    truncated: Truncated = "scored",
+    outcome_weight: float = 1.0,
+    turn_weight: float = 1.0,
+) -> Array:
+    """[N, T, L] the advantage of every token of every turn, for trainers that take them; 0 after a turn's last token.
+
+    Args and errors: as `bilevel_gae`.
+    """
+    values, returns = _turn_returns(group, gamma, lam, boundary, truncated, outcome_weight, turn_weight)
+    td_errors = _td_errors(values, returns, token_gamma)
+    advantages, later = np.empty(td_errors.shape), np.zeros(td_errors.shape[:2])
+    for token in reversed(range(td_errors.shape[2])):
+        later = td_errors[:, :, token] + token_gamma * token_lam * later
+        advantages[:, :, token] = later
+    return np.where(np.isnan(values), 0.0, advantages)
+
+
+def _turn_returns(
+    group: Group,
+    gamma: float,
+    lam: float,
+    boundary: Boundary,
+    truncated: Truncated,
+    outcome_weight: float,
+    turn_weight: float,
+) -> tuple[Array, Array]:
+    """Token values [N, T, L] and the return of every turn [N, T]."""
+    values: Array = group.signal("token_values")
+    if not values.shape[2]:
+        values = np.full((*values.shape[:2], 1), np.nan)
+    count = (~np.isnan(values)).sum(axis=2)
+    at = np.zeros(count.shape, np.int64) if boundary == "first" else np.maximum(count - 1, 0)
+    state_values = values_before(group, "token_values", np.take_along_axis(values, at[:, :, None], axis=2)[:, :, 0])
+    advantages = turn_advantages(
+        group,
+        state_values,
+        gamma=gamma,
+        lam=lam,
+        truncated=truncated,
+        outcome_weight=outcome_weight,
+        turn_weight=turn_weight,
+    )
+    return values, advantages + state_values
+
+
+def _td_errors(values: Array, returns: Array, token_gamma: float) -> Array:
+    """[N, T, L] temporal-difference error of each token; after the last token of a turn comes the turn's return."""
+    following = np.full(values.shape, np.nan)
+    following[:, :, :-1] = token_gamma * values[:, :, 1:]
+    following = np.where(np.isnan(following), returns[:, :, None], following)
+    return np.where(np.isnan(values), 0.0, following - values)

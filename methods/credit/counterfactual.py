@@ -1,0 +1,109 @@
+"""Credit of turns from the returns of the episode with only some of its turns.
+
+`value` maps a set of turns to the return of the episode with only those turns, obtained by replay. If leaving out a
+turn breaks later ones, the value is whatever the environment then returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from agentgym import CreditError
+from agentgym.credit import Array
+
+Coalition = frozenset[int]
+Value = Callable[[Coalition], float]
+MAX_EXACT_TURNS = 16
+
+
+def leave_one_out_values(value: Value, turns: int) -> Array:
+    """[K] v(all) - v(all but k): what is lost without each turn. Needs K + 1 values.
+
+    The values do not sum to the return: of two turns, either of which would be enough, both get 0.
+    """
+    all_turns = frozenset(range(turns))
+    full_value = value(all_turns)
+    return np.array([full_value - value(all_turns - {k}) for k in range(turns)], np.float64)
+
+
+def shapley_values(value: Value, turns: int) -> Array:
+    """[K] mean over all orders of the turns of what each turn adds to those before it. Needs 2^K values.
+
+    They sum to v(all) - v(none); a turn that never changes anything gets 0; interchangeable turns get the same; linear
+    in v. Source: Shapley 1953.
+    Raises: CreditError above 16 turns; use `sampled_shapley_values`.
+    """
+    if turns > MAX_EXACT_TURNS:
+        raise CreditError(
+            f"Exact Shapley values of {turns} turns need {2**turns} replays; the most is {MAX_EXACT_TURNS} turns. "
+            "Use sampled_shapley_values."
+        )
+    shapley = np.zeros(turns)
+    values = np.array([value(frozenset(k for k in range(turns) if mask >> k & 1)) for mask in range(2**turns)])
+    masks = np.arange(2**turns)
+    sizes = np.array([mask.bit_count() for mask in range(2**turns)])
+    weights = np.array([1 / (turns * math.comb(turns - 1, size)) for size in range(turns)])
+    for k in range(turns):
+        without = masks[(masks >> k) & 1 == 0]
+        shapley[k] = np.sum(weights[sizes[without]] * (values[without | 1 << k] - values[without]))
+    return shapley
+
+
+def sampled_shapley_values(value: Value, turns: int, *, orders: int, rng: np.random.Generator) -> tuple[Array, Array]:
+    """[K] Shapley values estimated from random orders, and the standard error of each.
+
+    Orders are drawn in pairs of an order and its reverse: a turn that adds much early adds little late, so the errors
+    of a pair partly cancel. The standard error is that of the mean over pairs, which are independent.
+
+    Args:
+        orders: even and at least 4, the fewest that give an error. Needs at most orders * K values, each set once.
+    Raises: CreditError.
+    """
+    if orders < 4 or orders % 2:
+        raise CreditError(f"orders is {orders}: give an even number from 4 up, since they come in pairs.")
+    values: dict[Coalition, float] = {}
+
+    def cached_value(coalition: Coalition) -> float:
+        if coalition not in values:
+            values[coalition] = value(coalition)
+        return values[coalition]
+
+    pairs = np.zeros((orders // 2, turns))
+    for pair in pairs:
+        order = [int(k) for k in rng.permutation(turns)]
+        for sequence in (order, order[::-1]):
+            coalition: Coalition = frozenset()
+            before = cached_value(coalition)
+            for k in sequence:
+                coalition = coalition | {k}
+                after = cached_value(coalition)
+                pair[k] += (after - before) / 2
+                before = after
+    return pairs.mean(axis=0), pairs.std(axis=0, ddof=1) / math.sqrt(len(pairs))
+
+
+def shapley_of_known(values: Mapping[Coalition, float], turns: int) -> Array:
+    """[K] Shapley values from the values of some sets of turns; exact if all 2^K are there.
+
+    For each turn and each coalition size: the mean of what the turn adds, over the coalitions for which both values are
+    known; then the mean over the sizes. With random coalitions this estimates the Shapley values; their sum need not
+    be v(all) - v(none).
+    Raises: CreditError naming a turn that is in no such pair of coalitions.
+    """
+    total, count = np.zeros((turns, turns)), np.zeros((turns, turns))
+    for coalition, before in values.items():
+        for k in range(turns):
+            after = values.get(coalition | {k})
+            if k not in coalition and after is not None:
+                total[k, len(coalition)] += after - before
+                count[k, len(coalition)] += 1
+    for unknown in np.flatnonzero(count.sum(axis=1) == 0):
+        raise CreditError(
+            f"no pair of values shows what turn {unknown} adds: give values of a coalition with and without it."
+        )
+    means = np.divide(total, count, out=np.zeros(total.shape), where=count > 0)
+    shapley: Array = means.sum(axis=1) / (count > 0).sum(axis=1)
+    return shapley

@@ -1,0 +1,58 @@
+"""GDPO: each component of the reward standardised by itself inside the group, summed, and whitened over the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from agentgym.credit import Array, Ddof, Group, Weight, define_estimator
+from agentgym.credit.arithmetic import Weigh, broadcast_to_turns, centred, stable_std, whitened
+
+
+@define_estimator(
+    requires=("outcome_components",),
+    bias="biased",
+    source="arXiv:2601.05242; trajectories as the unit of the whitening: our own",
+    scope="batch",
+)
+def gdpo(
+    groups: Sequence[Group],
+    *,
+    ddof: Ddof = 1,
+    turn_weight: Weight = 1.0,
+    weigh: Weigh = "trajectories",
+) -> list[Array]:
+    """A_ik = whitened over the batch: sum_c w_c (R^c_i - mean_j R^c_j) / std_j R^c_j, on every turn.
+
+    R^c is an outcome component, or the sum of a turn component over the episode (missing counts as 0). The
+    scale of a component then does not matter, and one that does not differ adds nothing. Biased: it does not maximise
+    the sum of rewards, and it divides by standard deviations of the group itself.
+
+    Args:
+        ddof: of the standard deviations in the group.
+        turn_weight: of all turn components; with 0 only the outcome components count.
+        weigh: weights in the whitening. The weights w_c are the group's `weights`, 1 by default.
+    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: no difference gives exactly 0.
+    """
+    summed = []
+    for group in groups:
+        total = np.zeros(group.size)
+        weights = group.weights or {}
+        for name, outcome in group.signal("outcome_components").items():
+            total += weights.get(name, 1.0) * _in_deviations(outcome, ddof)
+        for name, rewards in (group.components or {}).items():
+            earned = np.nan_to_num(rewards).sum(axis=1)
+            total += turn_weight * weights.get(name, 1.0) * _in_deviations(earned, ddof)
+        summed.append(broadcast_to_turns(group, total))
+    return whitened(summed, groups, weigh=weigh)
+
+
+def _in_deviations(scores: Array, ddof: int) -> Array:
+    """[N] above the mean in standard deviations; 0 if the scores are equal.
+
+    No epsilon is added to the standard deviation: two opposite components would cancel up to that epsilon, and the
+    whitening would blow the rest up.
+    """
+    std = stable_std(scores, ddof=ddof)
+    return np.divide(centred(scores, "mean"), std, out=np.zeros(len(scores)), where=std > 0)

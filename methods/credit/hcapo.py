@@ -1,0 +1,60 @@
+"""HCAPO: returns refined by the model's own hindsight, beside the outcome."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym import CreditError
+from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
+from agentgym.credit.arithmetic import (
+    centred,
+    divide_by_std,
+    episode_returns,
+    returns_to_go,
+    stable_std,
+    standardised,
+    subtract_index_baseline,
+)
+
+
+@define_estimator(
+    requires=("outcomes", "hindsight"),
+    bias="heuristic",
+    source="after the abstract of Tan et al. 2026, arXiv:2603.08754 (HCAPO); the formula is not confirmed against it",
+)
+def hcapo(
+    group: Group,
+    *,
+    credit_weight: Weight = 1.0,
+    lowest: PositiveWeight = 0.5,
+    highest: PositiveWeight = 2.0,
+    gamma: Decay = 1.0,
+    scale: Scale = "none",
+    ddof: Ddof = 1,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = A_i + credit_weight * (Q_ik above the others at that index), Q_ik = clip(rho_ik, lowest, highest) * G_ik.
+
+    rho_ik = exp(hindsight) is how much likelier the model finds the turn once told the outcome. Only
+    the abstract of the paper was used: refined step Q-values, and an advantage of two scales. This is one reading.
+
+    Args:
+        credit_weight: of the turns; 0 is the outcome's advantage alone, bit for bit.
+        lowest, highest: bounds of rho.
+        gamma: of the return-to-go G.
+        scale: "std" divides A_i and Q by the standard deviation of the returns.
+    Returns: [N, T], reward units for scale "none".
+    Degenerate: equal Q at an index add 0; at an index that only one trajectory reached, the baseline is the others'
+        mean episode return.
+    """
+    if lowest > highest:
+        raise CreditError(f"lowest is {lowest}, above highest, which is {highest}: set lowest <= highest.")
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    ratio = np.exp(np.clip(np.where(group.turn_mask, group.signal("hindsight"), 0.0), np.log(lowest), np.log(highest)))
+    refined = subtract_index_baseline(ratio * turn_returns, returns, group.turn_mask, "loo")
+    if scale == "none":
+        return centred(returns, "loo")[:, None] + credit_weight * refined
+    base: Array = standardised(returns, baseline="mean", ddof=ddof)[:, None]
+    return base + credit_weight * divide_by_std(refined, stable_std(returns, ddof=ddof))

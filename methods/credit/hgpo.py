@@ -1,0 +1,71 @@
+"""HGPO: every turn compared with others that have the same recent history, longer histories counting more."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit import Array, Ddof, Decay, Group, PositiveWeight, Scale, Weight, WholeNumber, define_estimator
+from agentgym.credit.arithmetic import (
+    broadcast_to_turns,
+    divide_by_std,
+    episode_returns,
+    group_by_label,
+    normalise_columns,
+    returns_to_go,
+)
+
+
+@define_estimator(
+    requires=("outcomes", "state_keys"),
+    bias="biased",
+    source="hierarchy-of-groups policy optimisation, ICLR 2026, after its released code; the weights are (h + 1)^alpha "
+    "there, h^alpha in the paper",
+    zero_if_equal=False,
+)
+def hgpo(
+    group: Group,
+    *,
+    history: WholeNumber = 2,
+    alpha: Weight = 1.0,
+    gamma: Decay = 0.95,
+    scale: Scale = "std",
+    ddof: Ddof = 0,
+    episode: bool = False,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = sum_h w_h n_h(G_ik) / sum_h w_h, w_h = h^alpha, over the levels h = 1 .. history + 1 that are not 0.
+
+    n_h compares turns with the same last h states, the present one included. Biased: a trajectory is compared with
+    itself, and which levels count depends on the returns.
+
+    Args:
+        history: states before the present one in the longest history.
+        alpha: how much more a longer history counts; 0 for the same weight.
+        gamma: decay per turn. scale: "std" divides by the standard deviation at that level. ddof: of it.
+        episode: the episode's return compared over the group is one more level, and weights are then (h + 1)^alpha
+            with h = 0 for it. Without it a turn whose state occurs once gets 0.
+        outcome_weight: above 0.
+    Returns: [N, T]. Degenerate: no difference at any level gives exactly 0.
+    """
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    mask = group.turn_mask
+    flat = turn_returns[mask]
+    total, weights = np.zeros(len(flat)), np.zeros(len(flat))
+    if episode:
+        returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+        level = normalise_columns(returns, group.valid, baseline="mean", scale=scale, ddof=ddof)
+        total = broadcast_to_turns(group, level)[mask]
+        weights = (total != 0).astype(np.float64)
+    by_state = by_history = group_by_label(group.signal("state_keys"))
+    for h in range(1, min(history + 1, int(group.turns.max())) + 1):
+        by_history = by_state.after(by_history) if h > 1 else by_state
+        level = by_history.centred(flat, "mean")
+        if scale == "std":
+            level = divide_by_std(level, by_history.stable_std(flat, ddof=ddof))
+        weight = np.where(level != 0, (h + episode) ** alpha, 0.0)
+        total = total + weight * level
+        weights = weights + weight
+    advantages = np.zeros(turn_returns.shape)
+    advantages[mask] = np.divide(total, weights, out=np.zeros(len(flat)), where=weights > 0)
+    return advantages

@@ -1,0 +1,67 @@
+"""IGPO: the reward of a turn is how much likelier it made the right answer; that of the last turn is the outcome."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit import Array, Bools, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
+from agentgym.credit.arithmetic import normalise_columns
+
+from .shaping import forward_fill
+
+
+@define_estimator(
+    requires=("outcomes", "gold_logprobs"),
+    bias="biased",
+    source="Wang et al. 2025, arXiv:2510.14967; both normalisations as in the released code",
+    zero_if_equal=False,
+)
+def igpo(
+    group: Group,
+    *,
+    normalise: Literal["joint", "separate"] = "joint",
+    gamma: Decay = 1.0,
+    scale: Scale = "std",
+    ddof: Ddof = 1,
+    truncated: Literal["outcome", "gain"] = "outcome",
+    outcome_weight: PositiveWeight = 1.0,
+    gain_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = sum_{l>=k} gamma^(l-k) z_il, z the standardised rewards p_{l+1} - p_l, and the outcome on the last turn.
+
+    p_l is the probability of the gold answer given all before turn l. Biased: the gains sum to p before
+    the last turn and are never subtracted again, so the objective is the outcome plus that; and centring adds a
+    constant reward or cost to every turn. `information_gain` is the unbiased form. Turn rewards do not count.
+
+    Args:
+        normalise: "joint" (the paper) takes one mean and standard deviation over gains and outcomes of all turns of
+            the group; "separate" (an option of the released code) takes one for each kind.
+        gamma: decay per turn.
+        scale: "none" only subtracts the mean. ddof: the released code divides by N (0).
+        truncated: what the last turn of a truncated trajectory gets; "gain" (the paper: no answer was
+            given) or "outcome" as scored.
+        outcome_weight: above 0. gain_weight: 0 leaves the outcome alone.
+    Returns: [N, T], in standard deviations for scale "std".
+    Degenerate: where the answer was not scored the last known p is used; equal rewards give exactly 0.
+    """
+    p = forward_fill(np.exp(group.signal("gold_logprobs")))
+    rewards = gain_weight * np.diff(p, axis=1)
+    answered = group.last_turn & ~(group.truncated[:, None] & (truncated == "gain"))
+    rewards = np.where(answered, outcome_weight * group.signal("outcomes")[:, None], rewards)
+    if normalise == "joint":
+        advantages = _normalised(rewards, group.turn_mask, scale, ddof)
+    else:
+        advantages = _normalised(rewards, answered, scale, ddof)
+        advantages = advantages + _normalised(rewards, group.turn_mask & ~answered, scale, ddof)
+    for k in reversed(range(advantages.shape[1] - 1)):
+        advantages[:, k] += gamma * advantages[:, k + 1]
+    return advantages
+
+
+def _normalised(rewards: Array, mask: Bools, scale: Scale, ddof: int) -> Array:
+    """[N, T] minus the mean of all entries in `mask`, over their standard deviation; 0 outside."""
+    column, inside = rewards.reshape(-1, 1), mask.reshape(-1, 1)
+    advantages: Array = normalise_columns(column, inside, baseline="mean", scale=scale, ddof=ddof)
+    return advantages.reshape(rewards.shape)

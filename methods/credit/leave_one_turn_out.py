@@ -1,0 +1,56 @@
+"""Leave one turn out: the outcome, and the return that the episode loses without each turn."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym import MissingSignalError
+from agentgym.credit import Array, Group, PositiveWeight, Scale, Weight, define_estimator
+
+from .counterfactual import leave_one_out_values
+from .shaping import add_turn_credit
+
+
+@define_estimator(
+    requires=("outcomes", "counterfactuals"),
+    bias="heuristic",
+    source="counterfactual replay, one turn at a time; how it joins the outcome: our own",
+    minimum_group=1,
+    zero_if_equal=False,
+)
+def leave_one_turn_out(
+    group: Group,
+    *,
+    credit: Literal["added", "returned"] = "added",
+    credit_weight: Weight = 1.0,
+    scale: Scale = "none",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """phi_k = v(all turns) - v(all but k), joined to the outcome as in `shaping.add_turn_credit`.
+
+    Not claimed to be unbiased: a replay without turn k also depends on the later turns. Of two turns, either of which
+    would be enough, both get 0; `shapley` divides the credit between them.
+
+    Args:
+        credit: "added": A_ik = A_i + credit_weight * (phi_k - mean of phi over the trajectory's turns);
+            "returned": phi_k as the turn's reward, the last turn gets the rest, then return-to-go.
+        scale: of A_i; "none" as in `rloo`, "std" as in `grpo`.
+        outcome_weight, turn_weight: as `rloo`.
+    Returns: [N, T], reward units for scale "none". credit_weight 0 with credit "added" is `rloo`, bit for bit.
+    Degenerate: a group of one or of equal trajectories keeps phi - mean phi, a comparison within a trajectory.
+    Raises: MissingSignalError naming the trajectory and the set of turns whose value is missing.
+    """
+    values = group.signal("counterfactuals")
+    phi = np.zeros(group.turn_mask.shape)
+    for i, count in enumerate(group.turns):
+        try:
+            phi[i, :count] = leave_one_out_values(values[i].__getitem__, int(count))
+        except KeyError as error:
+            raise MissingSignalError(
+                f"counterfactuals of the {i}th valid trajectory lacks the turns {sorted(error.args[0])}: give the "
+                f"return with all {count} turns played and with each one left out."
+            ) from error
+    return add_turn_credit(group, phi, credit, credit_weight, scale, outcome_weight, turn_weight)

@@ -1,0 +1,44 @@
+"""MAPO: a mixture of GRPO and the deviation relative to the mean, by how much the outcomes of the group agree."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit import Array, Ddof, Group, Weight, define_estimator
+from agentgym.credit.arithmetic import (
+    SMALLEST_RELATIVE_STD,
+    SMALLEST_STD,
+    broadcast_to_turns,
+    centred,
+    episode_returns,
+    standardised,
+)
+
+
+@define_estimator(requires=("outcomes",), bias="direction", source="Huang et al. 2025, arXiv:2509.18849")
+def mapo(
+    group: Group, *, success: float = 0.5, ddof: Ddof = 1, outcome_weight: Weight = 1.0, turn_weight: Weight = 1.0
+) -> Array:
+    """A_ik = (1 - lambda) (R_i - mean R) / std R + lambda (R_i - mean R) / mean R, lambda = 1 - 4 p (1 - p).
+
+    p is the share of trajectories that succeeded: lambda is 0 where half did, and 1 where all or none did. In
+    a group with hardly any failure, that keeps the advantage of the one failure small.
+    Direction as `grpo`: a positive multiple of the policy gradient where returns take two values, not negative.
+    With graded returns a mean near 0 blows the second term up, and the direction can then be wrong.
+
+    Args:
+        success: an outcome of at least this is a success.
+        ddof: of the standard deviation. outcome_weight, turn_weight: of the return R.
+    Returns: [N, T]. Degenerate: equal returns give exactly 0. A mean of 0 (below 1e-8, or 1e-6 of the largest
+        return) makes the second term 0. Of a negative mean the absolute value is used.
+    """
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    outcomes: Array = group.signal("outcomes")
+    p = float(np.mean(outcomes >= success))
+    certainty = 1.0 - 4.0 * p * (1.0 - p)
+    mean = abs(float(returns.mean()))
+    share = np.zeros(group.size)
+    if mean > max(SMALLEST_STD, SMALLEST_RELATIVE_STD * float(np.abs(returns).max())):
+        share = centred(returns, "mean") / mean
+    deviation = standardised(returns, baseline="mean", ddof=ddof)
+    return broadcast_to_turns(group, (1.0 - certainty) * deviation + certainty * share)

@@ -1,0 +1,56 @@
+"""MT-GRPO as released: the turn rewards count up to the tool's result, the outcome everywhere."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit import Array, Baseline, Ddof, Group, Scale, Weight, define_estimator
+from agentgym.credit.arithmetic import centred, rewards_or_zero, standardised
+
+
+@define_estimator(
+    requires=("outcomes", "turn_rewards", "tool_turn"),
+    bias="biased",
+    source="Zeng et al. 2025, arXiv:2505.11821 v1 and its released code, which divides by std + 1e-4; here 1e-6",
+    caution="knows only two segments, before and after the tool's result: with more than two turns use 'mt_grpo'.",
+)
+def mt_grpo_two_segment(
+    group: Group,
+    *,
+    alpha: Weight = 1.0,
+    boundary: Literal["last", "first"] = "last",
+    baseline: Baseline = "mean",
+    scale: Scale = "std",
+    ddof: Ddof = 1,
+) -> Array:
+    """A_ik = n(o_i) + alpha * n(r_i) up to the turn that called the tool, n(o_i) after it; r_i sums the turn rewards.
+
+    A trajectory that never called a tool gets n(r_i + o_i) on every turn. n compares over the whole group.
+    Biased: which of the three a turn gets depends on what its trajectory did, so even a choice that makes no
+    difference gets a gradient.
+
+    Args:
+        alpha: weight of the turn part.
+        boundary: whether the last or the first tool turn ends the first segment; the same in the released
+            setting, where a tool is called at most once.
+        baseline, scale, ddof: n subtracts the baseline and, with "std", divides by the group's standard deviation.
+    Returns: [N, T]. Degenerate: a term that does not differ adds exactly 0.
+    """
+
+    def compared(scores: Array) -> Array:
+        if scale == "std":
+            return standardised(scores, baseline=baseline, ddof=ddof)
+        return centred(scores, baseline)
+
+    outcomes: Array = group.signal("outcomes")
+    rewards = rewards_or_zero(group).sum(axis=1)
+    used = group.signal("tool_turn") & group.turn_mask
+    columns = np.arange(used.shape[1])
+    last = np.where(used, columns, -1).max(axis=1)
+    end = last if boundary == "last" else np.where(used, columns, used.shape[1]).min(axis=1)
+    before = columns[None] <= end[:, None]
+    split = compared(outcomes)[:, None] + alpha * np.where(before, compared(rewards)[:, None], 0.0)
+    without_tool = compared(rewards + outcomes)[:, None]
+    return np.where((last >= 0)[:, None], split, without_tool)

@@ -1,0 +1,43 @@
+"""REINFORCE++: returns-to-go, whitened over the whole batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agentgym.credit import Array, Decay, Group, PositiveWeight, Weight, define_estimator
+from agentgym.credit.arithmetic import Weigh, returns_to_go, whitened
+
+
+@define_estimator(
+    requires=("outcomes",),
+    bias="biased",
+    source="Hu 2025, arXiv:2501.03262; trajectories as the unit of the statistics: our own",
+    minimum_group=1,
+    scope="batch",
+    zero_if_equal=False,
+)
+def reinforce_pp(
+    groups: Sequence[Group],
+    *,
+    gamma: Decay = 1.0,
+    weigh: Weigh = "trajectories",
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> list[Array]:
+    """A_ik = (G_ik - mean G) / (std G + 1e-6), mean and std over every turn of every group of the batch.
+
+    Trajectories of different tasks are compared, so those of an easy task get high advantages. Biased: the own return
+    is part of mean and std, and turns late in an episode, where less is still to come, get low advantages. The KL to
+    a reference, part of the reward in the paper, is the trainer's task.
+
+    Args:
+        gamma: decay per turn of the return-to-go.
+        weigh: weights in mean and std. "tokens" (needs `lengths`) is as published: a long trajectory has more
+            weight, and its length depends on what it did.
+        outcome_weight: above 0.
+    Returns: [N, T] for each group, in standard deviations of the batch. Degenerate: equal returns give exactly 0.
+    """
+    turn_returns = [
+        returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight) for group in groups
+    ]
+    return whitened(turn_returns, groups, weigh=weigh)

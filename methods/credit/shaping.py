@@ -1,0 +1,72 @@
+"""Credit from within a trajectory, such as potentials, combined with credit from comparing trajectories."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from agentgym.credit import Array, Baseline, Group, Scale
+from agentgym.credit.arithmetic import centred, episode_returns, returns_to_go, standardised, subtract_index_baseline
+
+
+def forward_fill(numbers: Array) -> Array:
+    """[N, T] with every missing entry replaced by the last known one before it, 0 where there is none.
+
+    What a turn gets from this depends on its past alone, so it may stand in a baseline.
+    """
+    known = ~np.isnan(numbers)
+    columns = np.maximum.accumulate(np.where(known, np.arange(numbers.shape[1]), -1), axis=1)
+    filled = np.take_along_axis(numbers, np.maximum(columns, 0), axis=1)
+    return np.where(columns >= 0, filled, 0.0)
+
+
+def shaped_advantages(
+    group: Group,
+    potentials: Array,
+    *,
+    weight: float,
+    gamma: float,
+    baseline: Baseline,
+    outcome_weight: float,
+    turn_weight: float,
+) -> Array:
+    """[N, T] `return_to_go` of rewards r_k + weight * (gamma * Phi_{k+1} - Phi_k), with Phi = 0 after the last turn.
+
+    From turn k on the added terms telescope to -weight * Phi_k, whatever gamma: a number that was known
+    before the turn, hence another baseline. That the potential ends at 0 is what keeps the gradient.
+
+    Args:
+        potentials: [N, T] before each turn; where missing the last known one, 0 before any.
+    """
+    before = weight * forward_fill(potentials)
+    turn_returns = returns_to_go(group, gamma=gamma, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    return subtract_index_baseline(turn_returns - before, returns - before[:, 0], group.turn_mask, baseline)
+
+
+def add_turn_credit(
+    group: Group,
+    phi: Array,
+    credit: Literal["added", "returned"],
+    credit_weight: float,
+    scale: Scale,
+    outcome_weight: float,
+    turn_weight: float,
+) -> Array:
+    """[N, T] the outcome's advantage together with credit phi [N, T] that compares a trajectory's own turns.
+
+    "added": A_i + credit_weight * (phi_k - mean phi), so that a trajectory's turns still average to A_i.
+    "returned": `return_to_go` of phi_k as rewards, the last turn taking what is left of the return.
+    """
+    returns = episode_returns(group, outcome_weight=outcome_weight, turn_weight=turn_weight)
+    if credit == "returned":
+        before = np.where(group.last_turn, 0.0, credit_weight * phi)
+        rewards = np.where(group.last_turn, (returns - before.sum(axis=1))[:, None], before)
+        turn_returns = np.cumsum(rewards[:, ::-1], axis=1)[:, ::-1]
+        filled: Array = np.nan_to_num(subtract_index_baseline(turn_returns, returns, group.turn_mask, "loo"))
+        return filled
+    above = centred(returns, "loo") if scale == "none" else standardised(returns, baseline="mean", ddof=1)
+    mean = np.where(group.turn_mask, phi, 0.0).sum(axis=1) / group.turns
+    joined: Array = np.nan_to_num(above)[:, None] + credit_weight * (phi - mean[:, None])
+    return joined

@@ -1,0 +1,66 @@
+"""TRACE: the outcome, and how much a tool turn and the next few turns reduced the gap to the right answer."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from agentgym.credit import Array, Count, Ddof, Decay, Group, PositiveWeight, Scale, Weight, define_estimator
+from agentgym.credit.arithmetic import broadcast_to_turns, centred, standardised
+
+from .shaping import forward_fill
+
+SMALLEST_GAP = 1e-8
+
+
+@define_estimator(
+    requires=("outcomes", "gold_logprobs", "tool_turn"),
+    bias="heuristic",
+    source="arXiv:2607.13988, after a reproduction's code; which turns count as tool turns: our reading",
+    minimum_group=1,
+    zero_if_equal=False,
+)
+def trace(
+    group: Group,
+    *,
+    window: Count = 3,
+    gamma: Decay = 0.8,
+    gain_weight: Weight = 0.2,
+    outcome_share: Weight = 1.0,
+    scale: Scale = "std",
+    ddof: Ddof = 1,
+    outcome_weight: PositiveWeight = 1.0,
+) -> Array:
+    """A_ik = A_i + gain_weight * c_ik, with A_i the outcome's advantage over the group.
+
+    g_k = -l_k is the gap to the gold answer before turn k, l_k its mean log-probability per token under a
+    frozen reference; d_k = log(g_k / g_{k+1}) what turn k closed of it. c_k is the mean of d_k .. d_{k+W-1},
+    weighted by gamma^0 .. gamma^(W-1) and cut at the last tool turn; where it is cut, outcome_share * A_i
+    is added. Turns after the last tool turn, the answer above all, get A_i.
+
+    Args:
+        window: W, turns. gamma: decay per turn within it. gain_weight: of c; 0 leaves the outcome alone.
+        outcome_share: of A_i, in the c of a window that reaches the end.
+        scale, ddof: of A_i; "std" as in `grpo`, "none" as in `rloo`.
+    Returns: [N, T]. The d of all tool turns sum to log(g_first / g_after_the_last).
+    Degenerate: no tool turn gives A_i alone; a gap is at least 1e-8; with equal outcomes c is left, so a group of
+    one or of equal trajectories is not 0.
+    """
+    outcomes: Array = outcome_weight * group.signal("outcomes")
+    above = centred(outcomes, "loo") if scale == "none" else standardised(outcomes, baseline="mean", ddof=ddof)
+    above = np.nan_to_num(above)  # a group of one has no others
+    columns = np.arange(group.turn_mask.shape[1])
+    ends = np.where(group.signal("tool_turn"), columns + 1, 0).max(axis=1)[:, None]  # turns up to the last tool turn
+    closed = np.where(columns < ends, gaps_closed(group), 0.0)
+    total, weight = np.zeros(closed.shape), np.zeros(closed.shape)
+    for ahead in range(min(window, closed.shape[1])):
+        total[:, : closed.shape[1] - ahead] += gamma**ahead * closed[:, ahead:]
+        weight += np.where(columns + ahead < ends, gamma**ahead, 0.0)
+    credit = np.divide(total, weight, out=np.zeros(closed.shape), where=weight > 0)
+    credit += np.where((columns < ends) & (columns + window >= ends), outcome_share * above[:, None], 0.0)
+    return broadcast_to_turns(group, above) + gain_weight * credit
+
+
+def gaps_closed(group: Group) -> Array:
+    """[N, T] log(g_k / g_{k+1}) of every turn; where the answer was not scored the last known gap is used."""
+    gaps = np.maximum(-forward_fill(group.signal("gold_logprobs")), SMALLEST_GAP)
+    return np.where(group.turn_mask, -np.diff(np.log(gaps), axis=1), 0.0)

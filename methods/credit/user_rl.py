@@ -1,0 +1,90 @@
+"""UserRL: one rule scores the episode, another divides its advantage between the turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym.credit import (
+    Array,
+    Baseline,
+    BiasClass,
+    Ddof,
+    Decay,
+    Group,
+    PositiveWeight,
+    Scale,
+    Weight,
+    define_estimator,
+)
+from agentgym.credit.arithmetic import (
+    SMALLEST_RELATIVE_STD,
+    SMALLEST_STD,
+    episode_returns,
+    normalise_columns,
+    returns_to_go,
+    rewards_or_zero,
+)
+
+CURVATURE = 2.0
+
+
+def _bias(options: Mapping[str, Any]) -> BiasClass:
+    if options["turn_credit"] != "equalized" or options["score"] != "sum":
+        return "biased"
+    return "unbiased" if (options["baseline"], options["scale"]) == ("loo", "none") else "direction"
+
+
+@define_estimator(
+    requires=("outcomes",),
+    bias=_bias,
+    source="arXiv:2509.19736 and its released code, where credit is shared over tokens; turns as the unit: our own",
+)
+def user_rl(
+    group: Group,
+    *,
+    turn_credit: Literal["equalized", "return_to_go", "exponential"] = "equalized",
+    score: Literal["sum", "return_to_go"] = "return_to_go",
+    gamma: Decay = 0.8,
+    baseline: Baseline = "mean",
+    scale: Scale = "std",
+    ddof: Ddof = 1,
+    outcome_weight: PositiveWeight = 1.0,
+    turn_weight: Weight = 1.0,
+) -> Array:
+    """A_ik = n(S_i) c_ik / mean_k c_ik: a trajectory's turns have its advantage on average, turn k its share of it.
+
+    S_i is the sum of rewards, or the discounted return from the first turn on. c_ik is 1 (equalized), the
+    discounted return from turn k on, or 0.5 + 0.5 (1 - exp(-2 r_ik)) / (1 - exp(-2)) with r in [0, 1] (exponential).
+    The outcome is part of the last turn's reward. Equalized sums are `grpo`, with its bias class; the others
+    are biased, and where the c of a trajectory are of both signs its turns can get more than its advantage.
+
+    Args:
+        turn_credit, score: see above; equalized credit for the discounted return is what the paper recommends.
+        gamma: decay per turn, of both. baseline, scale, ddof: of n. outcome_weight: above 0.
+    Returns: [N, T]. Degenerate: equal scores give exactly 0; a trajectory whose c have the mean 0 (below 1e-8, or
+        1e-6 of the largest) gets 0.
+    """
+    weights = {"outcome_weight": outcome_weight, "turn_weight": turn_weight}
+    turn_returns = returns_to_go(group, gamma=gamma, **weights)
+    scores = episode_returns(group, **weights) if score == "sum" else turn_returns[:, 0]
+    compared = normalise_columns(scores, group.valid, baseline=baseline, scale=scale, ddof=ddof)
+    if turn_credit == "equalized":
+        share = np.ones(turn_returns.shape)
+    else:
+        credit = turn_returns if turn_credit == "return_to_go" else _exponential(group, outcome_weight, turn_weight)
+        share = np.where(group.turn_mask, credit, 0.0)
+        mean = share.sum(axis=1) / group.turns
+        tells = np.abs(mean) > np.maximum(SMALLEST_STD, SMALLEST_RELATIVE_STD * np.abs(share).max(axis=1))
+        share = np.where(tells[:, None], share / np.where(tells, mean, 1.0)[:, None], 0.0)
+    return compared[:, None] * share
+
+
+def _exponential(group: Group, outcome_weight: float, turn_weight: float) -> Array:
+    """[N, T] the credit of each turn for its own reward, from 0.5 to 1."""
+    rewards = turn_weight * rewards_or_zero(group)
+    rewards[np.arange(group.size), group.turns - 1] += outcome_weight * group.signal("outcomes")
+    mapped: Array = np.expm1(-CURVATURE * np.clip(rewards, 0.0, 1.0)) / np.expm1(-CURVATURE)
+    return 0.5 + 0.5 * mapped

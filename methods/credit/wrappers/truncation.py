@@ -1,0 +1,89 @@
+"""Truncation: other outcomes for episodes that a budget ended, or nearly ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from agentgym import CreditError
+from agentgym.credit import Array, BiasClass, Count, Group, Weight
+from agentgym.credit.arithmetic import value_after_last
+from agentgym.credit.wrappers import Estimate, define_wrapper
+
+
+def _requires(options: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("outcomes", "values" if options["mode"] == "bootstrap" else "lengths")
+
+
+def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:
+    return "biased" if options["mode"] == "bootstrap" and base != "heuristic" else base
+
+
+@define_wrapper(
+    source="overlong: DAPO, arXiv:2503.14476, eq. 13; bootstrap: the critic's word",
+    requires=_requires,
+    bias=_bias,
+    same_objective=False,
+)
+def truncation(
+    estimate: Estimate,
+    groups: Sequence[Group],
+    *,
+    mode: Literal["overlong", "bootstrap"] = "overlong",
+    limit_tokens: Count = 4096,
+    buffer_tokens: Count = 1024,
+    penalty: Weight = 1.0,
+) -> list[Array]:
+    """The wrapped estimator with a penalty on long episodes, or with bootstrapped outcomes of truncated ones.
+
+    With "overlong" the class is that of the wrapped estimator, of another objective; with "bootstrap" it is as
+    biased as the critic is wrong. To leave such episodes out of the loss instead, see `masked`.
+
+    Args:
+        mode: "overlong" as `overlong_penalised`, "bootstrap" as `bootstrapped`.
+        limit_tokens, buffer_tokens, penalty: of "overlong", in the trajectory's own tokens and in reward units.
+    Returns: as the wrapped estimator. Degenerate: without long or truncated episodes, exactly the wrapped estimator.
+    Raises: CreditError for a buffer above the limit, or a truncated trajectory without a value after its last turn.
+    """
+    if mode == "bootstrap":
+        return estimate([bootstrapped(group) for group in groups])
+    limits = {"limit_tokens": limit_tokens, "buffer_tokens": buffer_tokens}
+    return estimate([overlong_penalised(group, **limits, penalty=penalty) for group in groups])
+
+
+def bootstrapped(group: Group) -> Group:
+    """The group in which the value after the last turn is added to the outcome of a truncated episode.
+
+    As biased as the critic is wrong. `turn_gae` has an option of its own for it.
+    Raises: MissingSignalError without outcomes or values; CreditError naming a truncated trajectory whose value
+        after its last turn is missing.
+    """
+    valid = group.select(group.valid)
+    after = np.zeros(group.size)
+    after[group.valid] = value_after_last(valid, "bootstrap")
+    return replace(group, outcomes=group.signal("outcomes") + after)
+
+
+def overlong_penalised(group: Group, *, limit_tokens: int, buffer_tokens: int, penalty: float = 1.0) -> Group:
+    """The group in which an episode near its token limit loses up to `penalty` of its outcome.
+
+    It loses nothing up to limit_tokens - buffer_tokens of its own tokens, then linearly more, and all of `penalty` from
+    limit_tokens on.
+
+    Args:
+        limit_tokens, buffer_tokens: own tokens of an episode, at least 1, the buffer within the limit.
+        penalty: reward units, at least 0.
+    Raises: MissingSignalError without outcomes or lengths; CreditError for numbers that make no sense.
+    Source: soft overlong punishment of DAPO, arXiv:2503.14476, eq. 13.
+    """
+    if not (1 <= buffer_tokens <= limit_tokens and 0 <= penalty < np.inf):
+        raise CreditError(
+            f"limit_tokens={limit_tokens}, buffer_tokens={buffer_tokens}, penalty={penalty}: expected "
+            "1 <= buffer_tokens <= limit_tokens and a penalty from 0 up."
+        )
+    tokens = np.where(group.turn_mask, group.signal("lengths"), 0.0).sum(axis=1)
+    excess = np.clip((tokens - (limit_tokens - buffer_tokens)) / buffer_tokens, 0.0, 1.0)
+    return replace(group, outcomes=group.signal("outcomes") - penalty * excess)
