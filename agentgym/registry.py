@@ -54,7 +54,7 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 T = TypeVar("T")
 DEFAULT_BACKEND = "namespaces"
-MOST_NAMED = 8
+MAX_NAMED = 8
 """Names that an error lists where none is near."""
 
 _VERSIONED = re.compile(r"[a-z0-9][\w.-]*/[a-z0-9][\w.-]*-v\d+", re.ASCII)
@@ -351,9 +351,9 @@ def _not_found(kind: Kind, name: str) -> str:
     close = [k for k in known if re.sub(r"-v\d+$", "", k) == stem]
     close = close or [k for k in known if k.split("/")[-1].rsplit("-v", 1)[0] == stem.split("/")[-1]]
     close = close or get_close_matches(name, known, n=1)
-    hint = f"Did you mean {close[-1]!r}?" if close else f"Registered: {', '.join(known[:MOST_NAMED]) or 'none'}"
+    hint = f"Did you mean {close[-1]!r}?" if close else f"Registered: {', '.join(known[:MAX_NAMED]) or 'none'}"
     if not close:
-        hint += f" and {len(known) - MOST_NAMED} more." if len(known) > MOST_NAMED else "."
+        hint += f" and {len(known) - MAX_NAMED} more." if len(known) > MAX_NAMED else "."
     return (
         f"Nothing in {kind} is named {name!r}. {hint} `agentgym list {kind}` names all {len(known)}. "
         f"A package adds one under the entry-point group 'agentgym.{kind}'."

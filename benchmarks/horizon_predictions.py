@@ -22,7 +22,7 @@ from agentgym.credit import CreditWarning, estimator
 from agentgym.credit.subtasks import SubtaskChain, signal_to_noise, steps_to
 
 SEEDS = 3
-MOST_STEPS = 400
+MAX_STEPS = 400
 SKILLS = ("shared", "own")
 NOISE = {"noisy": 1.0, "very_noisy": 4.0}  # of a turn's reward, in units of what a right turn earns
 
@@ -76,7 +76,7 @@ def prediction(cell: Cell, chance: float) -> dict[str, Any]:
     row: dict[str, Any] = {}
     for skills in SKILLS:
         steps = [
-            steps_to(TARGET, chosen, chain, chance=chance, skills=skills, groups=groups, most=MOST_STEPS, seed=seed)  # type: ignore[arg-type]
+            steps_to(TARGET, chosen, chain, chance=chance, skills=skills, groups=groups, most=MAX_STEPS, seed=seed)  # type: ignore[arg-type]
             for seed in range(SEEDS)
         ]
         row[skills] = {"episodes": median(steps) * per_step, "signal_to_noise": round(ratios[skills], 4)}

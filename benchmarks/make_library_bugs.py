@@ -20,7 +20,7 @@ from agentgym.sandboxes.swe.runners import RUNNERS, Report
 from agentgym.tasks.library_bugs.libraries import LANGUAGES, SmallLibrary, libraries
 
 OUT = Path(__file__).parents[1] / "tasks" / "library_bugs" / "bugs.json"
-AT_MOST = 0.6
+MAX_FAILING_SHARE = 0.6
 """Of a library's tests: a bug that more of them catch is no puzzle."""
 SIGNS = (
     ("boundary", r" < ", " <= "),
@@ -121,7 +121,7 @@ async def bugs_of(library: SmallLibrary, count: int) -> list[dict[str, Any]]:
     for kind, right, wrong in candidates:
         bad = await report(source.replace(right, wrong))
         failing = sorted(test for test in good.outcomes if bad.outcomes.get(test) == "failed")
-        if set(bad.outcomes) != set(good.outcomes) or not 1 <= len(failing) <= AT_MOST * len(good.outcomes):
+        if set(bad.outcomes) != set(good.outcomes) or not 1 <= len(failing) <= MAX_FAILING_SHARE * len(good.outcomes):
             continue
         example = min(
             (test for test in failing if bad.reasons.get(test)), key=lambda t: len(library.tests[t]), default=""

@@ -11,7 +11,7 @@ from agentgym import JudgeError, Reward, StopReason, Trajectory
 from agentgym.reward import SUCCESS, Components
 
 RECORD = "Record: "
-MOST_STEPS = 20
+MAX_STEPS = 20
 """Messages with calls in one turn; with more, the leaderboard gives up."""
 
 
@@ -41,7 +41,7 @@ class BfclTurns(Reward):
             ) from error
         if not expected:
             raise JudgeError(f"{episode.task.id}: truth['turns'] is empty.")
-        right = turns_right(actual, expected) if _most_steps(episode) <= MOST_STEPS else 0
+        right = turns_right(actual, expected) if _most_steps(episode) <= MAX_STEPS else 0
         return {SUCCESS: float(right == len(expected) == len(actual)), "progress": right / len(expected)}
 
 

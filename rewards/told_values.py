@@ -8,11 +8,11 @@ from decimal import Decimal
 
 from .answer_match import normalised
 
-MOST_CHARS = 2_000
+MAX_CHARS = 2_000
 """What a simulated user reads of a message."""
-MOST_IN_MESSAGE = 3
+MAX_IN_MESSAGE = 3
 """A message with more values of a kind tells none of them."""
-MOST_PER_VALUE, MOST_BESIDE = 2, 3
+MAX_PER_VALUE, MAX_BESIDE = 2, 3
 """All messages that tell may hold so many values of a kind for each one that is to be told, and so many beside."""
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -41,12 +41,12 @@ _AMOUNT = re.compile(r"(?<![\w.])(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)
 def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
     """The values that no message of an agent has told.
 
-    A date (2025-12-14), a time (07:05) and an amount (45) have to stand in a message among at most `MOST_IN_MESSAGE`
+    A date (2025-12-14), a time (07:05) and an amount (45) have to stand in a message among at most `MAX_IN_MESSAGE`
     of their kind, and the messages that tell may hold only a few more than there are values to tell: an agent that says
     all that it might be has told nothing. Ids (order 1003) and quantities (30 days) are no amounts. Any other value is
-    told where its words stand. Of a message only the first `MOST_CHARS` characters count.
+    told where its words stand. Of a message only the first `MAX_CHARS` characters count.
     """
-    texts = [text[:MOST_CHARS].casefold() for text in messages]
+    texts = [text[:MAX_CHARS].casefold() for text in messages]
     named = [_values_in(text) for text in texts]
     required = [(str(value), _values_in(str(value).casefold())) for value in values]
     missing = []
@@ -56,10 +56,10 @@ def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
             words = re.compile(rf"(?<!\w){re.escape(normalised(text))}(?!\w)")
             is_told = any(words.search(normalised(message)) for message in texts)
         else:
-            few = [message[kind] for message in named if len(message[kind]) <= MOST_IN_MESSAGE]
+            few = [message[kind] for message in named if len(message[kind]) <= MAX_IN_MESSAGE]
             candidates = set().union(*few)
             of_kind = len(set().union(*(other[kind] for _, other in required)))
-            is_told = value in candidates and len(candidates) <= MOST_PER_VALUE * of_kind + MOST_BESIDE
+            is_told = value in candidates and len(candidates) <= MAX_PER_VALUE * of_kind + MAX_BESIDE
         if not is_told:
             missing.append(text)
     return missing

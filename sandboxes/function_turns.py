@@ -23,7 +23,7 @@ MORE_FUNCTIONS = "I have updated some more functions you can choose from. What a
 Contents = tuple[tuple[str, bytes], ...]
 """Files by their paths."""
 Program = Callable[[Mapping[str, Any]], tuple[Contents, dict[str, Any]]]
-CALL_S, START_S, MOST_CHARS = 10.0, 60.0, 100_000
+CALL_S, START_S, MAX_CHARS = 10.0, 60.0, 100_000
 FOLDER = "source"
 EXAMPLE: Mapping[str, Any] = {
     "source": str(files(__package__) / "example_functions.py"),
@@ -148,7 +148,7 @@ class FunctionTurns(Environment):
             self._function(schema["name"]),
             parallel=False,
             timeout_s=4 * CALL_S,
-            max_output_chars=MOST_CHARS,
+            max_output_chars=MAX_CHARS,
         )
 
     def _function(self, name: str) -> Any:

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-MOST_MISSING = 8
+MAX_MISSING = 8
 MISSING = "is not installed in the sandbox"
 UNCOMPARED = "parent"
 """The folders of BFCL's file system hold the one above them, which their own comparison leaves out."""
@@ -66,7 +66,7 @@ class Functions:
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
     def _instance_of(self, name: str, module: str, config: dict[str, Any], long_context: bool) -> Any:
-        for _ in range(MOST_MISSING):
+        for _ in range(MAX_MISSING):
             try:
                 instance = getattr(importlib.import_module(module), name)()
                 break
@@ -75,7 +75,7 @@ class Functions:
                     raise
                 sys.modules[error.name] = MissingModule(error.name)
         else:
-            raise ImportError(f"{module} needs more than {MOST_MISSING} packages that are not here")
+            raise ImportError(f"{module} needs more than {MAX_MISSING} packages that are not here")
         if hasattr(instance, "_load_scenario"):
             instance._load_scenario(copy.deepcopy(config.get(name, {})), long_context=long_context)
         return instance

@@ -18,9 +18,9 @@ from .record_store import Store, Tables, TableSchema
 RECORD = "Record: "
 """Stands before the record in the last result of an episode, which no agent reads. The reward `state_changes` reads it:
 an object with the digests of all changes and the counters. After it nothing follows, and no agent can write it."""
-MOST_CHANGES = 500
+MAX_CHANGES = 500
 """An episode with more changes has no record of them, and is no success."""
-MOST_ARGUMENT_CHARS, MOST_ARGUMENT_LEVELS = 20_000, 8
+MAX_ARGUMENT_CHARS, MAX_ARGUMENT_LEVELS = 20_000, 8
 """Of one call, written as JSON. What an agent hands over stays in the memory of the host."""
 
 
@@ -155,7 +155,7 @@ class StoreEnvironment(Environment, ABC):
     def record(self) -> str:
         """The line that the reward reads."""
         digests = sorted(self.store.changes())
-        changes = digests if len(digests) <= MOST_CHANGES else None
+        changes = digests if len(digests) <= MAX_CHANGES else None
         return RECORD + json.dumps({"changes": changes, **self.counts()})
 
     def counts(self) -> dict[str, int]:
@@ -198,10 +198,10 @@ def _check_size(name: str, arguments: Any) -> None:
         for value in (holder.values() if isinstance(holder, dict) else holder)
     ]:
         levels += 1
-        if levels > MOST_ARGUMENT_LEVELS:
-            raise ToolError(f"The arguments of {name} are nested more than {MOST_ARGUMENT_LEVELS} levels deep.")
-    if (length := len(json.dumps(arguments, default=str))) > MOST_ARGUMENT_CHARS:
-        raise ToolError(f"The arguments of {name} have {length} characters; at most {MOST_ARGUMENT_CHARS} are taken.")
+        if levels > MAX_ARGUMENT_LEVELS:
+            raise ToolError(f"The arguments of {name} are nested more than {MAX_ARGUMENT_LEVELS} levels deep.")
+    if (length := len(json.dumps(arguments, default=str))) > MAX_ARGUMENT_CHARS:
+        raise ToolError(f"The arguments of {name} have {length} characters; at most {MAX_ARGUMENT_CHARS} are taken.")
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-MOST_HOPS = 6
+MAX_HOPS = 6
 """How many imports and base classes are followed from a name to its docstring."""
 
 
@@ -29,7 +29,7 @@ def describe(kind: Any, name: str) -> str:
     if origin is None:
         return _first_line(_docstring_of(registry.load(kind, name)))
     module, _, attribute = origin.partition(":")
-    return _first_line(_search(module, attribute.partition(".")[0], MOST_HOPS))
+    return _first_line(_search(module, attribute.partition(".")[0], MAX_HOPS))
 
 
 def _docstring_of(registered: Any) -> str | None:

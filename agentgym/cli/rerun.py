@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from agentgym.trajectory import Trajectory
 
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")]
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 REPLAYS_AT_ONCE = 16
 
 app = typer.Typer(help="Saved episodes: judge them again, repeat them, continue one of them.", no_args_is_help=True)
@@ -71,7 +71,7 @@ def rescore(
         f"{len(rescored.changed)} verdicts differ."
     )
     console.print(summary, markup=False, soft_wrap=True)
-    for episode, old, new in rescored.changed[:MOST_SHOWN]:
+    for episode, old, new in rescored.changed[:MAX_SHOWN]:
         console.print(f"  {episode}: {_verdict(old)} -> {_verdict(new)}", markup=False, soft_wrap=True)
     console.print(f"Record: {path}", markup=False, soft_wrap=True)
 
@@ -114,7 +114,7 @@ def replay(
     divergences = run(_replay(manager_of, valid))
     diverged = [(record, d) for record, d in zip(valid, divergences, strict=True) if d is not None]
     console = out()
-    for record, divergence in diverged[:MOST_SHOWN]:
+    for record, divergence in diverged[:MAX_SHOWN]:
         console.print(f"{record.id}: {_format(divergence)}", style="red", markup=False, soft_wrap=True)
     excluded = len(records) - len(valid)
     note = f" {excluded} that had failed were left out." if excluded else ""

@@ -26,7 +26,7 @@ trap 'code=$?; pwd > {_STATE}.at; export -p > {_STATE}; exit $code' EXIT
 [ -f {_STATE}.at ] && cd "$(cat {_STATE}.at)"
 eval "$1"
 """
-_MOST = 4 * 2**20
+_MAX_OUTPUT_BYTES = 4 * 2**20
 _HELP = """Each line runs by sh in the sandbox; the directory and variables stay. Ctrl-C ends a line, Ctrl-D the shell.
 :usage  what the sandbox has used     :reset  back to an empty sandbox     :quit  leave, and the sandbox is gone"""
 
@@ -124,7 +124,7 @@ async def _order(sandbox: Sandbox, command: str) -> None:
 
 
 async def _line(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult:
-    return await sandbox.exec(["sh", "-c", _LINE, "sh", line], timeout_s=timeout_s, max_output_bytes=_MOST)
+    return await sandbox.exec(["sh", "-c", _LINE, "sh", line], timeout_s=timeout_s, max_output_bytes=_MAX_OUTPUT_BYTES)
 
 
 async def _interruptible(sandbox: Sandbox, line: str, timeout_s: float) -> ExecResult | None:
@@ -188,7 +188,7 @@ def _show(result: ExecResult, timeout_s: float) -> None:
             stream.buffer.write(data)
         stream.flush()
     if result.truncated:
-        err().print(f"[output cut after {_MOST} bytes]", style="yellow", markup=False)
+        err().print(f"[output cut after {_MAX_OUTPUT_BYTES} bytes]", style="yellow", markup=False)
     if result.timed_out:
         err().print(f"ended after {timeout_s:g} s (--timeout)", style="yellow", markup=False)
     elif result.oom_killed:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
-MOST_LISTED = 50
+MAX_LISTED = 50
 CURVES = ("loss", "success", "reward", "calls_ok", "turns", "failed")
 
 
@@ -94,10 +94,10 @@ def _summary(contents: Contents, folder: RunFolder, console: Console) -> None:
 
 def _list(ledger: Ledger, prefix: str, console: Console) -> None:
     count = 0
-    for trajectory in islice(ledger.trajectories(prefix), MOST_LISTED + 1):
+    for trajectory in islice(ledger.trajectories(prefix), MAX_LISTED + 1):
         count += 1
-        if count > MOST_LISTED:
-            console.print(f"[only the first {MOST_LISTED} are listed: give a longer prefix]", markup=False)
+        if count > MAX_LISTED:
+            console.print(f"[only the first {MAX_LISTED} are listed: give a longer prefix]", markup=False)
             break
         stop = trajectory.stop_reason.value if trajectory.stop_reason else "unfinished"
         success = "-" if trajectory.success is None else f"{trajectory.success:g}"

@@ -25,7 +25,7 @@ from agentgym.storage.failures import calls_of, failures_of
 from agentgym.text import percent, visible
 from agentgym.trajectory import Trajectory
 
-MOST_LINES = 40
+MAX_LINES = 40
 
 
 def evaluation_table(evaluation: Evaluation) -> RenderableType:
@@ -180,6 +180,6 @@ def _failures(counts: Counter[str]) -> list[Text]:
 
 def _clip(text: str) -> str:
     lines = visible(text).split("\n")
-    if len(lines) <= MOST_LINES:
+    if len(lines) <= MAX_LINES:
         return "\n".join(lines)
-    return "\n".join([*lines[:MOST_LINES], f"[{len(lines) - MOST_LINES} more lines]"])
+    return "\n".join([*lines[:MAX_LINES], f"[{len(lines) - MAX_LINES} more lines]"])

@@ -197,7 +197,7 @@ def show_tasks(
             console.print(f"  {task.id}  [{', '.join(task.tags)}]  {excerpt}", markup=False, soft_wrap=True)
 
 
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
 
 @app.command("check")
@@ -256,12 +256,12 @@ def _compare(train_name: str, train: Sequence[Task], split: str, tasks: Sequence
     if comparison.told_apart_by_seed:
         summary += f"; {comparison.told_apart_by_seed} differ from others by a number alone, so their words say nothing"
     console.print(summary, style="red" if comparison.leaked else None, markup=False, soft_wrap=True)
-    for overlap in comparison.overlaps[:MOST_SHOWN]:
+    for overlap in comparison.overlaps[:MAX_SHOWN]:
         console.print(
             f"  {percent(overlap.similarity)}  {overlap.held_out}  like  {overlap.train}", markup=False, soft_wrap=True
         )
-    if len(comparison.overlaps) > MOST_SHOWN:
-        console.print(f"  and {len(comparison.overlaps) - MOST_SHOWN} more", markup=False)
+    if len(comparison.overlaps) > MAX_SHOWN:
+        console.print(f"  and {len(comparison.overlaps) - MAX_SHOWN} more", markup=False)
     return comparison.leaked
 
 
@@ -274,7 +274,7 @@ def _search(path: Path, task_set: TaskSet) -> int:
         f"{path}: {len(hits.tasks)} of {hits.held_out} held-out tasks in {hits.lines:,} lines, {hits.canaries} canaries"
     )
     out().print(summary, style="red" if hits.tasks or hits.canaries else None, markup=False, soft_wrap=True)
-    for name, run in list(hits.tasks.items())[:MOST_SHOWN]:
+    for name, run in list(hits.tasks.items())[:MAX_SHOWN]:
         out().print(f"  {name}: ... {run} ...", markup=False, soft_wrap=True)
     return max(len(hits.tasks), hits.canaries)
 

@@ -19,9 +19,9 @@ from agentgym.policy.contract import Policy
 from agentgym.rollout.jobs import EpisodeFactory, Job
 from agentgym.trajectory import Provenance, Trajectory, Turn
 
-MOST_MOVES = 3
+MAX_MOVES = 3
 """How often an episode may lose its worker before it counts as failed."""
-MOST_FAILURES = 3
+MAX_FAILURES = 3
 """A node on which so many episodes in a row failed gets no more of them while there is another. Failures are quick, so
 a node whose disk is full would otherwise always be the one with the least to do."""
 END_S = 30.0
@@ -137,7 +137,7 @@ class ClusterSession:
         """
         notes: list[str] = []
         failed_on: Worker | None = None
-        while len(notes) <= MOST_MOVES:
+        while len(notes) <= MAX_MOVES:
             self._episodes.episode(job, policy)  # notes in the record how it is made
             placement = self._assign(job, policy, avoid=failed_on)
             worker = placement.worker
@@ -195,9 +195,7 @@ class ClusterSession:
             raise ClusterError(
                 f"No node is left to play on: {' '.join(self._reasons)} See what is up with: agentgym cluster status"
             )
-        worker = min(
-            alive, key=lambda worker: (worker is avoid, worker.failures_in_a_row >= MOST_FAILURES, worker.load)
-        )
+        worker = min(alive, key=lambda worker: (worker is avoid, worker.failures_in_a_row >= MAX_FAILURES, worker.load))
         keeper = self._spooled.pop(job.trajectory.id, None)
         if keeper is not None and not keeper.is_lost:
             worker = keeper

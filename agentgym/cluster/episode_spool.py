@@ -15,7 +15,7 @@ from typing import Any
 from agentgym.errors import ClusterError
 from agentgym.trajectory import Trajectory
 
-MOST_BYTES = 2**30
+MAX_BYTES = 2**30
 """No more than this is kept on a node, of all runs together: the oldest make room. They are played again."""
 KEEP_S = 7 * 24 * 3600.0
 """What nobody has taken for so long is removed."""
@@ -41,7 +41,7 @@ class EpisodeSpool:
         folder: for all ledgers. `ledger`: the identity of the one whose episodes these are.
     """
 
-    def __init__(self, folder: Path, ledger: str, *, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: Path, ledger: str, *, most_bytes: int = MAX_BYTES) -> None:
         self._root, self._most_bytes = folder, most_bytes
         self._folder = folder / _digest(ledger)
 

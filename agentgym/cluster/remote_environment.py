@@ -37,7 +37,7 @@ from agentgym.tools import Tool, WrongArguments
 
 OPEN_S = 600.0
 """How long an episode waits for room on a server that is full."""
-_MOST_AT_ONCE = 16
+_MAX_AT_ONCE = 16
 """Requests of one episode: calls of one message run beside each other."""
 _ENVELOPE = 64 * 1024
 """Bytes of a request around what the agent wrote."""
@@ -96,7 +96,7 @@ class RemoteEnvironment(Environment):
     @cached_property
     def _asking(self) -> asyncio.Semaphore:
         """Held by each request: more at once wait, so that no agent exceeds what the server allows."""
-        return asyncio.Semaphore(_MOST_AT_ONCE)
+        return asyncio.Semaphore(_MAX_AT_ONCE)
 
     @classmethod
     def unavailable_reason(cls) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 MISSING_S = 2.0
 """How long a request waits for earlier ones: one that was cancelled on its way never comes."""
 
-MOST_AHEAD = 10_000
+MAX_AHEAD = 10_000
 """Of so many numbers the order is kept."""
 
 
@@ -42,7 +42,7 @@ class RequestOrder:
             self._pass([number])
 
     def _pass(self, numbers: Iterable[int]) -> None:
-        self._passed.update(n for n in numbers if self._next <= n < self._next + MOST_AHEAD)
+        self._passed.update(n for n in numbers if self._next <= n < self._next + MAX_AHEAD)
         while self._next in self._passed:
             self._passed.discard(self._next)
             self._next += 1

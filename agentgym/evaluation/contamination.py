@@ -22,7 +22,7 @@ from agentgym.task import BOOKKEEPING, Task
 BANDS, ROWS = 32, 4  # pairs of Jaccard similarity 0.7 are found with chance 1 - (1 - 0.7^4)^32 = 0.9998
 SHINGLE = 3
 FEWEST_TELLING = 4
-MOST_CHARS = 4_000
+MAX_CHARS = 4_000
 _WORD = re.compile(r"\w+", re.UNICODE)
 
 
@@ -155,7 +155,7 @@ def words_of(task: Task) -> list[str]:
     """The words of a task's opening and parameters in order, folded; bookkeeping parameters left out."""
     parts = [message.text for message in task.opening()]
     parts += [str(value) for value in _values(task.parameters)]
-    return _words(" ".join(parts)[:MOST_CHARS])
+    return _words(" ".join(parts)[:MAX_CHARS])
 
 
 def _words(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from agentgym.evaluation.comparison import compare
 from agentgym.evaluation.record import Evaluation
 from agentgym.text import percent, points, visible
 
-MOST_TAGS, MOST_CAUSES = 5, 3
+MAX_TAGS, MAX_CAUSES = 5, 3
 
 
 def format_evaluation(evaluation: Evaluation) -> str:
@@ -46,7 +46,7 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
 
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
-    common = [tag for tag in after.tags if 1 < len(after.select(tag)) < len(after.rows) and tag != first][:MOST_TAGS]
+    common = [tag for tag in after.tags if 1 < len(after.select(tag)) < len(after.rows) and tag != first][:MAX_TAGS]
     tags = [first, None, *common] if first in after.tags else [None, *common]
     lines = [f"Success on {len(after.rows)} {after.split} tasks of {after.task_set}"]
     lines += [f"  {e.label} was {e.adapted}" for e in (before, after) if e.adapted]
@@ -68,7 +68,7 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
 
 def format_causes(causes: Counter[str]) -> list[str]:
     """A line for each of the most frequent causes of failed episodes, and one that counts the others."""
-    frequent = causes.most_common(MOST_CAUSES)
+    frequent = causes.most_common(MAX_CAUSES)
     lines = [f"{count} x {visible(cause)}" for cause, count in frequent]
     if rest := len(causes) - len(frequent):
         lines.append(f"and {rest} other causes, {causes.total() - sum(n for _, n in frequent)} episodes")

@@ -14,7 +14,7 @@ from agentgym.storage.reader import LedgerReader
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
 
-MOST_DIFFICULTIES = 32
+MAX_DIFFICULTIES = 32
 """Where tasks have more different ones, a difficulty is no kind: it may be a measured quantity."""
 
 
@@ -125,7 +125,7 @@ def weak_kinds(tasks: Sequence[TaskHistory], *, below: float = 0.5, at_least: in
 
 def _kinds_of(task: Task, difficulties: int) -> set[str]:
     names = {*task.tags, task.environment}
-    return names | ({f"difficulty {task.difficulty:g}"} if difficulties <= MOST_DIFFICULTIES else set())
+    return names | ({f"difficulty {task.difficulty:g}"} if difficulties <= MAX_DIFFICULTIES else set())
 
 
 def _kind(name: str, members: Sequence[TaskHistory], below: float) -> WeakKind:

@@ -14,10 +14,10 @@ from agentgym.trajectory import Trajectory
 
 NOTE = "note"
 """The tool by which an agent takes a note; see `with_notes`."""
-MOST_CALLS = 64
+MAX_CALLS = 64
 """Of a plan that is kept."""
-MOST_PLAN_CHARS = 4_000
-MOST_NOTE_CHARS = 200
+MAX_PLAN_CHARS = 4_000
+MAX_NOTE_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +93,11 @@ def goals_of(task: Task) -> Mapping[str, str]:
 
 
 def lessons_of(trajectory: Trajectory) -> dict[str, Lesson]:
-    """What an episode teaches, by goal. A plan of more than MOST_CALLS calls, or MOST_PLAN_CHARS, is left out."""
+    """What an episode teaches, by goal. A plan of more than MAX_CALLS calls, or MAX_PLAN_CHARS, is left out."""
     lessons = {}
     for goal, calls in teacher_of(trajectory.task).plans_of(trajectory).items():
         plan = tuple(map(call_text, calls))
-        if 0 < len(plan) <= MOST_CALLS and sum(map(len, plan)) <= MOST_PLAN_CHARS:
+        if 0 < len(plan) <= MAX_CALLS and sum(map(len, plan)) <= MAX_PLAN_CHARS:
             lessons[goal] = Lesson(plan)
     if notes := _notes_in(trajectory):
         own = next(iter(goals_of(trajectory.task)))
@@ -113,7 +113,7 @@ def call_text(call: Call) -> str:
 def _notes_in(trajectory: Trajectory) -> tuple[str, ...]:
     """What the wrapper of `with_notes` has heard; an environment's own tool of that name is another matter."""
     return tuple(
-        " ".join(str(call.arguments["text"]).split())[:MOST_NOTE_CHARS]
+        " ".join(str(call.arguments["text"]).split())[:MAX_NOTE_CHARS]
         for turn in trajectory.turns
         for call, result in zip(turn.calls, turn.results, strict=False)
         if call.name == NOTE and result.status is ResultStatus.BY_PROGRAM and "text" in call.arguments

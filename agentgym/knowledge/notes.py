@@ -10,12 +10,12 @@ from pydantic import Field
 from agentgym.environment import Environment
 from agentgym.environment.wrapper import EnvironmentWrapper
 from agentgym.errors import ToolDefinitionError, ToolError
-from agentgym.knowledge.lessons import MOST_NOTE_CHARS, NOTE
+from agentgym.knowledge.lessons import MAX_NOTE_CHARS, NOTE
 from agentgym.messages import Call, Message, Result
 from agentgym.task import Task
 from agentgym.tools import tool
 
-MOST_NOTES = 4
+MAX_NOTES = 4
 """That an episode may take."""
 
 
@@ -52,10 +52,10 @@ class NoteTaking(EnvironmentWrapper):
         return opening
 
     @tool(inline=True)
-    def note(self, text: Annotated[str, Field(min_length=1, max_length=MOST_NOTE_CHARS)]) -> str:
+    def note(self, text: Annotated[str, Field(min_length=1, max_length=MAX_NOTE_CHARS)]) -> str:
         """Leave a note for later episodes with the same goal."""
-        if self._count == MOST_NOTES:
-            raise ToolError(f"You have taken {MOST_NOTES} notes, which are the most of an episode.")
+        if self._count == MAX_NOTES:
+            raise ToolError(f"You have taken {MAX_NOTES} notes, which are the most of an episode.")
         self._count += 1
         return "Noted."
 

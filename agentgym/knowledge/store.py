@@ -14,11 +14,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentgym.errors import HeldOutError, LedgerError
-from agentgym.knowledge.lessons import MOST_CALLS, MOST_NOTE_CHARS, Lesson, goals_of, lessons_of
+from agentgym.knowledge.lessons import MAX_CALLS, MAX_NOTE_CHARS, Lesson, goals_of, lessons_of
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory
 
-MOST_CHARS = 6_000
+MAX_CHARS = 6_000
 """Of what an episode is shown."""
 
 
@@ -63,7 +63,7 @@ class Knowledge:
         lines += [f"A note: {note}" for _, lesson in known for note in lesson.notes]
         text = ""
         for line in lines:
-            if len(text) + len(line) <= MOST_CHARS:
+            if len(text) + len(line) <= MAX_CHARS:
                 text += f"\n{line}"
         return f"What earlier episodes have taught:{text}" if text else ""
 
@@ -206,4 +206,4 @@ def _is_row(row: Any) -> bool:
         return False
     plan, notes = row[1:]
     texts = all(isinstance(part, list) and all(isinstance(text, str) for text in part) for part in (plan, notes))
-    return texts and len(plan) <= MOST_CALLS and all(len(note) <= MOST_NOTE_CHARS for note in notes)
+    return texts and len(plan) <= MAX_CALLS and all(len(note) <= MAX_NOTE_CHARS for note in notes)

@@ -7,7 +7,7 @@ from collections import Counter
 from agentgym.errors import EpisodesFailed
 from agentgym.trajectory import Trajectory
 
-_MOST_LISTED = 3
+_MAX_LISTED = 3
 
 
 class FailureStreak:
@@ -33,7 +33,7 @@ class FailureStreak:
 def too_many_failures(failed: list[Trajectory], *, is_recorded: bool) -> EpisodesFailed:
     """The error that ends a run, with the causes. `is_recorded`: whether a ledger lets the run be resumed."""
     causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in failed)
-    listed = "; ".join(f"{count} x {cause}" for cause, count in causes.most_common(_MOST_LISTED))
+    listed = "; ".join(f"{count} x {cause}" for cause, count in causes.most_common(_MAX_LISTED))
     hint = "They will be played again when it is resumed. " if is_recorded else ""
     return EpisodesFailed(
         f"{len(failed)} episodes in a row failed, so the run was stopped: {listed}. {hint}max_failures_in_a_row sets "

@@ -13,7 +13,7 @@ from agentgym.rollout.causes import LOGGER
 from agentgym.rollout.engine import EpisodePlayer
 from agentgym.rollout.jobs import Job
 
-_MOST_LISTED = 3
+_MAX_LISTED = 3
 _TURN = re.compile(r" (?:in|for|of|before) turn \d+$")
 
 
@@ -75,7 +75,7 @@ def standstill(state: dict[str, tuple[int, str]], seconds: float) -> str:
     counts = Counter(_TURN.sub("", activity) for _, activity in state.values())
     listed = [
         f"{count} {'is' if count == 1 else 'are'} {activity} (such as {examples[activity]})"
-        for activity, count in counts.most_common(_MOST_LISTED)
+        for activity, count in counts.most_common(_MAX_LISTED)
     ]
-    more = f", {len(counts) - _MOST_LISTED} more activities" if len(counts) > _MOST_LISTED else ""
+    more = f", {len(counts) - _MAX_LISTED} more activities" if len(counts) > _MAX_LISTED else ""
     return f"No episode has moved for {seconds:.0f} s: {', '.join(listed)}{more}."

@@ -27,7 +27,7 @@ FILTERS = {
 """Kinds of episodes a list can be narrowed to, each with what it means to SQLite."""
 _PHASE = "rtrim(rtrim(run, '0123456789'), '-')"
 _WRITTEN_TABLE, _MEMORY_TABLE = f"main.{summary.TABLE}", f"made.{summary.TABLE}"
-MOST_WORDS = 200
+MAX_WORDS = 200
 """Of one kind to choose from, as tags: a task set may give every task its own."""
 SORTS = ("episode", "task", "success", "reward", "turns", "tokens", "duration_s", "stop")
 
@@ -192,7 +192,7 @@ class LedgerReader:
             f"SELECT {column}, count(*) FROM known{known} {column} IS NOT NULL GROUP BY 1", values
         ):
             counts.update(dict.fromkeys(json.loads(text), count))
-        return dict(counts.most_common(MOST_WORDS))
+        return dict(counts.most_common(MAX_WORDS))
 
     def _count(self, connection: sqlite3.Connection, table: str) -> int:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])

@@ -25,7 +25,7 @@ from agentgym.tools import Tool
 from agentgym.trajectory import Trajectory
 
 Script = Callable[[Sequence[Message]], Message]
-MOST_ATTACKS = 16  # calls of an episode, well below its turns
+MAX_ATTACKS = 16  # calls of an episode, well below its turns
 
 
 @dataclass(slots=True)
@@ -166,8 +166,8 @@ def _attacks(tools: Sequence[Tool]) -> list[list[Call]]:
     finals = [tool.name for tool in tools if tool.options.final]
     others = [tool.name for tool in tools if not tool.options.final]
     attacks = [[(name, arguments)] for name in finals for arguments in values[name]]
-    for start in range(0, len(others), MOST_ATTACKS):
-        some = others[start : start + MOST_ATTACKS]
+    for start in range(0, len(others), MAX_ATTACKS):
+        some = others[start : start + MAX_ATTACKS]
         for index in range(max(len(values[name]) for name in some)):
             before = [(name, values[name][index]) for name in some if index < len(values[name])]
             attacks.append(before + [(name, values[name][min(index, len(values[name]) - 1)]) for name in finals])

@@ -18,7 +18,7 @@ Estimate = Callable[[Group], list[Array]]
 Arrays = dict[str, Any]
 GROUPS = 40
 CLOSE = 1e-9
-MOST_IN_EXACT_GROUPS = 4
+MAX_IN_EXACT_GROUPS = 4
 RANK_DEVIATIONS = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
 
 
@@ -74,7 +74,7 @@ def check_estimator(chosen: str | Estimate, *, seed: int = 0, **options: Any) ->
 def _check_bias(estimate: Estimator, findings: Findings) -> None:
     """Compute the bias of an estimator that declares to have none, with the two smallest groups it compares."""
     fewest = max(estimate.minimum_group, 2)
-    if estimate.bias != "unbiased" or not estimate.same_objective or fewest > MOST_IN_EXACT_GROUPS:
+    if estimate.bias != "unbiased" or not estimate.same_objective or fewest > MAX_IN_EXACT_GROUPS:
         return
     with findings.no_exception("The exact sum over every group of a small problem"):
         try:

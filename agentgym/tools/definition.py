@@ -27,7 +27,7 @@ from .arguments import (
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MARK = "__agentgym_tool__"
-MOST_CHOICES = 8
+MAX_CHOICES = 8
 _NOT_FOR_THE_MODEL = re.compile(r"\n(?:Returns|Raises|Yields|Example|Examples|Source):")
 
 
@@ -180,7 +180,7 @@ class Tool:
         values = schema.get("enum")
         if not isinstance(values, list) or not values:
             return None
-        return " | ".join(map(repr, values[:MOST_CHOICES])) + (" | ..." if len(values) > MOST_CHOICES else "")
+        return " | ".join(map(repr, values[:MAX_CHOICES])) + (" | ..." if len(values) > MAX_CHOICES else "")
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments converted to their types.

@@ -20,7 +20,7 @@ from agentgym.storage.reader import LedgerReader
 
 LIVE_S = 30.0
 """A run that wrote something within this time is shown as running."""
-MOST_ROWS = 500
+MAX_ROWS = 500
 """Of one answer: a page asks for more as one scrolls."""
 
 
@@ -79,7 +79,7 @@ class OpenedRun:
         facets = reader.facets(within) | {"phase": reader.phases()}
         return {
             "rows": listed(
-                reader.select(where, sort=sort, descending=descending, offset=offset, limit=min(limit, MOST_ROWS))
+                reader.select(where, sort=sort, descending=descending, offset=offset, limit=min(limit, MAX_ROWS))
             ),
             "total": reader.count(where),
             "all": reader.count(),

@@ -11,7 +11,7 @@ from agentgym.storage.run_folder import RunFolder
 
 DEPTH = 3
 """Folders below a named path that are looked into: runs/<experiment>/<run>."""
-MOST_FOLDERS = 20_000
+MAX_FOLDERS = 20_000
 
 
 def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
@@ -36,7 +36,7 @@ def find_runs(paths: Sequence[Path]) -> dict[str, Path]:
 def _runs_in(path: Path, depth: int, seen: set[Path]) -> list[Path]:
     try:
         real = path.resolve()
-        if real in seen or len(seen) > MOST_FOLDERS or not path.is_dir():
+        if real in seen or len(seen) > MAX_FOLDERS or not path.is_dir():
             return []
         seen.add(real)
         if RunFolder.is_run(path):

@@ -21,7 +21,7 @@ SYSTEM = (
     "You use apps for somebody. Now it is {now}. Find out which apps there are and how their APIs are called; do what "
     "is asked and change nothing else; then finish."
 )
-RUN_S, MOST_CALLS = 20.0, 200
+RUN_S, MAX_CALLS = 20.0, 200
 
 
 class AppsEnvironment(StoreEnvironment):
@@ -105,7 +105,7 @@ class AppsCode(AppsEnvironment):
         }
         message: dict[str, Any] = {"code": code, "apps": apps}
         deadline = time.monotonic() + RUN_S
-        for _ in range(MOST_CALLS + 1):
+        for _ in range(MAX_CALLS + 1):
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 raise TimeoutError
@@ -113,7 +113,7 @@ class AppsCode(AppsEnvironment):
             if "app" not in reply:
                 return reply
             message = self._answer(reply)
-        raise ToolError(f"One run may call APIs {MOST_CALLS} times. What the calls have changed stays.")
+        raise ToolError(f"One run may call APIs {MAX_CALLS} times. What the calls have changed stays.")
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The reply to a call from the sandbox, which may hold anything."""

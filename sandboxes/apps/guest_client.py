@@ -14,7 +14,7 @@ import sys
 import traceback
 from typing import Any
 
-MOST_CHARS = 16_000  # characters of output
+MAX_CHARS = 16_000  # characters of output
 WRITTEN = 1_000_000  # bytes of output, or of any file
 
 
@@ -96,7 +96,7 @@ def serve() -> None:
     _, ended = os.waitpid(child, 0)
     os.lseek(output, 0, os.SEEK_SET)
     text = os.read(output, WRITTEN).decode("utf-8", "replace")
-    write({"output": text[:MOST_CHARS], "cut": len(text) > MOST_CHARS, "status": os.waitstatus_to_exitcode(ended)})
+    write({"output": text[:MAX_CHARS], "cut": len(text) > MAX_CHARS, "status": os.waitstatus_to_exitcode(ended)})
 
 
 if __name__ == "__main__":

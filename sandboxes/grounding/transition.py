@@ -15,7 +15,7 @@ from .views import enlarged, missing_packages, screen_of, whole_screen
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-MOST = 4
+MAX_SCREENS = 4
 
 
 class Transition(Environment):
@@ -51,7 +51,7 @@ class Transition(Environment):
 
     @tool
     def zoom(
-        self, screen: Annotated[int, Field(ge=0, lt=MOST)], left: Pixel, top: Pixel, right: Pixel, bottom: Pixel
+        self, screen: Annotated[int, Field(ge=0, lt=MAX_SCREENS)], left: Pixel, top: Pixel, right: Pixel, bottom: Pixel
     ) -> list[Part]:
         """Look at a part of a screen more closely."""
         chosen = self._screens[min(screen, len(self._screens) - 1)]
@@ -89,8 +89,8 @@ class Transition(Environment):
 
     def _read(self, task: Task) -> None:
         screens = task.parameters.get("screens")
-        if not isinstance(screens, (list, tuple)) or not 2 <= len(screens) <= MOST:
-            raise TaskError(f"{task.id}: parameters['screens'] is no list of 2 to {MOST} screens.")
+        if not isinstance(screens, (list, tuple)) or not 2 <= len(screens) <= MAX_SCREENS:
+            raise TaskError(f"{task.id}: parameters['screens'] is no list of 2 to {MAX_SCREENS} screens.")
         where = f"{task.id}: parameters['screens']"
         self._screens = [screen_of(screen, f"{where}[{index}]") for index, screen in enumerate(screens)]
         self._max_side = max_side_of(task)

@@ -13,7 +13,7 @@ from agentgym import Call, Message
 from agentgym.users import END
 
 LOST = "I am not sure what you mean. Can you help me with what I asked for?"
-MOST_LOST = 3
+MAX_LOST = 3
 SETTINGS = {"airplane mode": "set_airplane_mode", "mobile data": "set_mobile_data", "roaming": "set_roaming"}
 _AGREE = re.compile(r"\bconfirm|\bshall i\b|\bgo ahead\b|\bproceed\b|\bagree\b|\byes or no\b|\bwould you like me\b")
 _DONE = re.compile(r"\banything else\b")
@@ -51,7 +51,7 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
             answers.insert(0, "Yes, please.")
         if answers:
             return " ".join(dict.fromkeys(answers))
-        is_lost = own[1 - MOST_LOST :].count(LOST) == MOST_LOST - 1
+        is_lost = own[1 - MAX_LOST :].count(LOST) == MAX_LOST - 1
         return f"I will try another time. {END}" if is_lost else LOST
 
     return script

@@ -20,7 +20,7 @@ CODE, DATA = ("src/tau2/domains", "tau2/domains"), ("data/tau2/domains", "tau2/d
 GUEST = "tau2_guest"
 OF_CUSTOMER = "user."
 DATA_SUFFIXES, OF_TASKS = (".json", ".toml", ".md", ".txt"), ("tasks", "split_")
-MOST_KEPT = 1_000
+MAX_KEPT = 1_000
 """Calls of the customer in the record."""
 
 
@@ -109,7 +109,7 @@ class CustomersTools(Environment):
 
     async def call(self, call: Call) -> Result:
         result = await super().call(call)
-        if result.ok and len(self.calls) < MOST_KEPT:
+        if result.ok and len(self.calls) < MAX_KEPT:
             self.calls.append([call.name, call.arguments])
         return result
 

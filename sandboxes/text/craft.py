@@ -16,9 +16,9 @@ from agentgym import Call, Message, ResultStatus, Split, Task, ToolError, Trajec
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .craft_builder import DEEPEST, build
-from .craft_tree import MOST_AT_ONCE, Action, TechTree, tree_of
+from .craft_tree import MAX_AT_ONCE, Action, TechTree, tree_of
 
-Count = Annotated[int, Field(ge=1, le=MOST_AT_ONCE, description="How many times.")]
+Count = Annotated[int, Field(ge=1, le=MAX_AT_ONCE, description="How many times.")]
 MAKING = ("gather", "craft", "smelt")
 ACTING = ("explore", "equip", *MAKING)
 

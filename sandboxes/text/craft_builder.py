@@ -9,7 +9,7 @@ from typing import Any
 from .craft_tree import TechTree
 
 DEEPEST = 8
-MOST_WORK = 70
+MAX_WORK = 70
 """Units that the deepest item of a generated tree takes, at most; see `TechTree.work_left`."""
 TRIES = 500
 
@@ -48,7 +48,7 @@ def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
         data = _Draft(rng, spine, extras).tree(rng.sample(SITES.split(), sites))
         tree = TechTree.read(data)
         try:
-            if max(tree.work_left(goal, {}) for goal in tree.items) <= MOST_WORK:
+            if max(tree.work_left(goal, {}) for goal in tree.items) <= MAX_WORK:
                 return data
         except ValueError:  # more of an item than a call may gather
             continue

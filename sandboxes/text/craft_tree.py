@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-MOST_AT_ONCE = 64
+MAX_AT_ONCE = 64
 """Of an item that one call gathers or makes."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z' -]{0,39}$")]
-Amount = Annotated[int, Field(ge=1, le=MOST_AT_ONCE)]
+Amount = Annotated[int, Field(ge=1, le=MAX_AT_ONCE)]
 Action = tuple[str, str, int]
 """A tool, the item or site that it is called with, and how many; 1 where that says nothing."""
 
@@ -120,7 +120,7 @@ class TechTree(_Part):
     def work(self, goal: str, have: Mapping[str, int]) -> dict[str, int]:
         """What is still to be done for one `goal`: by item, how many to gather, or how often to make it.
 
-        The deepest item comes first. Raises: ValueError if more than MOST_AT_ONCE of an item are to be got.
+        The deepest item comes first. Raises: ValueError if more than MAX_AT_ONCE of an item are to be got.
         """
         demand, left = {goal: 1}, {}
         for name in self._deepest_first:
@@ -129,8 +129,8 @@ class TechTree(_Part):
                 continue
             item = self.items[name]
             left[name] = times = ceil(missing / item.makes)
-            if times > MOST_AT_ONCE:
-                raise ValueError(f"{goal} takes {times} times {name}; {MOST_AT_ONCE} are the most")
+            if times > MAX_AT_ONCE:
+                raise ValueError(f"{goal} takes {times} times {name}; {MAX_AT_ONCE} are the most")
             for part, count in item.parts.items():
                 demand[part] = demand.get(part, 0) + times * count
             if item.needs is not None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 YOU, NOWHERE = "you", "nowhere"
 BUILT_IN = ("look", "inventory", "go", "take", "examine")
-MOST_STATES = 20_000
+MAX_STATES = 20_000
 """States that a search looks at."""
 _ARTICLES = re.compile(r"\b(?:the|a|an|my)\b")
 
@@ -230,7 +230,7 @@ class Game(_Part):
 
         Args:
             state: that commands have led to; by default the beginning.
-        Raises: ValueError for a game with more than MOST_STATES states.
+        Raises: ValueError for a game with more than MAX_STATES states.
         """
         return self._commands_left.get(self._reduced(self.beginning if state is None else state))
 
@@ -261,8 +261,8 @@ class Game(_Part):
                     before[after] = []
                     queue.append(after)
                 before[after].append(state)
-            if len(before) > MOST_STATES:
-                raise ValueError(f"it has more than {MOST_STATES:,} states: fewer rooms, things or rules are needed")
+            if len(before) > MAX_STATES:
+                raise ValueError(f"it has more than {MAX_STATES:,} states: fewer rooms, things or rules are needed")
         queue.extend(left)
         while queue:
             state = queue.popleft()

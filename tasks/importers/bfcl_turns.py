@@ -34,7 +34,7 @@ MODULES = {
 """The module of each class in the package, and the name of the file that describes its functions."""
 PublishedCall = tuple[str, list[Any], dict[str, Any]]
 """Its name, positional arguments, and arguments by name."""
-MOST_STEPS = 20
+MAX_STEPS = 20
 """Messages with calls that the leaderboard allows in a turn."""
 DONE, MISSING = "Done.", "is not installed in the sandbox"
 
@@ -92,7 +92,7 @@ def oracle(task: Task) -> list[Message]:
     """The published calls, one a message if there are not too many, and a word at the end of each turn."""
     messages: list[Message] = []
     for calls in json.loads(task.truth["calls"]):
-        size = max(-(-len(calls) // MOST_STEPS), 1)
+        size = max(-(-len(calls) // MAX_STEPS), 1)
         for first in range(0, len(calls), size):
             some = enumerate(calls[first : first + size])
             own = tuple(Call(name, arguments, f"call_{len(messages)}_{n}") for n, (name, arguments) in some)

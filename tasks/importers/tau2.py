@@ -23,7 +23,7 @@ PARTS, JUDGED = frozenset({"DB", "COMMUNICATE", "ENV_ASSERTION", "ACTION"}), "NL
 DEFAULT_BASIS = ("DB", "COMMUNICATE")
 SILENCE_PAYS, WITHOUT_JUDGE = "silence_pays", "without_nl_assertions"
 """Tags of tasks that who does nothing solves, and of those whose reward lacks what only a model can judge."""
-MOST_NAMED = 3
+MAX_NAMED = 3
 
 
 def load_tau2(
@@ -100,8 +100,8 @@ def _summary(left_out: Mapping[str, str]) -> str:
         tasks.setdefault(reason, []).append(name)
     sentences = []
     for reason, names in tasks.items():
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        sentences.append(f"{', '.join(names[:MOST_NAMED])}{more}: {reason}.")
+        more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+        sentences.append(f"{', '.join(names[:MAX_NAMED])}{more}: {reason}.")
     return " ".join(sentences)
 
 

@@ -27,7 +27,7 @@ appear, remove, go, set and unset. A thing is in a room, with "you" or "nowhere"
 "effects": [{"kind": "appear", "name": "coin"}, {"kind": "set", "name": "open"}], "text": "In it is a coin."}],
 "goal": [{"kind": "have", "name": "coin"}]}}
 """
-MOST_CHARS = 40_000
+MAX_CHARS = 40_000
 """Of an answer that is read."""
 
 
@@ -53,7 +53,7 @@ async def write_game(
         sampling = Sampling(0.8, 1.0, 8_192, seed=seed + attempt)
         reply = (await policy.generate(Request(messages, sampling=sampling, episode=f"{name}/{attempt}"))).message.text
         try:
-            answer = _object(reply[:MOST_CHARS])
+            answer = _object(reply[:MAX_CHARS])
             task: Task = environment.task_of(name, str(answer["wish"]), answer["game"], least=least)
             return task
         except KeyError as error:

@@ -17,7 +17,7 @@ Script = Callable[[Sequence[Message]], Message]
 Play = Generator[Call, str, None]
 _PASSAGE = re.compile(r'Doc \d+\(Title: "(.*?)"\) (.*)')
 _RESULT = re.compile(r"^\d+\. \[(.+?)\]", re.MULTILINE)
-_MOST_RESULTS = 6
+_MAX_RESULTS = 6
 
 
 def oracle(task: Task) -> Script:
@@ -113,7 +113,7 @@ def _look_up(start: str, relation: Relation) -> Play:
 def _find(start: str) -> Generator[Call, str, tuple[str, str]]:
     """Open the page of a name or a description. Returns: its text and title."""
     facts = described(start)
-    for page in range(1, _MOST_RESULTS + 1):
+    for page in range(1, _MAX_RESULTS + 1):
         results = yield Call("search", {"query": start} if page == 1 else {"query": start, "page": page})
         for title in _RESULT.findall(results):
             if facts is None and title != start:

@@ -13,7 +13,7 @@ from .knowledge_base import NAME, KnowledgeBase
 from .relations import BY_NAME, KINDS, description, of_kind
 
 Chain = tuple[str, ...]
-MOST_HOPS = 4
+MAX_HOPS = 4
 HELD_OUT_SHARE = 5
 """One of this many chains of two or more relations is never trained on."""
 
@@ -75,7 +75,7 @@ def variants(base: KnowledgeBase, start: str, chain: Chain) -> Iterator[tuple[st
     Source of the idea: SvS (Liang et al. 2025) trains on variations of a problem that keep its answer.
     """
     last, final = base.walk(start, chain)[-2], chain[-1]
-    for hops in range(2, MOST_HOPS):
+    for hops in range(2, MAX_HOPS):
         for head in _into(base, last, hops - 1):
             variant = (*head[1], final)
             if (head[0], variant) != (start, chain) and makes_sense(base, head[0], variant):

@@ -9,7 +9,7 @@ import pytest
 import agentgym
 from agentgym import Call, Task
 from agentgym.errors import TaskError
-from agentgym.sandboxes.apps.environment import MOST_CALLS
+from agentgym.sandboxes.apps.environment import MAX_CALLS
 from agentgym.sandboxes.record_app import StoreApp
 from agentgym.sandboxes.record_store import Store, TableSchema
 
@@ -245,7 +245,7 @@ async def test_code_that_breaks_its_process_is_a_result_and_the_next_run_works(c
         FORGED % '"app"': "broke off",
         FORGED % r'{"output": "\\ud800", "cut": 0, "status": 0}': "",
         "apis.notes.add(title='t', body='x' * 10**6)": "at most 20000 are taken",
-        f"for n in range({MOST_CALLS + 5}): apis.bank.balance()": f"may call APIs {MOST_CALLS} times",
+        f"for n in range({MAX_CALLS + 5}): apis.bank.balance()": f"may call APIs {MAX_CALLS} times",
         "print('x' * 10**6)": "[output cut]",
         "x = bytearray(10**10)": "",
         "import os\nwhile True:\n    os.fork()": "",

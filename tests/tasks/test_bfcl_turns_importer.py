@@ -15,7 +15,7 @@ import pytest
 from agentgym import Call, EpisodeManager, JudgeError, Message, ScriptedPolicy, close_backends
 from agentgym.errors import TaskError
 from agentgym.registry import load, load_reward
-from agentgym.rewards.bfcl_turns import MOST_STEPS, turns_right
+from agentgym.rewards.bfcl_turns import MAX_STEPS, turns_right
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.tasks.importers.bfcl_turns import SOURCE
 from agentgym.tasks.importers.items import LeftOutWarning, read_items
@@ -110,7 +110,7 @@ async def test_an_item_is_read_played_and_judged_turn_by_turn(write):
         "counts before": (speak(("count", {}), first) + speak() + speak(more), (0.0, 0.0)),
         "adds another": (speak(first, ("count", {})) + speak(first) + speak(more), (0.0, 2 / 3)),
         "adds too early": (speak(first, ("count", {})) + speak(more) + speak(), (0.0, 2 / 3)),
-        "goes on for ever": (speak(first, *[("count", {})] * (MOST_STEPS + 1)) + speak() + speak(more), (0.0, 0.0)),
+        "goes on for ever": (speak(first, *[("count", {})] * (MAX_STEPS + 1)) + speak() + speak(more), (0.0, 0.0)),
         "leaves": (speak(first, ("count", {})) + [Message("assistant", "", (Call("count", {}),))] * 99, (0.0, 0.0)),
     }
     for who, (messages, (success, progress)) in players.items():
@@ -124,7 +124,7 @@ async def test_an_item_is_read_played_and_judged_turn_by_turn(write):
 @pytest.mark.needs_namespaces
 async def test_the_oracle_puts_many_calls_of_a_turn_into_few_messages(write):
     """Two published items have more calls in a turn than there may be messages."""
-    task_set = load("importers", "bfcl-turns")(write(calls=[["count()"] * (MOST_STEPS + 5), [], ["count()"]]))
+    task_set = load("importers", "bfcl-turns")(write(calls=[["count()"] * (MAX_STEPS + 5), [], ["count()"]]))
     (trajectory,) = await play(task_set["held_out"], task_set.oracle)
     assert trajectory.success == 1.0
     assert len(trajectory.turns) == 13 + 1 + 1 + 2

@@ -122,7 +122,7 @@ def test_a_search_needs_sources_and_enough_runs(tmp_path, monkeypatch):
         search_mixture(recipe(), tmp_path / "a", runs=3)
     with pytest.raises(RecipeError, match="2 runs are too few for 2 sources"):
         search_mixture(mixed(), tmp_path / "b", runs=2)
-    monkeypatch.setattr("agentgym.training.mixing.runs.MOST_SOURCES", 1)
+    monkeypatch.setattr("agentgym.training.mixing.runs.MAX_SOURCES", 1)
     with pytest.raises(RecipeError, match="has 2 sets: a mixture of 1 at most is searched"):
         search_mixture(mixed(), tmp_path / "c", runs=3)
     assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.report.assets import assets, policy_hash, script
 from agentgym.evaluation.report.contents import read
-from agentgym.evaluation.report.embedding import MOST_BYTES, data_element, embedded
+from agentgym.evaluation.report.embedding import MAX_BYTES, data_element, embedded
 from agentgym.evaluation.report.html import Html, el, join, timestamp
 from agentgym.text import percent, points
 
@@ -32,7 +32,7 @@ def policy() -> str:
     )
 
 
-def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MOST_BYTES) -> Path:
+def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MAX_BYTES) -> Path:
     """Write `report.html` into a run folder, completely or not at all, from whatever files are there.
 
     Args:
@@ -53,7 +53,7 @@ def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MOST_B
     return target
 
 
-def page(path: Path, *, most_bytes: int = MOST_BYTES) -> Html:
+def page(path: Path, *, most_bytes: int = MAX_BYTES) -> Html:
     """The report of a run folder as it is now. Raises: AgentGymError if there is no such folder."""
     contents = read(path)
     data = embedded(contents, most_bytes=most_bytes)

@@ -20,16 +20,16 @@ from agentgym.evaluation.report.vocabulary import Vocabulary, tokenizer_file
 from agentgym.storage.reader import LedgerReader
 from agentgym.text import visible
 
-MOST_ROWS = 5_000
+MAX_ROWS = 5_000
 """Episodes a report lists; the ledger holds the rest."""
-MOST_BYTES = 3 * 2**20
+MAX_BYTES = 3 * 2**20
 """Size of the whole episodes in a report, as JSON."""
-MOST_REFUSED = 20
+MAX_REFUSED = 20
 """Episodes too large for the remaining space after which no more are tried; a smaller one may follow a large one."""
 KEY = "run"
 
 
-def embedded(contents: Contents, *, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+def embedded(contents: Contents, *, most_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """What the page needs to show a run without a server.
 
     Args:
@@ -54,8 +54,8 @@ def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict
         with closing(LedgerReader(path)) as reader:
             while reader.summarise(1.0):
                 pass
-            rows = reader.select(limit=MOST_ROWS, descending=True)[::-1]
-            truncated = {row["id"] for row in reader.select({"only": "truncated"}, limit=MOST_ROWS, descending=True)}
+            rows = reader.select(limit=MAX_ROWS, descending=True)[::-1]
+            truncated = {row["id"] for row in reader.select({"only": "truncated"}, limit=MAX_ROWS, descending=True)}
             total = reader.count()
             embedded = _full_episodes(contents, reader, _order(rows, first), most_bytes)
     except AgentGymError as error:
@@ -109,7 +109,7 @@ def _full_episodes(contents: Contents, reader: LedgerReader, names: Sequence[str
         size = len(json.dumps([episode, spans]))
         if size > space:
             refused += 1
-            if refused > MOST_REFUSED:
+            if refused > MAX_REFUSED:
                 break
             continue
         space -= size

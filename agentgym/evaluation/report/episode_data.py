@@ -15,7 +15,7 @@ from agentgym.storage.failures import failures_of, turn_failures
 from agentgym.text import visible
 from agentgym.trajectory import Row, Trajectory, Turn
 
-MOST_SHOWN = 100_000
+MAX_SHOWN = 100_000
 """Characters of one text that a page gets; the ledger holds the rest."""
 MEDIA_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Pictures a page shows. SVG is a document, which could hold a script, so it is not among them."""
@@ -216,8 +216,8 @@ def _parts(content: Content, link: Link, position: tuple[int, ...]) -> list[dict
 
 def _text_part(text: str) -> dict[str, Any]:
     part: dict[str, Any] = {"text": _text(text)}
-    if len(text) > MOST_SHOWN:
-        part["left_out"] = len(text) - MOST_SHOWN
+    if len(text) > MAX_SHOWN:
+        part["left_out"] = len(text) - MAX_SHOWN
     return part
 
 
@@ -228,7 +228,7 @@ def _image_part(image: ImagePart, link: Link, position: tuple[int, ...]) -> dict
 
 
 def _text(value: str) -> str:
-    return visible(value[:MOST_SHOWN])
+    return visible(value[:MAX_SHOWN])
 
 
 def _json(value: Any, depth: int = 0) -> Any:

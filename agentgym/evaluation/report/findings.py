@@ -17,9 +17,9 @@ from agentgym.evaluation.statistics import Estimate
 from agentgym.evaluation.text import format_attempts, format_usage
 from agentgym.text import visible
 
-MOST_TAGS = 12
+MAX_TAGS = 12
 """Tags in the table of gains; tasks may carry many more."""
-MOST_PAIRS = 2
+MAX_PAIRS = 2
 """Tasks whose episodes before and after are offered for reading."""
 
 
@@ -51,7 +51,7 @@ def gains(contents: Contents) -> list[dict[str, Any]]:
     tags = [tag for tag in after.tags if len(after.select(tag)) < len(after.rows)]
     headline = stratum(contents)
     tags.sort(key=lambda tag: tag != headline)  # stable: the other tags stay in order of frequency
-    return [_gain(tag, before, after) for tag in (None, *tags[:MOST_TAGS])]
+    return [_gain(tag, before, after) for tag in (None, *tags[:MAX_TAGS])]
 
 
 def _gain(tag: str | None, before: Evaluation | None, after: Evaluation) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _tasks_to_read(before: Evaluation | None, after: Evaluation | None) -> list[
     for task in ordered:
         by_tags.setdefault(tuple(rows[task].tags), task)
     different = list(by_tags.values())
-    return [*different, *(task for task in ordered if task not in different)][:MOST_PAIRS]
+    return [*different, *(task for task in ordered if task not in different)][:MAX_PAIRS]
 
 
 def _first_is_solved(row: TaskOutcome | None) -> bool:

@@ -15,14 +15,14 @@ from agentgym.evaluation.report.pace_data import pace_rows
 from agentgym.evaluation.statistics import wilson
 from agentgym.text import visible
 
-MOST_POINTS = 600
+MAX_POINTS = 600
 """Of one curve on a page; longer ones are thinned by means of neighbours."""
 SPARK_POINTS = 48
-MOST_TAGS = 4
+MAX_TAGS = 4
 NOT_CURVES = {"step", "time", "epoch"}
-MOST_ROUNDS = 100
+MAX_ROUNDS = 100
 """Of a repeated block, whose curves are drawn."""
-MOST_NESTED = 2
+MAX_NESTED = 2
 """Repeated blocks in one another, whose curves are drawn."""
 
 
@@ -88,7 +88,7 @@ def _unrolled(listed: Any, ending: str = "") -> Iterator[tuple[str, str, Mapping
         options = options if isinstance(options, Mapping) else {}
         if kind == "repeat":
             times = options.get("times")
-            rounds = min(times, MOST_ROUNDS) if isinstance(times, int) and ending.count("_") < MOST_NESTED else 0
+            rounds = min(times, MAX_ROUNDS) if isinstance(times, int) and ending.count("_") < MAX_NESTED else 0
             for number in range(1, 1 + rounds):
                 yield from _unrolled(options.get("stages"), f"{ending}_{number}")
             continue
@@ -167,7 +167,7 @@ def thinned(points: Sequence[Sequence[float]], most: int) -> list[list[float]]:
 
 def _curves(rows: Sequence[Mapping[str, float]]) -> dict[str, list[list[float]]]:
     names = sorted({name for row in rows for name in row} - NOT_CURVES)
-    curves = {visible(name): thinned(_points(rows, name), MOST_POINTS) for name in names}
+    curves = {visible(name): thinned(_points(rows, name), MAX_POINTS) for name in names}
     return {name: points for name, points in curves.items() if points}
 
 
@@ -193,7 +193,7 @@ def _points(rows: Sequence[Mapping[str, float]], name: str) -> list[list[float]]
 def _evaluation(evaluation: Evaluation, first: str | None = None) -> dict[str, Any]:
     """With its largest tags, `first` before all others."""
     tags = [tag for tag in evaluation.tags if 1 < len(evaluation.select(tag)) < len(evaluation.rows)]
-    tags = sorted(tags, key=lambda tag: tag != first)[:MOST_TAGS]
+    tags = sorted(tags, key=lambda tag: tag != first)[:MAX_TAGS]
     return {
         "label": visible(evaluation.label),
         "task_set": visible(evaluation.task_set),

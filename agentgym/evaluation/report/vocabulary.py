@@ -9,7 +9,7 @@ from typing import Any
 
 from agentgym.text import visible
 
-MOST_BYTES = 200_000_000
+MAX_BYTES = 200_000_000
 """Of a tokenizer file: those of published models are at most a tenth of it."""
 
 
@@ -30,7 +30,7 @@ class Vocabulary:
     def load(cls, file: Path) -> Vocabulary:
         """Read a `tokenizer.json` in the format of Hugging Face's tokenizers; empty when it cannot be read."""
         try:
-            if file.stat().st_size > MOST_BYTES:
+            if file.stat().st_size > MAX_BYTES:
                 return cls()
             data = json.loads(file.read_text(encoding="utf-8"))
             return cls(_pieces(data))

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from agentgym.errors import EvaluationError
 
-MOST_SAMPLES = 256
-MOST_WORK = 200_000_000
+MAX_SAMPLES = 256
+MAX_WORK = 200_000_000
 
 
 def sign_test(better: int, worse: int) -> float:
@@ -51,7 +51,7 @@ def sign_flip_test(differences: NDArray[np.float64], *, resamples: int = 20_000,
         return 1.0
     observed = abs(float(differences.sum()))
     counts = _as_whole_numbers(sizes)
-    if counts is not None and counts.size * int(counts.sum()) <= MOST_WORK:
+    if counts is not None and counts.size * int(counts.sum()) <= MAX_WORK:
         return _exact(counts, round(observed * int(counts.sum()) / float(sizes.sum())))
     rng, hits, left = np.random.default_rng(seed), 1, resamples
     while left:
@@ -78,10 +78,10 @@ def _exact(sizes: NDArray[np.int64], observed: int) -> float:
 
 
 def _as_whole_numbers(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """The values as multiples of one over a denominator of at most MOST_SAMPLES squared; None if they are none."""
+    """The values as multiples of one over a denominator of at most MAX_SAMPLES squared; None if they are none."""
     common = 1
     for value in np.unique(sizes):
-        fraction = Fraction(float(value)).limit_denominator(MOST_SAMPLES**2)
+        fraction = Fraction(float(value)).limit_denominator(MAX_SAMPLES**2)
         if abs(float(fraction) - value) > 1e-12:
             return None
         common = math.lcm(common, fraction.denominator)

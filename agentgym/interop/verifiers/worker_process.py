@@ -16,7 +16,7 @@ from agentgym.errors import EnvironmentServerError
 
 WORKER = Path(__file__).with_name("worker.py")
 MAX_LINE_BYTES = 16 * 2**20
-_MOST_ANSWERS = 16  # that nobody has taken yet
+_MAX_ANSWERS = 16  # that nobody has taken yet
 _WORDS = 4000  # characters of its standard error that an error shows
 _OPEN_S, _END_S = 600.0, 5.0
 
@@ -33,7 +33,7 @@ class WorkerProcess:
         self._process, self._answer_s = process, answer_s
         self._numbers = count()
         self._answers: dict[str, asyncio.Queue[Mapping[str, Any] | EnvironmentServerError]] = {}
-        self._opened: asyncio.Queue[Mapping[str, Any] | EnvironmentServerError] = asyncio.Queue(_MOST_ANSWERS)
+        self._opened: asyncio.Queue[Mapping[str, Any] | EnvironmentServerError] = asyncio.Queue(_MAX_ANSWERS)
         self._words = ""
         self._failure: EnvironmentServerError | None = None
         self._reading = [asyncio.create_task(self._read()), asyncio.create_task(self._listen())]
@@ -74,7 +74,7 @@ class WorkerProcess:
     async def begin(self, index: int, key: str) -> str:
         """Begin an episode of a task. Returns: its name here."""
         name = str(next(self._numbers))
-        self._answers[name] = asyncio.Queue(_MOST_ANSWERS)
+        self._answers[name] = asyncio.Queue(_MAX_ANSWERS)
         await self._write({"op": "begin", "episode": name, "index": index, "key": key})
         return name
 

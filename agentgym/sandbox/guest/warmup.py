@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from . import frames, identity, jobs, kernel, server, syscalls
 
 _CALLS = 12  # Python 3.11 specialises an instruction after eight executions
-_MOST_DESCRIPTORS = 64  # an old Python closes each descriptor by a call of its own
+_MAX_DESCRIPTORS = 64  # an old Python closes each descriptor by a call of its own
 _CALL = {"op": "python", "timeout": 60.0, "limit": 4096, "fds": 0}
 
 
@@ -27,7 +27,7 @@ def warm_up() -> None:
     before = list(map(int, os.listdir("/proc/self/fd")))
     host, control = socket.socketpair()
     guest = server.Guest(control, {"environment": jobs.inherited_environment(), "missing": {}}, None)
-    guest.runner.max_descriptors = _MOST_DESCRIPTORS
+    guest.runner.max_descriptors = _MAX_DESCRIPTORS
     try:
         with _harmless():
             _serve_calls(host, guest)

@@ -20,7 +20,7 @@ from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of
 
 LEARNER = "learner"
 """The writer that is the policy itself."""
-MOST_FAILURES, MOST_FAILURE_CHARS = 3, 600
+MAX_FAILURES, MAX_FAILURE_CHARS = 3, 600
 REQUEST = (
     "An instruction to an agent:\n{worst}\n\nWith it, the agent succeeds in {worst_success:.0%} of its tasks. Some at "
     "which it failed:\n\n{failures}\n\nWith this instruction it succeeds in {best_success:.0%}:\n{best}\n\nWrite a "
@@ -144,8 +144,8 @@ class Instructions:
             instruction.groups += 1
             if failed := next((episode for episode in episodes if success_of(episode) <= 0), None):
                 task, attempt = question_of(failed.task), attempt_of(failed)
-                text = f"Task: {task[:MOST_FAILURE_CHARS]}\nWhat it did: {attempt[-MOST_FAILURE_CHARS:]}"
-                instruction.failures = [*instruction.failures, text][-MOST_FAILURES:]
+                text = f"Task: {task[:MAX_FAILURE_CHARS]}\nWhat it did: {attempt[-MAX_FAILURE_CHARS:]}"
+                instruction.failures = [*instruction.failures, text][-MAX_FAILURES:]
 
     def _renew(self, step: StepRequest) -> list[GatheredGroup]:
         """Let a policy write an instruction in place of the worst. Returns: the writing, which is not trained on."""

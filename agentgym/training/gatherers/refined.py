@@ -19,7 +19,7 @@ from agentgym.training.gatherers.contract import (
     success_of,
     without_help,
 )
-from agentgym.training.gatherers.writing import MOST_CHARS, attempt_of
+from agentgym.training.gatherers.writing import MAX_CHARS, attempt_of
 from agentgym.trajectory import Assistance, Trajectory
 
 
@@ -120,7 +120,7 @@ def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: 
 def prompt_of(episode: Trajectory, critique: str) -> str:
     """What a refinement is shown: what the agent wrote and called before, and the critique."""
     return (
-        f"An earlier attempt of yours:\n{attempt_of(episode)}\n\nWhat is to be said of it:\n{critique[:MOST_CHARS]}\n\n"
+        f"An earlier attempt of yours:\n{attempt_of(episode)}\n\nWhat is to be said of it:\n{critique[:MAX_CHARS]}\n\n"
         "Do it better."
     )
 

@@ -16,7 +16,7 @@ from agentgym.trajectory import Trajectory
 
 WRITING = "agentgym/step-v1"
 """The environment in which something is written: the agent answers, and nothing is run."""
-MOST_CHARS = 4000
+MAX_CHARS = 4000
 """Of what is written, and of a task, an attempt or a critique, as another prompt shows them."""
 
 
@@ -51,22 +51,22 @@ def write(
 
 
 def words_of(writer: Trajectory) -> str:
-    """What was written; empty if nothing was, if a budget cut it, or if it is longer than MOST_CHARS."""
+    """What was written; empty if nothing was, if a budget cut it, or if it is longer than MAX_CHARS."""
     if not writer.valid:
         return ""
     turn = writer.turns[-1]
     text = turn.calls[-1].arguments.get("text") if turn.calls else turn.message.text
     cut = turn.finish_reason == "length" or writer.stop_reason is None or writer.stop_reason.truncated
-    return "" if cut or not isinstance(text, str) or len(text) > MOST_CHARS else text.strip()
+    return "" if cut or not isinstance(text, str) or len(text) > MAX_CHARS else text.strip()
 
 
 def attempt_of(episode: Trajectory) -> str:
-    """What the agent wrote and called in an episode, the last MOST_CHARS of it."""
+    """What the agent wrote and called in an episode, the last MAX_CHARS of it."""
     lines = []
     for turn in episode.turns:
         lines += [turn.message.text] if turn.message.text else []
         lines += [in_words(call) for call in turn.calls]
-    return "\n".join(lines)[-MOST_CHARS:]
+    return "\n".join(lines)[-MAX_CHARS:]
 
 
 def in_words(call: Call) -> str:
@@ -75,5 +75,5 @@ def in_words(call: Call) -> str:
 
 
 def question_of(task: Task) -> str:
-    """The words of a task, the first MOST_CHARS of them."""
-    return "\n".join(message.text for message in task.opening())[:MOST_CHARS]
+    """The words of a task, the first MAX_CHARS of them."""
+    return "\n".join(message.text for message in task.opening())[:MAX_CHARS]

@@ -14,7 +14,7 @@ from agentgym.trajectory import Trajectory
 
 UNNAMED = "unnamed"
 """In the names of metrics, the role of turns that have none."""
-MOST = 2.0
+MAX_WEIGHT = 2.0
 """The weight of an episode is at most this, and at least its inverse; our choice."""
 
 
@@ -64,7 +64,7 @@ class RoleOrder:
             earlier = own * ((roles >= 0) & (roles < turn))
             now = score({**batch, "tool_mask": earlier})
             gained = ((now - batch["old_per_token_logps"]) * earlier).sum(1)
-            weight = gained.exp().clamp(1 / MOST, MOST)
+            weight = gained.exp().clamp(1 / MAX_WEIGHT, MAX_WEIGHT)
             advantages = advantages * weight[:, None].to(advantages)
         return {**batch, "tool_mask": own * (roles == turn), "advantages": advantages}
 

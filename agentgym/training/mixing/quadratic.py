@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 RIDGES = (1e-12, 1e-6, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 """Of which the one with the least leave-one-out error is taken."""
-MOST_SOURCES = 12
+MAX_SOURCES = 12
 """Whose faces, 2^12 - 1, are all searched for the highest score."""
 
 
@@ -46,8 +46,8 @@ class QuadraticFit:
         Raises: TaskError for more than 12 sources.
         """
         count = len(self.matrix)
-        if count > MOST_SOURCES:
-            raise TaskError(f"A mixture of {count} sources is too large to be searched: {MOST_SOURCES} at most.")
+        if count > MAX_SOURCES:
+            raise TaskError(f"A mixture of {count} sources is too large to be searched: {MAX_SOURCES} at most.")
         candidates = [np.eye(count)[index] for index in range(count)]
         for size in range(2, count + 1):
             for face in combinations(range(count), size):

@@ -16,7 +16,7 @@ from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import seed_of
-from agentgym.training.mixing.quadratic import MOST_SOURCES, QuadraticFit, fit_quadratic
+from agentgym.training.mixing.quadratic import MAX_SOURCES, QuadraticFit, fit_quadratic
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.run import train
 from agentgym.training.stages.measure import EVALUATION
@@ -92,8 +92,8 @@ def search_mixture(
     sources = [source.set for source in recipe.tasks.sources if source.weight]
     if len(sources) < 2:
         raise RecipeError("tasks.sources: a mixture is searched among two or more sets. List them there.")
-    if len(sources) > MOST_SOURCES:
-        raise RecipeError(f"tasks.sources has {len(sources)} sets: a mixture of {MOST_SOURCES} at most is searched.")
+    if len(sources) > MAX_SOURCES:
+        raise RecipeError(f"tasks.sources has {len(sources)} sets: a mixture of {MAX_SOURCES} at most is searched.")
     if runs <= len(sources):
         raise RecipeError(
             f"{runs} runs are too few for {len(sources)} sources: their corners and the centre are "

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
 
 Work = Callable[[], None]
-_MOST_NODES = 1024
+_MAX_NODES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ def simulate(
 
 def fewest_nodes(times: StageTimes, shape: ClusterShape, schedule: StepSchedule, *, share: float = 0.95) -> int:
     """The fewest nodes with which steps take at most 1/share of the time that they take with any number of nodes."""
-    most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MOST_NODES)  # one episode each
+    most = min((schedule.staleness + 1) * schedule.groups * schedule.group_size, _MAX_NODES)  # one episode each
     bound_s = simulate(times, replace(shape, nodes=most), schedule).step_s / share
     low, high = 1, most
     while low < high:

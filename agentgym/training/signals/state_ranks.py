@@ -19,7 +19,7 @@ FILE = "state_ranks.json"
 """Of the running means, in the folder of a checkpoint."""
 
 DEVIATIONS = ("rank_deviations", "rank_velocity_deviations", "rank_acceleration_deviations")
-MOST = 5.0
+MAX_DEVIATION = 5.0
 """The largest relative deviation."""
 
 
@@ -52,7 +52,9 @@ class StateRanks:
             measured.append(rank_dynamics(ranks))
             if self._means is not None:
                 usual = np.array(self._means)
-                deviations[row] = np.clip((measured[-1] - usual) / (np.abs(usual) + 1e-8), -MOST, MOST)
+                deviations[row] = np.clip(
+                    (measured[-1] - usual) / (np.abs(usual) + 1e-8), -MAX_DEVIATION, MAX_DEVIATION
+                )
         self._last = np.array(measured).reshape(-1, 3)
         scales = {"rank_scales": [1.0 - self._success] * len(trajectories)}
         return {name: deviations[:, index].tolist() for index, name in enumerate(DEVIATIONS)} | scales

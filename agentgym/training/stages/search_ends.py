@@ -15,7 +15,7 @@ from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.episode_sources import searched_label
 from agentgym.trajectory import EndState, ForkPoint, Trajectory, Turn
 
-MOST_CHARS = 80
+MAX_CHARS = 80
 """Of a result, as a trace shows it."""
 
 
@@ -113,7 +113,7 @@ def _result_of(turn: Turn) -> str:
 
 def _in_one_line(text: str) -> str:
     """The first words, as many as a line of a trace has room for."""
-    return " ".join(text.split())[:MOST_CHARS]
+    return " ".join(text.split())[:MAX_CHARS]
 
 
 async def _keep(context: RunContext, nodes: Sequence[Trajectory], ends: Sequence[Trajectory]) -> None:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .page_cpu import MOST_S, busiest_s, pages_cpu_s
+from .page_cpu import MAX_S, busiest_s, pages_cpu_s
 
 FLAGS = (
     "--headless",
@@ -171,7 +171,7 @@ class ChromiumProcess:
         while answer is _NOTHING:
             before = pages_cpu_s()
             answer = _next(answers, half_s)
-            late = busiest_s(before, pages_cpu_s()) > half_s / 2 or time.monotonic() - began > max(MOST_S, timeout_s)
+            late = busiest_s(before, pages_cpu_s()) > half_s / 2 or time.monotonic() - began > max(MAX_S, timeout_s)
             if answer is _NOTHING and late:
                 self._waiting.pop(number, None)
                 raise Late("the page is busy")

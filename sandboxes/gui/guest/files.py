@@ -16,7 +16,7 @@ from .tab import NotPossible
 if TYPE_CHECKING:
     from .server import PageServer
 
-FOLDER, SHOWN_BYTES, MOST = "/tmp/files", 65_536, 20
+FOLDER, SHOWN_BYTES, MAX_FILES = "/tmp/files", 65_536, 20
 _DOWNLOAD_S = 10.0
 
 
@@ -93,7 +93,7 @@ class EpisodeFiles:
             path = f"{self._incoming}/{guid}"
             if not os.path.exists(path):
                 continue
-            if len(self._arrived) >= MOST:
+            if len(self._arrived) >= MAX_FILES:
                 os.remove(path)
                 continue
             name = self._free_name(os.path.basename(self._downloads.name(guid)) or "download")

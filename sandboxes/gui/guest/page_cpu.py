@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-MOST_S = 60.0
+MAX_S = 60.0
 """The longest wait for one answer, in wall seconds."""
 _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 

@@ -20,7 +20,7 @@ from .issue import Seen, leaks, report, shortest
 from .package import Package, matches
 from .recipe import Release
 
-AT_MOST = 0.5
+MAX_FAILING_SHARE = 0.5
 """Of the tests that pass with the newer sources: where more fail with the older ones, something else is missing."""
 MAX_LINES, MAX_NOTES, OBSERVED, REPORTED = 600, 3_000, 12, 3
 NOTES = re.compile(r"(changes?|changelog|history|news|release[-_]?notes)(\.(rst|md|txt))?", re.I)
@@ -81,7 +81,7 @@ async def release_task(release: Release, judge: RepositoryTests) -> Task:
     keeping = sorted(test for test in passing if all(_passes(run, test) for run in runs[2:]))
     if not failing:
         raise TaskError(f"{both.where}: no test passes with the newer sources and fails with the older ones.")
-    if len(failing) > AT_MOST * len(passing):
+    if len(failing) > MAX_FAILING_SHARE * len(passing):
         raise TaskError(f"{both.where}: {len(failing)} of {len(passing)} tests fail with the older sources, too many.")
     prompt = await _prompt(both, judge, test_patch, failing, runs[2])
     if leaks(prompt, gold):

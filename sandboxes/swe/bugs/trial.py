@@ -18,7 +18,7 @@ from .issue import Seen, leaks, missing_text, others_text, report, shortest
 from .mutations import Mutation
 from .package import Package
 
-AT_MOST = 0.3
+MAX_FAILING_SHARE = 0.3
 """Of a package's tests: a bug that more of them catch is no puzzle."""
 CPU_FACTOR, CPU_EXTRA_S = 3, 2
 """Of the seconds that tests take without a bug, how many times as many they have with one, and how many besides."""
@@ -106,7 +106,7 @@ class Trials:
         if verdict is None or not verdict.outcomes:
             return []
         failing = sorted(test for test in tests if not verdict.passed(test))
-        return failing if len(failing) <= max(1, AT_MOST * len(self.passing)) else []
+        return failing if len(failing) <= max(1, MAX_FAILING_SHARE * len(self.passing)) else []
 
     async def _prompt(
         self,

@@ -9,7 +9,7 @@ from .app import App, Fields, button, entry, link, table, text
 
 _TIME = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-_MOST = 50
+_MAX_NEW_EVENTS = 50
 _FIELDS = {"title": "Title", "date": "Date (YYYY-MM-DD)", "time": "Time (HH:MM)", "place": "Place"}
 
 
@@ -67,7 +67,7 @@ class Calendar(App):
         if complaint := _wrong(form):
             return self.get_new(form, complaint)
         events = self.state["events"]
-        if len(events) < len(self.start["events"]) + _MOST:
+        if len(events) < len(self.start["events"]) + _MAX_NEW_EVENTS:
             number = str(1 + max((int(event["id"]) for event in [*self.start["events"], *events]), default=0))
             events.append({"id": number, **{field: form[field].strip()[:200] for field in _FIELDS}})
         return "/"

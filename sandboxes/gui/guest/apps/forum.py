@@ -6,7 +6,7 @@ from typing import Any
 
 from .app import App, Fields, area, button, choice, entry, link, table, text
 
-_MOST = 50
+_MAX_NEW_POSTS = 50
 
 
 class Forum(App):
@@ -64,7 +64,7 @@ class Forum(App):
         thread = self._thread(form)
         if thread is None:
             return "/"
-        if form.get("text", "").strip() and len(thread["posts"]) < _MOST:
+        if form.get("text", "").strip() and len(thread["posts"]) < _MAX_NEW_POSTS:
             thread["posts"].append({"author": "you", "text": form["text"][:2000]})
         return f"/thread?id={thread['id']}"
 
@@ -83,7 +83,7 @@ class Forum(App):
         if not title or topic not in self.state["topics"]:
             return self.get_new(form, "A thread needs a topic and a title.")
         threads = self.state["threads"]
-        if len(threads) < len(self.start["threads"]) + _MOST:
+        if len(threads) < len(self.start["threads"]) + _MAX_NEW_POSTS:
             threads.append(
                 {
                     "id": str(1 + max(int(thread["id"]) for thread in threads)),

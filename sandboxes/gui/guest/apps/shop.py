@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from .app import App, Fields, button, choice, entry, link, parse_whole_number, table, text
 
-_PER_PAGE, _MOST = 8, 20
+_PER_PAGE, _MAX_QUANTITY = 8, 20
 SHIPPING = {"standard": "Standard", "express": "Express", "pickup": "Pick up at the store"}
 _SORTS = {
     "name": ("Name", lambda product: (product["name"], product["id"])),
@@ -96,10 +96,10 @@ class Shop(App):
         product = self._products.get(form.get("id"))
         if product is None:
             return "/"
-        number = parse_whole_number(form.get("quantity", ""), 1, _MOST)
+        number = parse_whole_number(form.get("quantity", ""), 1, _MAX_QUANTITY)
         held = self.state["cart"].get(product["id"], 0)
         if number is None:
-            return self.get_product(form, f"The quantity is a number from 1 to {_MOST}.")
+            return self.get_product(form, f"The quantity is a number from 1 to {_MAX_QUANTITY}.")
         if held + number > product["stock"]:
             return self.get_product(form, f"Only {product['stock']} are in stock.")
         self.state["cart"][product["id"]] = held + number
@@ -139,12 +139,12 @@ class Shop(App):
         return self.page("Cart", body, note)
 
     def post_change(self, form: Fields) -> str:
-        number = parse_whole_number(form.get("quantity", ""), 0, _MOST)
+        number = parse_whole_number(form.get("quantity", ""), 0, _MAX_QUANTITY)
         product = self._products.get(form.get("id"))
         if product is None or form["id"] not in self.state["cart"]:
             return "/cart"
         if number is None or number > product["stock"]:
-            return self.get_cart({}, f"The quantity is a number from 0 to {min(_MOST, product['stock'])}.")
+            return self.get_cart({}, f"The quantity is a number from 0 to {min(_MAX_QUANTITY, product['stock'])}.")
         self.state["cart"][form["id"]] = number
         if not number:
             del self.state["cart"][form["id"]]
