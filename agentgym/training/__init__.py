@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
+    from agentgym.training.demonstrate import demonstrations
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
     from agentgym.training.signals.provider import SignalProvider
-    from agentgym.training.stages.demonstrate import demonstrations
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
@@ -24,7 +24,7 @@ _HOME = {
     "Rollouts": "rollouts.rollouts",
     "SignalProvider": "signals.provider",
     "TurnGRPOTrainer": "turn_grpo",
-    "demonstrations": "stages.demonstrate",
+    "demonstrations": "demonstrate",
     "train": "run",
 }
 

@@ -11,8 +11,9 @@ from agentgym.reward import Combined
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
+from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.model.models import FINAL, FINAL_ADAPTER
-from agentgym.training.monitoring.callbacks import latest_checkpoint, success_reached_at
+from agentgym.training.monitoring.callbacks import success_reached_at
 from agentgym.training.recipe.recipe import Recipe
 
 _MEASURED_AT_THE_END = ("after", "control")

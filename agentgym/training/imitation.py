@@ -15,6 +15,7 @@ from transformers import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
+from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.loss.labelled_head import own_forward_restored, project_labelled_only
 from agentgym.training.loss.microbatches import loss_in_parts, parts_alike
 from agentgym.training.loss.row_data import ROW_DATA, RowData
@@ -24,7 +25,7 @@ from agentgym.training.model.models import train_from
 from agentgym.training.model.muon import Muon
 from agentgym.training.model.sharding import ShardingTrainer, sharding_arguments
 from agentgym.training.model.training_arguments import DECAY_TO_A_TENTH, training_arguments
-from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback, latest_checkpoint
+from agentgym.training.monitoring.callbacks import CheckpointCompleteCallback
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
 from agentgym.trajectory import Trajectory

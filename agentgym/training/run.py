@@ -19,13 +19,13 @@ from rich.console import Console
 from agentgym.errors import RecipeError
 from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import RunFolder
+from agentgym.training.checkpoints import copy_linked
 from agentgym.training.checks.memory_plan import memory_note
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.checks.sharding import check_sharding
 from agentgym.training.extension import depends_on_steps
 from agentgym.training.extension import extend as extend_run
 from agentgym.training.model.models import FINAL, load_saved
-from agentgym.training.monitoring.callbacks import copy_linked
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.monitoring.trackers import tracked
 from agentgym.training.processes import Processes

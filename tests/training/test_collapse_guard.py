@@ -19,7 +19,7 @@ from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Task
 from agentgym.training import Recipe
-from agentgym.training.monitoring.callbacks import healthy_step, keep_healthy
+from agentgym.training.checkpoints import healthy_step, keep_healthy
 from agentgym.training.monitoring.collapse_guard import CollapseGuard, GuardSection
 from agentgym.training.monitoring.diagnostics import diagnose, zero_gradient_forecast
 from agentgym.trajectory import Trajectory, Turn

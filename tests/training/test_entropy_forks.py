@@ -19,10 +19,10 @@ from agentgym.policy import Hermes, Policy, ScriptedPolicy, TemplateRenderer, ma
 from agentgym.policy.contract import Reply, Request
 from agentgym.rollout import RolloutConfig
 from agentgym.storage.ledger import Ledger
+from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 from agentgym.training.gatherers.entropy_forks import EntropyForks
-from agentgym.training.monitoring.callbacks import latest_checkpoint
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 

@@ -18,14 +18,14 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.task import Origin
 from agentgym.task.mixture import mixed
 from agentgym.training import Recipe
+from agentgym.training.checks.preflight import check_stored_sources
 from agentgym.training.new_tasks import NewTasks
 from agentgym.training.recipe.stage_options import GenerateSection
 from agentgym.training.stages.context import RunContext
 from agentgym.training.stages.episode_sources import EpisodeSource
 from agentgym.training.stages.generate import generate_stage
 from agentgym.training.stages.plan import planned_stages
-from agentgym.training.stages.step_task_file import with_tasks_of
-from agentgym.training.stages.stored_sources import check_stored_sources
+from agentgym.training.stages.stage_files import with_tasks_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_learning_stages import pressing

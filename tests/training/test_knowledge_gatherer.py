@@ -16,8 +16,8 @@ from agentgym.errors import CreditError, LedgerError
 from agentgym.knowledge import KnowledgeStore
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe, Rollouts
+from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
-from agentgym.training.monitoring.callbacks import latest_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

@@ -21,10 +21,10 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
+from agentgym.training.demonstrate import tokenise
 from agentgym.training.imitation import imitate
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.stages.plan import planned_stages
-from agentgym.training.stages.tokenise import tokenise
 
 sys.path.insert(0, str(Path(__file__).parent))
 from lookup_environment import PRESS

@@ -12,7 +12,7 @@ from pathlib import Path
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.monitoring.callbacks import latest_checkpoint
+from agentgym.training.checkpoints import latest_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_run import assert_equal_weights, execute

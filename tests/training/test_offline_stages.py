@@ -21,8 +21,8 @@ from agentgym.policy.logit_hooks.value_networks import load_values
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe, train
+from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.monitoring.callbacks import latest_checkpoint
 from agentgym.training.offline.conservative_q import mean_value
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -24,8 +24,8 @@ from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import training_only
 from agentgym.training import Recipe, train
+from agentgym.training.checkpoints import COMPLETE, latest_checkpoint
 from agentgym.training.extension import depends_on_steps, extend
-from agentgym.training.monitoring.callbacks import COMPLETE, latest_checkpoint
 from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.training.run import _write_or_compare_recipe
 

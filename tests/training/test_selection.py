@@ -9,7 +9,7 @@ import pytest
 from agentgym.messages import Message, StopReason
 from agentgym.task import Task
 from agentgym.training.imitation import _supervised_rows
-from agentgym.training.stages.selection import groups_of, make_selection
+from agentgym.training.selection import groups_of, make_selection
 from agentgym.trajectory import Trajectory, Turn
 
 

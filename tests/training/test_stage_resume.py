@@ -18,7 +18,7 @@ from agentgym.evaluation.record import Evaluation
 from agentgym.registry import names
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
-from agentgym.training.monitoring.callbacks import latest_checkpoint
+from agentgym.training.checkpoints import latest_checkpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 from test_learning_stages import BOTH, PLAYERS, pressing

@@ -17,8 +17,8 @@ from agentgym.storage.run_folder import RunFolder
 from agentgym.task import task_from_json, task_to_json
 from agentgym.training import Rollouts, demonstrations
 from agentgym.training.checks.preflight import check_before_start
+from agentgym.training.demonstrate import tokenise
 from agentgym.training.stages.step_tasks import step_tasks
-from agentgym.training.stages.tokenise import tokenise
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment

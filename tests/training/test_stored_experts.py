@@ -18,7 +18,7 @@ from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.stages.tokenise import tokenise
+from agentgym.training.demonstrate import tokenise
 from agentgym.trajectory import Trajectory
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -17,8 +17,8 @@ from agentgym.registry import load_task_set
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
+from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.monitoring.callbacks import latest_checkpoint
 from agentgym.training.recipe.train_section import TrainSection
 
 sys.path.insert(0, str(Path(__file__).parent))

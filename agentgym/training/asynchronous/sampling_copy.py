@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from agentgym.training.loss.labelled_head import plain_forward
+from agentgym.training.model.plain_forward import plain_forward
 
 
 def sampling_copy(model: Any) -> Any:

@@ -12,11 +12,11 @@ from agentgym import registry
 from agentgym.errors import CreditError, RecipeError, TaskError, UnknownNameError
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
+from agentgym.training.demonstrate import script_of
 from agentgym.training.objectives import Needs, TrlLoss, make_objective, make_terms, needs_of
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.train_section import CorrectionsSection, TrainSection
-from agentgym.training.stages.demonstrate import script_of
 
 _ONLY_IN_LOSSES_OF_TRL = (
     "delta",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from agentgym.task import TaskSet
 from agentgym.training.checks.losses import check_losses
 from agentgym.training.checks.trial_episode import check_reward
 from agentgym.training.checks.trial_reset import check_environments
+from agentgym.training.demonstrate import DEMONSTRATION, script_of
 from agentgym.training.gatherers import make_gatherer, play_groups
 from agentgym.training.model.models import FINAL
 from agentgym.training.monitoring.silence import silence_libraries
@@ -31,11 +33,12 @@ from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.samplers import sampler_of
 from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_signal_options, check_signals_available
-from agentgym.training.stages.demonstrate import DEMONSTRATION, script_of
+from agentgym.training.stages.episode_manifest import check_usable, finished_of
+from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
 from agentgym.training.stages.plan import PlannedStage, planned_stages
 from agentgym.training.stages.reinforce import grpo_config
-from agentgym.training.stages.stored_sources import check_stored_sources
 from agentgym.training.vllm.check import check_vllm
+from agentgym.trajectory import Trajectory
 
 _UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
 """Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""
@@ -176,6 +179,25 @@ def _check_recorded(stage: PlannedStage) -> None:
                 f"ids begin with {label!r}. Put a stage `collect` of this name before it, for example with options = "
                 "{ policy = 'oracle' }, or name the demonstrations of a warm start, 'demonstration-oracle'."
             )
+
+
+def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:
+    """Check the stages all of whose episodes are stored in other runs already.
+
+    Raises: RecipeError where a stage has no episode, one of a task that is not for training or of
+        another set, or nothing to learn from.
+    """
+    read: dict[EpisodeSource, list[Trajectory]] = {}
+    for stage in stages:
+        if not stage.sources or not all(source.run for source in stage.sources):
+            continue
+        for source in stage.sources:
+            if source not in read:
+                read[source] = finished_of(Path(source.run) / LEDGER, source.label)
+        trajectories = [trajectory for source in stage.sources for trajectory in read[source]]
+        check_usable(stage.name, stage.sources, trajectories)
+        if stage.stage.check_episodes is not None:
+            stage.stage.check_episodes(stage, task_set, trajectories)
 
 
 def _check_streaming(recipe: Recipe, reward: Reward | str | None) -> None:

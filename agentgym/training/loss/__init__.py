@@ -1,7 +1,6 @@
 """The loss of a batch of episodes, computed in parts.
 
 policy_loss.py    the trainer: TRL's policy losses, or objectives and terms of our registries
-checks.py         whether a recipe has what its objective and its terms need
 grpo_batches.py   TRL's batch of a step: the agent's own tokens, and some rows as a batch
 row_data.py       what a forward pass needs of a row beside its tokens, in one column
 microbatches.py   parts of a bounded number of tokens, rows of like length together

@@ -68,18 +68,6 @@ def own_forward_restored(model: Any) -> Iterator[None]:
 
 
 @contextmanager
-def plain_forward(model: Any) -> Iterator[None]:
-    """Inside, the model has the forward pass of its class, for a copy of it. Nobody computes with it meanwhile."""
-    own = own_model(model)
-    patched = vars(own).pop("forward", None)
-    try:
-        yield
-    finally:
-        if patched is not None:
-            own.forward = patched
-
-
-@contextmanager
 def _last_hidden_states(backbone: Any, scored: torch.Tensor) -> Iterator[list[torch.Tensor]]:
     """Inside, a backbone returns the last hidden states of the scored positions alone, as one row.
 

@@ -8,9 +8,8 @@ from typing import Protocol
 from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet
+from agentgym.training.demonstrate import script_of, tokenise
 from agentgym.training.rollouts.rollouts import Rollouts
-from agentgym.training.stages.demonstrate import script_of
-from agentgym.training.stages.tokenise import tokenise
 from agentgym.trajectory import Trajectory
 
 

@@ -3,6 +3,7 @@
 models.py              load, save and finish it: all of its weights, or an adapter
 training_arguments.py  what every training asks of transformers' Trainer alike
 sharding.py            its weights in parts, one in each process
+plain_forward.py       its own forward pass, while it is copied
 slow_copy.py           a copy that follows a network slowly
 reference.py           the model that `train.kl` is measured against
 model_failures.py      where and why it failed: memory, NaN

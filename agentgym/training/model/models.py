@@ -10,8 +10,8 @@ from agentgym.policy.adapters import ADAPTER, can_merge, has_adapter, load_into,
 from agentgym.policy.checkpoint import load_checkpoint, load_state, save_atomically
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage import checkpoint_in
+from agentgym.training.checkpoints import step_of
 from agentgym.training.model.sharding import is_sharded
-from agentgym.training.monitoring.callbacks import step_of
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.policy_section import PolicySection
 

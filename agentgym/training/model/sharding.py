@@ -16,7 +16,7 @@ from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin, co
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
 
-from agentgym.training.loss.labelled_head import plain_forward
+from agentgym.training.model.plain_forward import plain_forward
 
 OPTIMISERS = ("adamw_torch", "adamw_torch_fused", "sgd")
 """Names of transformers' optimisers that were run on weights in parts."""

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,17 +13,12 @@ from rich.progress import TaskID
 from transformers import TrainerCallback
 
 from agentgym.storage.run_folder import RunFolder
+from agentgym.training.checkpoints import COMPLETE, HEALTHY, healthy_step, keep_healthy
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.monitoring.progress import PhaseProgress
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.samplers import Sampler, save_sampler
 from agentgym.training.signals.provider import Checkpointed
-
-COMPLETE = "complete"
-"""Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
-
-HEALTHY, STEP = "healthy", "step"
-"""Names of the folder with the last healthy checkpoint, and of the file in it that holds its step."""
 
 
 class LoggingCallback(TrainerCallback):
@@ -163,44 +156,3 @@ class CollapseGuardCallback(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.is_world_process_zero and self._guard.healthy and not self.stopped:
             keep_healthy(Path(args.output_dir) / f"checkpoint-{state.global_step}", self._healthy)
-
-
-def keep_healthy(checkpoint: Path, target: Path) -> None:
-    """Replace `target` by a copy of a checkpoint, which says of which step it is."""
-    copy_linked(checkpoint, target, {STEP: checkpoint.name.rpartition("-")[2]})
-
-
-def copy_linked(checkpoint: Path, target: Path, texts: Mapping[str, str] = {}) -> None:
-    """Replace `target` by a copy of a checkpoint, atomically, with hard links where the file system has them.
-
-    Args:
-        texts: more files to write into the copy, by name.
-    """
-    partial = target.with_name(target.name + ".partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    try:
-        shutil.copytree(checkpoint, partial, copy_function=os.link)
-    except (OSError, shutil.Error):
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(checkpoint, partial)
-    for name, text in texts.items():
-        (partial / name).write_text(text, encoding="utf-8")
-    shutil.rmtree(target, ignore_errors=True)
-    partial.rename(target)
-
-
-def healthy_step(folder: Path) -> int | None:
-    """Return the step of the healthy checkpoint in a folder; None if there is none."""
-    file = folder / STEP
-    return int(file.read_text(encoding="utf-8")) if file.is_file() else None
-
-
-def latest_checkpoint(folder: Path) -> Path | None:
-    """Return the newest complete checkpoint in a folder, None if there is none."""
-    complete = [path for path in folder.glob("checkpoint-*") if (path / COMPLETE).is_file()]
-    return max(complete, key=step_of, default=None)
-
-
-def step_of(checkpoint: Path | None) -> int:
-    """Return the step that a checkpoint was saved at; 0 without one."""
-    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0

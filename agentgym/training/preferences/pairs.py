@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 
 from agentgym.training.recipe.stage_options import PreferSection
-from agentgym.training.stages.selection import RatedTurn, by_state, groups_of, score_of
+from agentgym.training.selection import RatedTurn, by_state, groups_of, score_of
 from agentgym.trajectory import Trajectory
 
 Candidate = tuple[float, Trajectory, Trajectory]

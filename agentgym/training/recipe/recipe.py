@@ -54,7 +54,7 @@ class WarmStartSection(ReadsEpisodes):
     as [evaluate] says.
     `episodes`, `earlier_rounds`: imitate these instead of demonstrations. `select`: which of them: "success" (the
     default), "best_of(n=1)", "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns
-    "improved(temperature=1.0)"; see agentgym.training.stages.selection.
+    "improved(temperature=1.0)"; see agentgym.training.selection.
     """
 
     demonstrations: Count = 1000

@@ -11,13 +11,13 @@ from agentgym.errors import CreditError, RecipeError, UnknownNameError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, seed_of, training_only
+from agentgym.training.demonstrate import script_of
 from agentgym.training.gatherers import StepRequest
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.monitoring.diagnostics import summarise
 from agentgym.training.recipe.stage_options import CollectSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.plan import PlannedStage
 from agentgym.training.stages.search_ends import searched_ends
 from agentgym.trajectory import Trajectory

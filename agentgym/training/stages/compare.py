@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Sequence
 
 from agentgym.errors import RecipeError
+from agentgym.training.checkpoints import latest_checkpoint, step_of
 from agentgym.training.model.model_failures import DivergenceCallback
 from agentgym.training.model.models import load_saved, save_model
-from agentgym.training.monitoring.callbacks import LoggingCallback, latest_checkpoint, step_of
+from agentgym.training.monitoring.callbacks import LoggingCallback
 from agentgym.training.preferences.losses import RowsLoss
 from agentgym.training.preferences.scored_rows import ScoredRow, fixed_scores
 from agentgym.training.preferences.trainer import RowGroup, train_on_groups

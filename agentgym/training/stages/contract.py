@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from agentgym.options import Section
+from agentgym.task import TaskSet
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.trajectory import Trajectory
 
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 RunStage = Callable[..., Learner]
 CheckStage = Callable[["PlannedStage", Sequence["PlannedStage"]], None]
-CheckEpisodes = Callable[[str, Any, list[Trajectory]], None]
-"""From the name of a stage, its section or options, and the episodes that it would learn from."""
+CheckEpisodes = Callable[["PlannedStage", TaskSet, list[Trajectory]], None]
+"""Called with the planned stage, the run's task set, and the episodes that the stage would learn from."""
 
 
 @dataclass(frozen=True)

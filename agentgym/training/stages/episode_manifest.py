@@ -19,9 +19,9 @@ from agentgym.policy.contract import Renderer
 from agentgym.rollout.environments import schemas_of
 from agentgym.storage.reader import LedgerReader
 from agentgym.task import seed_of
+from agentgym.training.demonstrate import tokenise
 from agentgym.training.stages.context import RunContext
 from agentgym.training.stages.episode_sources import LABEL_ENDS, LEDGER, EpisodeSource
-from agentgym.training.stages.tokenise import tokenise
 from agentgym.trajectory import Trajectory
 
 MANIFEST = "episodes.json"

@@ -15,16 +15,16 @@ from agentgym.evaluation.weakness import TaskHistory, histories
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Origin, Task, TaskSet, seed_of, task_to_json, training_only
+from agentgym.training.demonstrate import script_of
 from agentgym.training.gatherers.contract import success_of
 from agentgym.training.new_tasks import NewTasks
 from agentgym.training.recipe.stage_options import GenerateSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.demonstrate import script_of
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER
 from agentgym.training.stages.plan import PlannedStage
-from agentgym.training.stages.step_task_file import STEP_TASKS
+from agentgym.training.stages.stage_files import STEP_TASKS
 from agentgym.trajectory import Trajectory
 
 GENERATED = "generated"
@@ -39,7 +39,18 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     script_of(task_set, "oracle")
 
 
-@define_stage(options=GenerateSection, has_folder=True, makes_tasks=True, result=STEP_TASKS, check=_check)
+def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
+    episodes_of_set(stage.name, task_set, trajectories)
+
+
+@define_stage(
+    options=GenerateSection,
+    has_folder=True,
+    makes_tasks=True,
+    result=STEP_TASKS,
+    check=_check,
+    check_episodes=_check_episodes,
+)
 def generate_stage(context: RunContext, learner: Learner, options: GenerateSection) -> Learner:
     """Generates training tasks like those that earlier stages failed at, for a later `reinforce` with `tasks_of`."""
     context.processes.share(lambda: _generate(context, options))

@@ -16,7 +16,7 @@ from agentgym.training.objectives import make_objective, make_terms, needs_of
 from agentgym.training.recipe.train_section import CorrectionsSection, ExpertsSection, TrainSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.episode_manifest import episode_set
-from agentgym.training.stages.stored_experts import MANIFEST, expert_episodes
+from agentgym.training.stages.stored_episodes import EXPERTS_MANIFEST, expert_episodes
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 OPTIMAL_VALUES = "optimal_values.json"
@@ -53,7 +53,9 @@ def _experts(context: RunContext, learner: Learner, section: ExpertsSection) -> 
     if not section.episodes:
         return ScriptedExperts(context.task_set, section.scripted_player, context.rollouts, learner.renderer)
     choose = partial(expert_episodes, context.stage, context.task_set["train"])
-    chosen = episode_set(context, learner.renderer, choose, earlier_rounds=section.earlier_rounds, file=MANIFEST)
+    chosen = episode_set(
+        context, learner.renderer, choose, earlier_rounds=section.earlier_rounds, file=EXPERTS_MANIFEST
+    )
     return StoredExperts(list(chosen.episodes.values()))
 
 

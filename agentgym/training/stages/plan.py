@@ -21,11 +21,9 @@ from agentgym.training.recipe.recipe import Recipe, explain
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
-from agentgym.training.stages.contract import Stage
+from agentgym.training.stages.contract import Stage, define_stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
-from agentgym.training.stages.instruction_file import best_instruction
-from agentgym.training.stages.knowledge_file import knowledge_of
-from agentgym.training.stages.step_task_file import with_tasks_of
+from agentgym.training.stages.stage_files import best_instruction, knowledge_of, with_tasks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,3 +206,9 @@ def _parsed(kind: type[Section], section: StageSection) -> Any:
         return kind.model_validate(section.options)
     except ValidationError as error:
         raise RecipeError(explain(error, f"[[stage]] {section.given_name!r}", kind)) from error
+
+
+@define_stage(options=RepeatSection)
+def repeat_stage(context: RunContext, learner: Learner, options: RepeatSection) -> Learner:
+    """Runs a block of stages several times, for example `collect` and `imitate`."""
+    return learner  # the plan has put the stages of the block in its place

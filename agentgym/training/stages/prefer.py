@@ -7,11 +7,13 @@ from typing import Any
 
 from agentgym.errors import RecipeError
 from agentgym.rollout import Fork
+from agentgym.task import TaskSet
 from agentgym.training.preferences.losses import KtoLoss, PairLoss, dmpo_weights
 from agentgym.training.preferences.pairs import Pair, node_pairs, outcome_pairs, segment_pairs, turn_pairs, worst_turns
 from agentgym.training.preferences.scored_rows import ScoredRow
 from agentgym.training.preferences.trainer import RowGroup
 from agentgym.training.recipe.stage_options import PreferSection
+from agentgym.training.selection import score_of
 from agentgym.training.stages.compare import (
     COMPARED,
     LAST_ROUND,
@@ -26,7 +28,6 @@ from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
 from agentgym.training.stages.episode_sources import nodes_label
 from agentgym.training.stages.plan import PlannedStage
-from agentgym.training.stages.selection import score_of
 from agentgym.training.stages.turn_ranking import ranking_of, turn_credit
 from agentgym.trajectory import Trajectory
 
@@ -75,8 +76,9 @@ def _check_searches(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> Non
         )
 
 
-def _check_episodes(name: str, options: PreferSection, trajectories: list[Trajectory]) -> None:
+def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
     """Raises: RecipeError where no length of tokens and no credit could make a pair of them, or all are alike."""
+    name, options = stage.name, stage.section
     if options.loss == "kto":
         _labelled(name, trajectories, options)
     elif options.pairs == "outcome":

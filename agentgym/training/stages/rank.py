@@ -5,20 +5,22 @@ from __future__ import annotations
 from functools import partial
 
 from agentgym.errors import RecipeError
+from agentgym.task import TaskSet
 from agentgym.training.preferences.losses import RankLoss
 from agentgym.training.preferences.scored_rows import ScoredRow
 from agentgym.training.preferences.trainer import RowGroup
 from agentgym.training.recipe.stage_options import RankSection
+from agentgym.training.selection import groups_of, score_of
 from agentgym.training.stages.compare import COMPARED, check_compares, check_learner, learn
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
-from agentgym.training.stages.selection import groups_of, score_of
+from agentgym.training.stages.plan import PlannedStage
 from agentgym.trajectory import Trajectory
 
 
-def _check_episodes(name: str, options: RankSection, trajectories: list[Trajectory]) -> None:
-    _ranked(name, options, trajectories)
+def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
+    _ranked(stage.name, stage.section, trajectories)
 
 
 @define_stage(options=RankSection, checkpoint=COMPARED, check=check_compares, check_episodes=_check_episodes)

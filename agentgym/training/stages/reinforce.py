@@ -24,6 +24,8 @@ from agentgym.policy.logit_hooks.contract import TrainedHookMaker
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.adaptations import AdaptationMark, joined
+from agentgym.task import TaskSet
+from agentgym.training.checkpoints import HEALTHY, latest_checkpoint, step_of
 from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.loss.role_order import RoleOrder, RoleRotation
@@ -35,13 +37,10 @@ from agentgym.training.model.sharding import is_sharded, sharding_arguments
 from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
 from agentgym.training.model.training_arguments import training_arguments
 from agentgym.training.monitoring.callbacks import (
-    HEALTHY,
     CheckpointCompleteCallback,
     CollapseGuardCallback,
     LoggingCallback,
     ValidationCallback,
-    latest_checkpoint,
-    step_of,
     success_reached_at,
 )
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
@@ -55,10 +54,11 @@ from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.instruction_file import keep_best
-from agentgym.training.stages.knowledge_file import keep_knowledge
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.stages.stage_files import keep_best, keep_knowledge
+from agentgym.training.stages.stored_episodes import expert_episodes
 from agentgym.training.stages.streaming import Streaming, streaming
 from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
@@ -77,7 +77,11 @@ STREAM_TITLES = {
 """What is shown of a training whose episodes are played in the background, by metric."""
 
 
-@define_stage(section="train", checkpoint=FINAL, plays=True)
+def _check_experts(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
+    expert_episodes(stage.name, task_set["train"], trajectories)
+
+
+@define_stage(section="train", checkpoint=FINAL, plays=True, check_episodes=_check_experts)
 def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     """Reinforcement learning with turn-level credit, as [train] says.
 

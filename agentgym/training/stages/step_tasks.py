@@ -8,13 +8,14 @@ from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.rollout.environments import schemas_of
 from agentgym.task import Task, TaskSet, seed_of
+from agentgym.training.demonstrate import script_of
 from agentgym.training.recipe.stage_options import StepTasksSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.demonstrate import demonstrate, script_of
 from agentgym.training.stages.episode_manifest import Row, episode_set
 from agentgym.training.stages.plan import PlannedStage
-from agentgym.training.stages.step_task_file import STEP_TASKS
+from agentgym.training.stages.stage_files import STEP_TASKS
+from agentgym.training.stages.warm_start import demonstrate
 from agentgym.trajectory import Trajectory
 
 ENVIRONMENT = "agentgym/step-v1"
@@ -31,8 +32,8 @@ def _check(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
         script_of(stage.recipe.tasks.load(), "oracle")
 
 
-def _check_episodes(name: str, options: StepTasksSection, trajectories: list[Trajectory]) -> None:
-    _require_experts(name, _successful(trajectories))
+def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
+    _require_experts(stage.name, _successful(trajectories))
 
 
 @define_stage(

@@ -1,11 +1,18 @@
-"""The whole episodes that a stage learns from, as its manifest records them."""
+"""Stored episodes that a stage learns from as they are: whole ones, and those that show how tasks are solved."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from agentgym.errors import RecipeError
+from agentgym.task import Task
 from agentgym.training.recipe.stage_options import StoredEpisodesSection
+from agentgym.training.selection import best_of, groups_of, success
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.episode_manifest import Row, episode_set
 from agentgym.trajectory import Trajectory
+
+EXPERTS_MANIFEST = "expert_episodes.json"
 
 
 def stored_episodes(context: RunContext, learner: Learner, options: StoredEpisodesSection) -> list[Trajectory]:
@@ -20,3 +27,30 @@ def stored_episodes(context: RunContext, learner: Learner, options: StoredEpisod
 
     chosen = episode_set(context, learner.renderer, choose, earlier_rounds=options.earlier_rounds)
     return [chosen.episodes[row["episode"]] for row in chosen.rows]
+
+
+def expert_episodes(
+    stage: str, tasks: Sequence[Task], trajectories: Sequence[Trajectory]
+) -> tuple[list[Row], list[Trajectory]]:
+    """Of each task the success with the highest return, the shorter one of equals.
+
+    Args:
+        tasks: for training. An episode is of one of them if both id and content are the same.
+    Raises: RecipeError that says what the episodes lack: a success, or one of these tasks.
+    """
+    solved = [each.episode for group in groups_of(trajectories) for each in success(group)]
+    if not solved:
+        raise RecipeError(
+            f"The stage {stage!r}: train.experts.episodes names {len(trajectories)} episodes, and none of them solved "
+            "its task. Name those of an expert, such as of a stage `collect` with policy = 'oracle'."
+        )
+    content_by_id = {task.id: task.content_key() for task in tasks}
+    matching = [episode for episode in solved if content_by_id.get(episode.task.id) == episode.task.content_key()]
+    if not matching:
+        raise RecipeError(
+            f"The stage {stage!r}: train.experts.episodes names {len(solved)} successes, such as of the task "
+            f"{solved[0].task.id!r}, and none is of the {len(content_by_id)} tasks that it trains on. Name "
+            "episodes that were played on the same task set."
+        )
+    best = [each.episode for group in groups_of(matching) for each in best_of(group, n=1)]
+    return [{"episode": episode.id, "task": episode.task.id} for episode in best], best

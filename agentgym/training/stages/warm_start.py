@@ -12,20 +12,21 @@ from agentgym.errors import RecipeError
 from agentgym.policy.contract import Renderer
 from agentgym.policy.formats.contract import CallFormat
 from agentgym.policy.tiny import make_model, make_tokenizer
+from agentgym.task import TaskSet
+from agentgym.training.checkpoints import latest_checkpoint, step_of
+from agentgym.training.demonstrate import demonstrations, tokenise
 from agentgym.training.imitation import imitate
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import DivergenceCallback
 from agentgym.training.model.models import load_model, save_model
-from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback, latest_checkpoint, step_of
+from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
 from agentgym.training.recipe.recipe import WarmStartSection
+from agentgym.training.selection import groups_of, make_selection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage
-from agentgym.training.stages.demonstrate import demonstrate
 from agentgym.training.stages.episode_manifest import EpisodeSet, Row, episode_set
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.plan import PlannedStage
-from agentgym.training.stages.selection import groups_of, make_selection
-from agentgym.training.stages.tokenise import tokenise
 from agentgym.trajectory import Trajectory
 
 DEFAULT_SELECTION = "success"
@@ -43,13 +44,36 @@ def starting_learner(context: RunContext) -> Learner:
     return _tiny_learner(context, context.processes.share(lambda: demonstrate(context)))
 
 
+def demonstrate(context: RunContext) -> list[Trajectory]:
+    """Play the demonstrations that [warm_start] asks for; without that section enough to train a tokenizer.
+
+    What a run has played once is not played again.
+    """
+    section = context.recipe.warm_start or WarmStartSection(demonstrations=200)
+    task_set = context.task_set.tagged(*section.tags) if section.tags else context.task_set
+    count = min(section.demonstrations, len(task_set["train"]))
+    if (key := (count, section.imperfect_oracle, section.tags)) in context.demonstrations:
+        return context.demonstrations[key]
+    with context.progress_bar("demonstrations", count) as advance:
+        context.demonstrations[key] = demonstrations(
+            context.rollouts,
+            task_set,
+            count,
+            imperfect_oracle=section.imperfect_oracle,
+            seed=context.recipe.seed,
+            weights=context.recipe.tasks.weights,
+            on_trajectory=lambda _: advance(),
+        )
+    return context.demonstrations[key]
+
+
 def _check_selection(stage: PlannedStage, earlier: Sequence[PlannedStage]) -> None:
     """Raises: RecipeError for a selection that there is not."""
     make_selection(stage.section.select or DEFAULT_SELECTION)
 
 
-def _check_episodes(name: str, section: WarmStartSection, trajectories: list[Trajectory]) -> None:
-    _chosen_by(name, section.select or DEFAULT_SELECTION, trajectories)
+def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[Trajectory]) -> None:
+    _chosen_by(stage.name, stage.section.select or DEFAULT_SELECTION, trajectories)
 
 
 @define_stage(section="warm_start", checkpoint=WARM_START, check=_check_selection, check_episodes=_check_episodes)

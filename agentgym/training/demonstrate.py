@@ -1,45 +1,20 @@
-"""Demonstrations: the task set's scripted players play training tasks, for the model to imitate."""
+"""Demonstrations: the task set's scripted players play training tasks, and a model imitates them by their token ids."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.errors import TaskError
+from agentgym.policy.contract import Renderer
 from agentgym.policy.scripted import ScriptedPolicy
+from agentgym.rollout.environments import schemas_of
 from agentgym.task import Task, TaskSet, by_weight, seed_of
-from agentgym.training.recipe.recipe import WarmStartSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
 DEMONSTRATION = "demonstration"
 """What the labels of demonstrations begin with; the player's name follows."""
-
-if TYPE_CHECKING:
-    from agentgym.training.stages.context import RunContext
-
-
-def demonstrate(context: RunContext) -> list[Trajectory]:
-    """Play the demonstrations that [warm_start] asks for; without that section enough to train a tokenizer.
-
-    What a run has played once is not played again.
-    """
-    section = context.recipe.warm_start or WarmStartSection(demonstrations=200)
-    task_set = context.task_set.tagged(*section.tags) if section.tags else context.task_set
-    count = min(section.demonstrations, len(task_set["train"]))
-    if (key := (count, section.imperfect_oracle, section.tags)) in context.demonstrations:
-        return context.demonstrations[key]
-    with context.progress_bar("demonstrations", count) as advance:
-        context.demonstrations[key] = demonstrations(
-            context.rollouts,
-            task_set,
-            count,
-            imperfect_oracle=section.imperfect_oracle,
-            seed=context.recipe.seed,
-            weights=context.recipe.tasks.weights,
-            on_trajectory=lambda _: advance(),
-        )
-    return context.demonstrations[key]
 
 
 def demonstrations(
@@ -97,3 +72,17 @@ def script_of(task_set: TaskSet, player: str) -> Callable[[Task], Any]:
             f"without [warm_start], or give the TaskSet a `{player}`."
         )
     return script
+
+
+def tokenise(trajectory: Trajectory, renderer: Renderer) -> Trajectory:
+    """Fill in the token ids of a trajectory that was played without a renderer, as its own agent would have."""
+    trajectory.prompt_ids = renderer.prompt(trajectory.opening, schemas_of(trajectory))
+    for further in trajectory.further_rows:
+        further.prompt_ids = renderer.prompt(further.opening, further.tools)
+    last_turns = {id(row.turns[-1]) for row in trajectory.rows() if row.turns}
+    for turn in trajectory.turns:
+        turn.token_ids = renderer.encode(turn.message)
+        turn.logprobs = [0.0] * len(turn.token_ids)
+        if id(turn) not in last_turns:
+            turn.observation_ids = renderer.observation(turn.observation())
+    return trajectory

@@ -1,0 +1,55 @@
+"""The folders of checkpoints: which are complete, which is the newest, and the last healthy one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+COMPLETE = "complete"
+"""Name of an empty file that is written last into a checkpoint folder. A folder without it is not resumed from."""
+
+HEALTHY, STEP = "healthy", "step"
+"""Names of the folder with the last healthy checkpoint, and of the file in it that holds its step."""
+
+
+def keep_healthy(checkpoint: Path, target: Path) -> None:
+    """Replace `target` by a copy of a checkpoint, which says of which step it is."""
+    copy_linked(checkpoint, target, {STEP: checkpoint.name.rpartition("-")[2]})
+
+
+def copy_linked(checkpoint: Path, target: Path, texts: Mapping[str, str] = {}) -> None:
+    """Replace `target` by a copy of a checkpoint, atomically, with hard links where the file system has them.
+
+    Args:
+        texts: more files to write into the copy, by name.
+    """
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    try:
+        shutil.copytree(checkpoint, partial, copy_function=os.link)
+    except (OSError, shutil.Error):
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(checkpoint, partial)
+    for name, text in texts.items():
+        (partial / name).write_text(text, encoding="utf-8")
+    shutil.rmtree(target, ignore_errors=True)
+    partial.rename(target)
+
+
+def healthy_step(folder: Path) -> int | None:
+    """Return the step of the healthy checkpoint in a folder; None if there is none."""
+    file = folder / STEP
+    return int(file.read_text(encoding="utf-8")) if file.is_file() else None
+
+
+def latest_checkpoint(folder: Path) -> Path | None:
+    """Return the newest complete checkpoint in a folder, None if there is none."""
+    complete = [path for path in folder.glob("checkpoint-*") if (path / COMPLETE).is_file()]
+    return max(complete, key=step_of, default=None)
+
+
+def step_of(checkpoint: Path | None) -> int:
+    """Return the step that a checkpoint was saved at; 0 without one."""
+    return int(checkpoint.name.rpartition("-")[2]) if checkpoint else 0
