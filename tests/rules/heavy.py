@@ -93,7 +93,7 @@ HEAVY_MODULES = {
     "agentgym.training.loss.policy_loss": "train",
     "agentgym.training.scale_plan.measuring": "train",
     "agentgym.training.model.signal_to_noise": "train",
-    "agentgym.training.loss_inputs.entropy_history": "train",
+    "agentgym.training.loss.entropy_history": "train",
     "agentgym.training.loss_inputs.loss_inputs": "train",
     "agentgym.training.loss_inputs.teacher": "train",
     "agentgym.training.loss_inputs.experts": "train",

@@ -14,7 +14,7 @@ import torch
 from agentgym.errors import CreditError
 from agentgym.reward import Schedule
 from agentgym.task import Task
-from agentgym.training.loss_inputs.entropy_history import EntropyHistory
+from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss_inputs.loss_inputs import LossInputs
 from agentgym.training.objectives import TokenBatch, make_objective, make_term, objective_share
 from agentgym.training.processes import ALONE

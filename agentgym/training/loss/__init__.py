@@ -7,6 +7,7 @@ microbatches.py   parts of a bounded number of tokens, rows of like length toget
 labelled_head.py  the output layer sees the tokens that are trained, and no others
 separate_rows.py  trajectories of several rows: each row is a sequence of its own
 token_masks.py    the masked distribution of tokens that a logit hook restricted
+entropy_history.py  how sure the policy was in earlier steps
 failure_masks.py  turns that get no advantage whatever the estimator says
 vision_inputs.py  the images of a batch
 """

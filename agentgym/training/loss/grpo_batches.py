@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,24 @@ _NORMALISED_BY_BATCH = ("cispo", "dapo", "vespo")
 _OUTCOME = "outcome/"
 _BY_GROUP = ("group_returns", "group_successes")
 """Columns with a number for each episode of the group, which may be as many as the batch has tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherRows:
+    """Episodes that are not the policy's, as a batch of TRL's form.
+
+    Attributes:
+        batch: without padding rows; empty where there is no episode.
+        count: by which the sum of their losses is divided.
+    """
+
+    batch: dict[str, Any]
+    count: int
+
+    @property
+    def mean_length(self) -> float:
+        """Own tokens of the batch for each that is counted; 1 where there are none."""
+        return float(own_tokens(self.batch).sum()) / self.count or 1.0
 
 
 def trl_rows(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from trl import GRPOTrainer
 
 from agentgym.policy.role_adapters import in_roles, role_adapters_of
+from agentgym.training.loss.entropy_history import EntropyHistory
 from agentgym.training.loss.grpo_batches import (
+    OtherRows,
     joined,
     lengths_of,
     of_the_batch,
@@ -28,7 +30,6 @@ from agentgym.training.loss.row_data import ForwardPass, read_row_data
 from agentgym.training.loss.separate_rows import separated
 from agentgym.training.loss.token_masks import TokenMasks
 from agentgym.training.loss.vision_inputs import VisionInputs
-from agentgym.training.loss_inputs.entropy_history import EntropyHistory
 from agentgym.training.model.sharding import ShardingTrainer
 from agentgym.training.model.signal_to_noise import GroupGradients
 from agentgym.training.objectives import Needs, RowLosses, WeightedTerm, losses_by_row, needs_of, objective_share
@@ -36,9 +37,6 @@ from agentgym.training.objectives.contract import Rows
 from agentgym.training.objectives.grouped import linearised, losses_of_groups
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS
-
-if TYPE_CHECKING:
-    from agentgym.training.loss_inputs.loss_inputs import OtherRows
 
 
 class LossPart(NamedTuple):

@@ -4,42 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from agentgym.errors import CreditError
 from agentgym.task import Task
-from agentgym.training.loss.grpo_batches import imitation_rows, own_tokens
-from agentgym.training.loss.row_data import ROW_DATA
+from agentgym.training.loss.grpo_batches import OtherRows, imitation_rows
+from agentgym.training.loss.row_data import ROW_DATA, RowData
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
 from agentgym.training.loss_inputs.experts import Experts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.training.loss_inputs.teacher import teacher_logps
 from agentgym.training.objectives import Needs
 from agentgym.training.objectives.contract import Rows
+from agentgym.training.processes import Processes
 from agentgym.trajectory import Trajectory
 
-if TYPE_CHECKING:
-    from agentgym.training.turn_grpo import TurnGRPOTrainer
 
+class StepTrainer(Protocol):
+    """What the inputs of a step need of its trainer: its processes, its device, and what a pass needs of an episode."""
 
-@dataclass(frozen=True, slots=True)
-class OtherRows:
-    """Episodes that are not the policy's, as a batch of TRL's form.
-
-    Attributes:
-        batch: without padding rows; empty where there is no episode.
-        count: by which the sum of their losses is divided.
-    """
-
-    batch: dict[str, Any]
-    count: int
+    accelerator: Any
+    processes: Processes
 
     @property
-    def mean_length(self) -> float:
-        """Own tokens of the batch for each that is counted; 1 where there are none."""
-        return float(own_tokens(self.batch).sum()) / self.count or 1.0
+    def end_and_pad_ids(self) -> tuple[int, int]:
+        """The token ids that end a text, and that pad it."""
+        ...
+
+    def row_data(self, trajectory: Trajectory) -> RowData:
+        """Return what a forward pass needs of an episode beside its tokens."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +70,7 @@ class LossInputs:
             if absent:
                 raise CreditError(f"{name} needs {absent[0].replace('_', ' ')}, which the trainer was not given.")
 
-    def columns(
-        self, trainer: TurnGRPOTrainer, batch: dict[str, Any], tasks: Sequence[Task]
-    ) -> dict[str, torch.Tensor]:
+    def columns(self, trainer: StepTrainer, batch: dict[str, Any], tasks: Sequence[Task]) -> dict[str, torch.Tensor]:
         """Further columns of the policy's own batch. `tasks`: of each group of the step."""
         columns: dict[str, torch.Tensor] = {}
         groups = batch["group_of_row"].cpu()
@@ -90,7 +84,7 @@ class LossInputs:
         return {name: values.to(batch["advantages"]) for name, values in columns.items()}
 
     def other_rows(
-        self, trainer: TurnGRPOTrainer, trajectories: Sequence[Trajectory], group_size: int
+        self, trainer: StepTrainer, trajectories: Sequence[Trajectory], group_size: int
     ) -> dict[Rows, OtherRows]:
         """The episodes that are imitated in a step: one expert's for each group, and corrected turns."""
         rows: dict[Rows, OtherRows] = {}
@@ -111,7 +105,7 @@ class LossInputs:
 
     @staticmethod
     def _batch(
-        trainer: TurnGRPOTrainer,
+        trainer: StepTrainer,
         episodes: Sequence[tuple[Trajectory, int]],
         trajectories: Sequence[Trajectory],
         group_size: int,

@@ -28,8 +28,8 @@ from agentgym.task import TaskSet
 from agentgym.training.checkpoints import HEALTHY, latest_checkpoint, step_of
 from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer, play_groups
 from agentgym.training.gatherers.branching import Branching
+from agentgym.training.loss.entropy_history import EntropyHistoryCallback
 from agentgym.training.loss.role_order import RoleOrder, RoleRotation
-from agentgym.training.loss_inputs.entropy_history import EntropyHistoryCallback
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
 from agentgym.training.model.reference import ReferenceCallback, reference_of
