@@ -164,7 +164,7 @@ format: $(STAMP)  ## let ruff mend what it can
 	"$(PY)" -m ruff check --fix .
 	"$(PY)" -m ruff format .
 
-reference: $(STAMP)  ## write the documents that are made from the code: docs/reference, docs/systems.md and docs/first-mistakes.md
+reference: $(STAMP)  ## write the documents that are made from the code: docs/reference and docs/systems.md
 	"$(VENV)/bin/agentgym" dev reference --out docs/reference
 	"$(VENV)/bin/agentgym" dev systems docs/systems.tsv
 	@"$(PY)" tests/cli/mistakes_page.py

@@ -21,7 +21,7 @@ EPISODE_TICKS = (250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 
 
 def pictures(rows: Sequence[Row]) -> dict[str, str]:
-    """The pictures of docs/horizon.md by name: of three arms, with the outcome alone and with dense turn rewards."""
+    """The pictures of docs/credit.md by name: of three arms, with the outcome alone and with dense turn rewards."""
     main = [
         {**row, "feedback": "dense"}
         for row in rows

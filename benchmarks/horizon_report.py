@@ -109,7 +109,7 @@ COLUMNS = [
     "time x outcome",
 ]
 ONLY_IN_FULL = ("by seed", "predicted, own skills", "unseen")
-"""What the columns begin with that docs/horizon.md leaves out."""
+"""What the columns begin with that docs/credit.md leaves out."""
 
 
 def rank_correlations(rows: Sequence[Row], predictions: Mapping[str, Any]) -> dict[str, tuple[float, float, int]]:
@@ -131,7 +131,7 @@ def rank_correlations(rows: Sequence[Row], predictions: Mapping[str, Any]) -> di
 
 
 def write_report(rows: Sequence[Row], out: Path) -> str:
-    """Write table.md, page.md, report.html and the pictures of docs/horizon.md. Returns: where they are."""
+    """Write table.md, page.md, report.html and the pictures of docs/credit.md. Returns: where they are."""
     if not rows:
         return f"Nothing has been run yet in {out}."
     file = out / "predictions.json"
@@ -156,7 +156,7 @@ def _markdown(lines: Sequence[Sequence[str]]) -> str:
 
 
 def _shortened(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The table of docs/horizon.md, with `outcome` under its own feedback alone."""
+    """The table of docs/credit.md, with `outcome` under its own feedback alone."""
     columns = [index for index, name in enumerate(COLUMNS) if not name.startswith(ONLY_IN_FULL)]
     short = [[line[index] for index in columns] for line in lines if line[3] != "outcome" or line[2] == "outcome"]
     for line in short:

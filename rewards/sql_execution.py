@@ -41,7 +41,7 @@ class SqlExecution(Reward):
     """Outcome components `success` (same rows on every database), `runs` (it ran), `databases` (share), `economy`.
 
     Both queries run in a fresh environment of the task's own kind, `agentgym.make(task.environment)`, which the agent
-    never touched. It must have the method `rows(sql)` (see docs/environments/sql.md). They run on the task's database,
+    never touched. It must have the method `rows(sql)` (see docs/environments/data.md). They run on the task's database,
     then on each of `truth["suite"]`, a list of parameters that replace the task's, such as `[{"seed": 1}]`, because a
     query that is right by luck on one database is wrong on another. Rows are compared as multisets, and in order only
     if the gold query orders its outermost SELECT.

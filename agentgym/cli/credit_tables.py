@@ -75,7 +75,7 @@ def advice_table(
     lines.append(
         Text(f"\nThe run used {used}. Predicted signal to noise of a group's gradient: {predicted}", style="dim")
     )
-    lines.append(Text("See docs/horizon.md for what these predictions are worth.", style="dim"))
+    lines.append(Text("See docs/credit.md for what these predictions are worth.", style="dim"))
     return Group(*lines)
 
 

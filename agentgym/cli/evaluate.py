@@ -39,7 +39,7 @@ def evaluate(
         str | None,
         typer.Option(
             metavar="SEARCH",
-            help="Search over the turns, e.g. best_first(nodes=200) or mcts; see docs/search.md. Its cost is recorded.",
+            help="Search over the turns, e.g. best_first(nodes=200) or mcts; see docs/stages.md. Its cost is recorded.",
         ),
     ] = None,
     against: Annotated[

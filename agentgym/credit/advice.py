@@ -1,6 +1,6 @@
 """Which estimator to try on a run: facts of its groups that decide the matter, and what follows from them.
 
-The facts need nothing but the episodes of one or more steps. What follows rests on the runs in docs/horizon.md and on
+The facts need nothing but the episodes of one or more steps. What follows rests on the runs in docs/credit.md and on
 `agentgym.credit.subtasks`, a model of episodes that gives each estimator's ratio of signal to noise.
 """
 

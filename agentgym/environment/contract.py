@@ -210,7 +210,7 @@ class Environment:
     def begin_context(self, opening: Sequence[Message], *, nested: bool = False) -> None:
         """Called by a tool or `respond` when the agent is to go on from these messages alone, and forget the rest.
 
-        The next turn then begins a row of the trajectory (docs/rows.md), with the tools that the environment has by
+        The next turn then begins a row of the trajectory (docs/actors.md), with the tools that the environment has by
         then. A player that cannot forget, such as a program with a history of its own, reads what the call returns: say
         there what the opening says.
 

@@ -75,7 +75,7 @@ class Delegation(EnvironmentWrapper):
 
     The planner has `delegate(task)` and the environment's tools that end an episode; a message without a call is
     answered as the environment does. An executor has the other tools and `report(text)`; its message without a call is
-    its report. Each executor is a row of the trajectory (docs/rows.md). Of several calls in one message the executors
+    its report. Each executor is a row of the trajectory (docs/actors.md). Of several calls in one message the executors
     work one after the other, on the same environment.
 
     Args:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from research.reference import commands_page, hooks_page, recipe_page, records_page
+from research.reference import recipe_page, records_page
 
 NOTICE = "<!-- Made from the code by `make reference`. Edit the docstrings instead. -->"
 PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {
-    "commands.md": ("Commands and their options", commands_page.lines),
     "recipe.md": ("The keys of a recipe", recipe_page.lines),
-    "hooks.md": ("Extension points", hooks_page.lines),
     "records.md": ("Records and file formats", records_page.lines),
 }
 

@@ -93,7 +93,7 @@ def _links(row: dict[str, str], docs: Path) -> Iterator[str]:
         elif kind == "option" and name in _recipe_keys():
             yield f"[`{name}`](reference/recipe.md)"
         elif kind == "command" and name in _commands():
-            yield f"[`agentgym {name}`](reference/commands.md)"
+            yield f"`agentgym {name}`"
         else:
             raise SystemsTableError(f"{row['system']}: the reference {reference!r} leads nowhere.")
 

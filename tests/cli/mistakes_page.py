@@ -1,6 +1,6 @@
 """The ten mistakes of a new user as a page: each as a command and the whole of what it prints.
 
-`python tests/cli/mistakes_page.py` writes docs/first-mistakes.md anew; tests/cli/test_ten_mistakes.py compares it.
+`python tests/cli/mistakes_page.py` writes tests/cli/first-mistakes.md anew; tests/cli/test_ten_mistakes.py compares it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from agentgym._imports import install_command
 from agentgym.cli.app import app
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "first-mistakes.md"
+PAGE = Path(__file__).with_name("first-mistakes.md")
 DEAD, REFUSING = "http://127.0.0.1:8901", "http://127.0.0.1:8902"
 ENTRY_POINTS = "[agentgym.environments]\nacme/typo-v1 = acme_shop:Shopp\nacme/module-v1 = acme_shopp:Shop\n"
 INTRODUCTION = """\
@@ -36,8 +36,8 @@ INTRODUCTION = """\
 
 This page shows common mistakes. Each section has a command, all that it prints without a terminal, and its exit code.
 The error names the cause, the line of your code, and what to do. `beginner.py` is
-[tests/cli/beginner.py](../tests/cli/beginner.py), which defines environments with one mistake each. Other common errors
-are in [when something fails](errors.md).
+[tests/cli/beginner.py](beginner.py), which defines environments with one mistake each. Other common errors
+are in [when something fails](../../docs/errors.md).
 """
 MISTAKES: Sequence[tuple[str, str]] = (
     ("A bug in a tool", "agentgym eval beginner/tool-set-v1 --policy oracle --import beginner.py"),

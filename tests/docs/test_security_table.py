@@ -1,4 +1,4 @@
-"""docs/security.md shows the attacks that there are, as a run of `agentgym dev sandbox-attack` wrote them."""
+"""tests/testing/attacks.md shows the attacks that there are, as a run of `agentgym dev sandbox-attack` wrote them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from agentgym.testing.backends import ATTACKS
 from agentgym.testing.backends.check import CheckVerdict
 from agentgym.testing.backends.table import BEGIN, END, WORDS, TableColumn, markdown, rows_of, spliced
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+DOCUMENT = (Path(__file__).resolve().parents[1] / "testing" / "attacks.md").read_text(encoding="utf-8")
 
 
 def test_the_table_lists_every_attack_in_its_order_with_its_sentence():
-    """To write it anew: agentgym dev sandbox-attack --out docs/security.md, earlier runs beside it by --beside."""
+    """To write it anew: agentgym dev sandbox-attack --out tests/testing/attacks.md, earlier runs beside it by --beside."""
     assert rows_of(DOCUMENT) == [(case.name, case.sentence) for case in ATTACKS]
 
 

@@ -85,7 +85,7 @@ def phone():
         server.shutdown()
 
 
-@pytest.mark.parametrize("name", ["index", "credit", "systems", "api/agentgym.credit", "environments/gui"])
+@pytest.mark.parametrize("name", ["index", "credit", "systems", "api/agentgym.credit", "environments/screens"])
 def test_a_phone_shows_a_page_without_scrolling_sideways(phone, name):
     phone.goto(f"/{name}.html")
     assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]

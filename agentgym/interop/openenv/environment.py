@@ -57,7 +57,7 @@ class OpenEnvEnvironment(Environment):
         seed: of the reset, else the episode's.
         reset: what else the server's reset is given, such as {"task_id": "train/0001"}.
 
-    A server of agentgym says more than the protocol does (see docs/environments/openenv.md): an episode comes out as it
+    A server of agentgym says more than the protocol does (see docs/environments/servers.md): an episode comes out as it
     does where the server runs.
     """
 

@@ -80,7 +80,7 @@ class EpisodeSection(Section):
     `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
     `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
     `program`: command of a program that plays each episode, in training and in every measurement, instead of our own
-    loop: it asks the policy over HTTP (docs/how-to/program.md). `{task}` in it stands for the task.
+    loop: it asks the policy over HTTP (docs/how-to/programs.md). `{task}` in it stands for the task.
     `schedule`: other budgets for training episodes, which follow the step. `stop_if`: rules that end an episode of
     reinforcement that will not succeed any more: "hopeless" (the environment says so), "no_progress(turns=4)",
     "repeated_state(times=3)", "invalid_calls(turns=3)", "out_of_reach" (the oracle would need more turns than are

@@ -87,7 +87,7 @@ class EvaluateSection(Section):
     but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
     `stratum`: the tag of the tasks that the headline figure is about; the tables show all tasks.
     `zero_shot`: measure the model of policy.path also before its warm start.
-    `search`: over the turns of each episode, such as "best_first(nodes=200)"; see docs/search.md. Its cost is recorded.
+    `search`: over the turns of each episode, such as "best_first(nodes=200)"; see docs/stages.md. Its cost is recorded.
     `max_turns`, `max_turn_tokens`: of validations and evaluations, instead of those of [episode]. `stop_if`: rules
     that end their hopeless episodes early, as of [episode]; by default none, whatever training does.
     """

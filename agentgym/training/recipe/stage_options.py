@@ -20,7 +20,7 @@ class CollectSection(Section):
     players; or a registered policy with its options, for example "chat_api(base_url='http://localhost:8000/v1',
     model='teacher')". Episodes without token ids get those that the policy being trained would have written.
     `trees`: grow each group as a tree (train.signals says how), so that episodes share their first turns.
-    `search`: let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/search.md. The
+    `search`: let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The
     ends of each tree are kept, judged, with the value of each node before the turn that leaves it.
     `traces`: the turns of these ends say first what the search found: moves, what followed, values.
     """
