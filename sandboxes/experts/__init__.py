@@ -1,4 +1,4 @@
-"""Questions of several fields, and models to ask, each at its price. See docs/environments/worlds.md.
+"""Questions of several fields, and models to ask, each at its price. See docs/environments/text-and-apps.md.
 
 environment.py `agentgym/experts-v1`
 models.py      who may be asked: what each knows, and what it costs
