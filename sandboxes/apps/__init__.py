@@ -1,4 +1,4 @@
-"""Apps over one store of records: documented APIs, called one by one or from code. See docs/environments/text-and-apps.md.
+"""Apps over one store of records: documented APIs, called one by one or from code.
 
 environment.py  `agentgym/apps-v1` and `agentgym/apps-code-v1`
 team.py         `agentgym/apps-team-v1`, for a planner and executors

@@ -35,7 +35,7 @@ class OneQuestion(Environment):
 class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):
     """A question, and models that may be asked at a price: `route(model)`, then `answer(text)`. Nothing is isolated.
 
-    The models are scripts, in memory (docs/environments/text-and-apps.md): each is right in its own fields and wrong in the
+    The models are scripts, in memory: each is right in its own fields and wrong in the
     others, and what it says does not show which. In each task they are called A, B, C, so that nothing is learnt of
     their names. Who may be asked, for how much, and what each is good at stands below the question, too, for chat
     templates that leave out the descriptions of tools.

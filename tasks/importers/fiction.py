@@ -15,8 +15,8 @@ NAME = "text/written-fiction-v1"
 def load_fiction(path: str | Path, *, split: Split = "train", least: int = 3) -> TaskSet:
     """Games in a JSON array or JSON lines as tasks of `agentgym/text-fiction-v1`.
 
-    An item has `game`, an object as docs/environments/text-and-apps.md describes, `wish`, a sentence that says what is to be
-    done, and perhaps `id`. Each game is searched for its shortest solution. Those that are none, cannot be won, or are
+    An item has `game`, an object (see `agentgym.sandboxes.text`), `wish`, a sentence that says what is to be done, and
+    perhaps `id`. Each game is searched for its shortest solution. Those that are none, cannot be won, or are
     too easy are left out, and a LeftOutWarning says why.
 
     Args:

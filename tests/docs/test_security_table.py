@@ -12,7 +12,7 @@ DOCUMENT = (Path(__file__).resolve().parents[1] / "testing" / "attacks.md").read
 
 
 def test_the_table_lists_every_attack_in_its_order_with_its_sentence():
-    """To write it anew: agentgym dev sandbox-attack --out tests/testing/attacks.md, earlier runs beside it by --beside."""
+    """`agentgym dev sandbox-attack --out tests/testing/attacks.md` writes it anew, `--beside` adds earlier runs."""
     assert rows_of(DOCUMENT) == [(case.name, case.sentence) for case in ATTACKS]
 
 
