@@ -39,19 +39,17 @@ Content = str | tuple[Part, ...]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One use of a tool, as the agent wrote it.
-
-    Attributes:
-        name: of the tool. `arguments`: by name, as JSON data.
-        id: joins the call and its result.
-        error: set when the text could not be understood as a call: it says what was wrong in words that teach the
-            model, and becomes the call's result without any tool being run.
-    """
+    """One use of a tool, as the agent wrote it."""
 
     name: str
+    """The name of the tool."""
     arguments: dict[str, Any] = field(default_factory=dict)
+    """The arguments by name, as JSON data."""
     id: str = "call_0"
+    """The id that joins the call and its result."""
     error: str | None = None
+    """Set when the text could not be understood as a call. It says what was wrong in words that teach the model, and
+    becomes the call's result without any tool being run."""
 
 
 class ResultStatus(StrEnum):
@@ -69,24 +67,24 @@ class ResultStatus(StrEnum):
 
 @dataclass(slots=True)
 class Result:
-    """What came back from a call.
-
-    Attributes:
-        content: what the agent reads. `status`: how the call came out.
-        name: of the tool. `call_id`: the id of the call.
-        final: whether the call ended the episode. `truncated`: whether the content was cut to `max_output_chars`.
-        duration_s: wall time of the tool.
-        usage: what it used of sandboxes, by name as in `agentgym.sandbox.Usage`; empty if it used none.
-    """
+    """What came back from a call."""
 
     content: Content
+    """What the agent reads."""
     status: ResultStatus = ResultStatus.OK
+    """How the call came out."""
     name: str = ""
+    """The name of the tool."""
     call_id: str = "call_0"
+    """The id of the call."""
     final: bool = False
+    """Whether the call ended the episode."""
     truncated: bool = False
+    """Whether the content was cut to `max_output_chars`."""
     duration_s: float = 0.0
+    """The wall time of the tool in seconds."""
     usage: Mapping[str, float] = field(default_factory=dict, compare=False)
+    """What the call used of sandboxes, by name as in `agentgym.sandbox.Usage`; empty if it used none."""
 
     @property
     def ok(self) -> bool:
@@ -100,20 +98,18 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message of a conversation.
-
-    Attributes:
-        role: system, user, assistant or tool.
-        content: text, or a list of texts and images.
-        calls: of an assistant's message.
-        call_id, name: of a tool's message: the id of the call that it answers, and the tool.
-    """
+    """One message of a conversation."""
 
     role: Role
+    """system, user, assistant or tool."""
     content: Content = ""
+    """A text, or a list of texts and images."""
     calls: tuple[Call, ...] = ()
+    """The calls of an assistant's message."""
     call_id: str | None = None
+    """In a tool's message, the id of the call that it answers."""
     name: str | None = None
+    """In a tool's message, the name of the tool."""
 
     @property
     def text(self) -> str:

@@ -1,12 +1,15 @@
-"""What every class of options is built on: recipe sections, checked dataclasses, and the types of numbers in both."""
+"""What every class of options is built on: recipe sections, checked dataclasses, and the text under each field."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import inspect
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from difflib import get_close_matches
-from functools import wraps
-from typing import Annotated, Any, TypeVar, dataclass_transform
+from functools import cache, wraps
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -18,9 +21,113 @@ Seconds = Annotated[float, Field(gt=0)]
 
 
 class Section(BaseModel):
-    """A part of a recipe: frozen, and an unknown key is an error."""
+    """A part of a recipe: frozen, and an unknown key is an error. The text under each field says what it does."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    documented_by: ClassVar[tuple[type, ...]] = ()
+    """Classes whose texts explain the fields of the same name that have no text here."""
+
+
+def field_docs(cls: type) -> dict[str, str]:
+    """Read the text under each field of a class and of its bases: what help, reference pages and errors say of it.
+
+    The source is read when it is asked for, so that importing a class of options costs nothing.
+
+    Returns: by field, the first paragraph of its text in one line; what follows an empty line is for Python alone.
+        Fields without a text are left out, and all fields of a class without source.
+    """
+    docs: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        for other in vars(base).get("documented_by", ()):
+            docs |= field_docs(other)
+        docs |= _docs_in(base.__module__).get(base.__qualname__, {})
+    fields = getattr(cls, "model_fields", None) or getattr(cls, "__dataclass_fields__", {})
+    return {name: docs[name] for name in fields if name in docs}
+
+
+@cache
+def _docs_in(module: str) -> dict[str, dict[str, str]]:
+    """Read the texts under the fields of every class in a module, by the class's qualified name."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError, KeyError):
+        return {}
+    docs: dict[str, dict[str, str]] = {}
+
+    def read(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                docs[prefix + child.name] = _docs_of(child)
+                read(child, f"{prefix}{child.name}.")
+            else:
+                name = getattr(child, "name", "")  # of a function
+                read(child, f"{prefix}{name}.<locals>." if name else prefix)
+
+    read(tree, "")
+    return docs
+
+
+def _docs_of(cls: ast.ClassDef) -> dict[str, str]:
+    docs = {}
+    for statement, below in zip(cls.body, cls.body[1:], strict=False):
+        match statement, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                docs[name] = " ".join(inspect.cleandoc(text).partition("\n\n")[0].split())
+    return docs
+
+
+def sections_in(annotation: Any) -> list[type[Section]]:
+    """Return the sections that a field's annotation names, for example that of `list[StageSection] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        return [annotation]
+    return [section for part in get_args(annotation) for section in sections_in(part)]
+
+
+def explain_refusal(error: ValidationError, section: type[Section]) -> str:
+    """Say in one line what a section refuses, key by key, with what the key means or the nearest known key."""
+    lines = []
+    for item in error.errors(include_url=False):
+        key = ".".join(map(str, item["loc"])) or "recipe"
+        if item["type"] == "extra_forbidden":
+            holder, name = _find_field(section, item["loc"])
+            lines.append(f"there is no key {key!r}. {_nearest(name, holder)}")
+        elif item["type"] == "value_error":
+            lines.append(f"{key}: {item['ctx']['error']}")
+        elif item["type"] == "missing":
+            lines.append(f"the key {key!r} is missing{_meaning(*_find_field(section, item['loc']))}")
+        else:
+            meaning = _meaning(*_find_field(section, item["loc"]))
+            lines.append(f"{key} = {item['input']!r}: {item['msg']}{meaning}")
+    return "; ".join(lines)
+
+
+def _find_field(section: type[Section], location: Sequence[int | str]) -> tuple[type[Section], str]:
+    """Return the innermost section on the way to a place in a recipe, and the name of the place in it."""
+    parts = list(location)
+    while len(parts) > 1 and (field_info := section.model_fields.get(str(parts[0]))) is not None:
+        below = parts[2:] if _holds_many(field_info.annotation) else parts[1:]  # an entry has a number or a name
+        inner = sections_in(field_info.annotation)
+        if not (below and inner):
+            break
+        section, parts = inner[0], below
+    return section, str(parts[0]) if parts else ""
+
+
+def _holds_many(annotation: Any) -> bool:
+    return get_origin(annotation) in (list, dict, tuple) or any(map(_holds_many, get_args(annotation)))
+
+
+def _nearest(name: str, section: type[Section]) -> str:
+    known = list(section.model_fields)
+    close = get_close_matches(name, known, n=1)
+    return f"Did you mean {close[0]!r}?{_meaning(section, close[0])}" if close else f"Known: {', '.join(known)}."
+
+
+def _meaning(cls: type, name: str) -> str:
+    """Say what a field means, in the first sentence of its text; empty without one."""
+    sentence = field_docs(cls).get(name, "").partition(". ")[0].rstrip(".")
+    return f" ({name}: {sentence}.)" if sentence else ""
 
 
 C = TypeVar("C", bound=type)
@@ -60,7 +167,7 @@ def _explained(cls: type, error: ValidationError) -> Exception:
         name = str(item["loc"][0])
         if item["type"] == "unexpected_keyword_argument":
             near = get_close_matches(name, names, n=1)
-            hint = f"Did you mean {near[0]!r}?" if near else f"It has {', '.join(names)}."
+            hint = f"Did you mean {near[0]!r}?{_meaning(cls, near[0])}" if near else f"It has {', '.join(names)}."
             return TypeError(f"{cls.__name__} has no field {name!r}. {hint}")
         if item["type"] == "missing":
             problems[name] = f"{cls.__name__}.{name} is missing"
@@ -70,4 +177,4 @@ def _explained(cls: type, error: ValidationError) -> Exception:
             problems[name] += f", or {reason}"
         else:
             problems[name] = f"{cls.__name__}.{name} is {item['input']!r}: {reason}"
-    return ValueError("; ".join(problems.values()) + ".")
+    return ValueError("; ".join(f"{problem}{_meaning(cls, name)}" for name, problem in problems.items()) + ".")

@@ -32,30 +32,30 @@ Seconds = Annotated[float, Field(gt=0)]
 class ServerLimits:
     """What clients may take of an environment server.
 
-    Attributes:
-        episodes: open at once. Whoever wants one more waits.
-        episodes_per_token: likewise, of the clients with one token; None for no bound of its own.
-        lease_s: an episode of which nobody has heard for so long is closed.
-        wait_s: how long a request for an episode waits for room before it is told to come back.
-        waiting: requests for an episode that may wait at once.
-        requests_per_episode: requests of one episode that may run at once.
-        message_mib: the largest request, but for checkpoints.
-        checkpoint_mib: the largest request that brings a checkpoint.
-        request_s: how long a client may take to send a request.
-        connections: open at once.
     Raises: ValueError naming each field that is wrong.
     """
 
     episodes: Count = 64
+    """How many episodes may be open at the same time. A further request waits."""
     episodes_per_token: Count | None = None
+    """How many episodes of the clients with one token may be open at the same time. By default a token has no bound of
+    its own."""
     lease_s: Seconds = 60.0
+    """An episode whose client was silent for this many seconds is closed."""
     wait_s: Seconds = 10.0
+    """How many seconds a request for an episode waits for room before it is told to come back."""
     waiting: Count = 1024
+    """How many requests for an episode may wait at the same time."""
     requests_per_episode: Count = 64
+    """How many requests of one episode may run at the same time."""
     message_mib: Count = 16
+    """The size of the largest request in MiB, unless it brings a checkpoint."""
     checkpoint_mib: Count = 256
+    """The size of the largest request that brings a checkpoint, in MiB."""
     request_s: Seconds = 30.0
+    """How many seconds a client may take to send a request."""
     connections: Count = 2048
+    """How many connections may be open at the same time, all clients together."""
 
 
 class ServerRefusal(Exception):

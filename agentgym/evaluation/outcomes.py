@@ -22,36 +22,38 @@ from agentgym.sandbox import combine_usage
 
 @dataclass(slots=True)
 class TaskOutcome:
-    """The outcomes of one task. Every list has one entry for each episode of the task, in order.
-
-    Attributes:
-        task, tags: id and tags of the task. `hash`: of the whole task, truth included.
-        success: the `success` component, None where the episode failed: not a zero, but no observation.
-        turns, stop: number of turns, and the stop reason.
-        calls: number of calls. `calls_ok`: how many of them ran and returned without an error.
-        reward: weighted outcome and turn rewards together, in reward units.
-        tokens: tokens the agent wrote, 0 where the policy counts none. `duration_s`: wall time.
-        failures: what went wrong, as counts by kind; see agentgym.evaluation.failures.
-        usage: what the episode used of sandboxes, tools and API, by name as in `Trajectory.usage`.
-        outcome: all outcome components by name, unweighted; empty where the episode failed.
-        error: why the episode failed, in one line; empty where it did not.
-    """
+    """The outcomes of one task. Every list has one entry for each episode of the task, in order."""
 
     task: str
+    """The id of the task."""
     tags: list[str] = field(default_factory=list)
+    """The tags of the task."""
     success: list[float | None] = field(default_factory=list)
+    """The `success` component; None where the episode failed, which is not a zero but no observation."""
     turns: list[int] = field(default_factory=list)
+    """The number of turns."""
     stop: list[str] = field(default_factory=list)
+    """The stop reason."""
     calls: list[int] = field(default_factory=list)
+    """The number of calls."""
     calls_ok: list[int] = field(default_factory=list)
+    """How many of the calls ran and returned without an error."""
     reward: list[float] = field(default_factory=list)
+    """The weighted outcome and turn rewards together, in reward units."""
     tokens: list[int] = field(default_factory=list)
+    """The tokens that the agent wrote; 0 where the policy counts none."""
     duration_s: list[float] = field(default_factory=list)
+    """The wall time of the episode in seconds."""
     failures: list[dict[str, int]] = field(default_factory=list)
+    """What went wrong, as counts by kind; see agentgym.evaluation.failures."""
     usage: list[dict[str, float]] = field(default_factory=list)
+    """What the episode used of sandboxes, tools and API, by name as in `Trajectory.usage`."""
     outcome: list[dict[str, float]] = field(default_factory=list)
+    """All outcome components by name, unweighted; empty where the episode failed."""
     hash: str = ""
+    """A hash of the whole task, truth included."""
     error: list[str] = field(default_factory=list)
+    """Why the episode failed, in one line; empty where it did not."""
 
     @property
     def observed(self) -> list[float]:

@@ -20,48 +20,51 @@ FORMER_KEYS = {"samples": "group_size", "opened": "held_out_uses"}
 
 @dataclass
 class Evaluation(OutcomeStatistics):
-    """One agent on one fixed list of tasks: what was played, and the outcomes with their statistics.
-
-    Attributes:
-        label: its name in the run folder, for example `held_out_after`.
-        task_set, split: what was played. `fingerprint`: of the whole task set.
-        manifest: hash of exactly the tasks that were played, in order: equal manifests are comparable.
-        policy: name of the agent. `group_size`: episodes per task. `seed`: of all randomness.
-        rows: one per task.
-        run: prefix of the trajectory ids in the ledger, `<run>/<task>#<index>`.
-        step: training step of the weights, None outside training.
-        created: Unix seconds. `duration_s`: wall time of the whole evaluation. `cpu_s`: processor seconds of this
-            process, and of its children that ended.
-        version: of agentgym. `sampling`: temperature, top_p and max_tokens of a turn.
-        held_out_uses: how often these held-out tasks had been played on this machine before, by any agent; None where
-            this is not counted (another split, or a record of an old version).
-        adapted: to which tasks the agent was adapted without labels before, in words; empty if to none. If these are
-            held-out tasks, this is no measure of others.
-        knowledge: what its episodes were shown of earlier ones of training, in words; empty if nothing.
-        search: the options of the search over turns that came to the episodes, and whether its value was an oracle's;
-            empty without a search.
-    """
+    """One agent on one fixed list of tasks: what was played, and the outcomes with their statistics."""
 
     label: str
+    """The name of the evaluation in the run folder, for example `held_out_after`."""
     task_set: str
+    """The task set that was played."""
     split: str
+    """The split that was played."""
     fingerprint: str
+    """The fingerprint of the whole task set."""
     policy: str
+    """The name of the agent."""
     group_size: int
+    """How many episodes of each task were played."""
     seed: int
+    """The seed of all randomness."""
     rows: list[TaskOutcome]
+    """The outcomes, one row for each task."""
     manifest: str = ""
+    """A hash of exactly the tasks that were played, in order. Evaluations with equal manifests are comparable."""
     run: str = ""
+    """The prefix of the trajectory ids in the ledger, `<run>/<task>#<index>`."""
     step: int | None = None
+    """The training step of the weights; None outside training."""
     created: float = 0.0
+    """When the evaluation began, in Unix seconds."""
     duration_s: float = 0.0
+    """The wall time of the whole evaluation in seconds."""
     cpu_s: float = 0.0
+    """The processor seconds of this process, and of its children that ended."""
     version: str = ""
+    """The version of agentgym."""
     sampling: dict[str, float] = field(default_factory=dict)
+    """The temperature, `top_p` and `max_tokens` of a turn."""
     held_out_uses: int | None = None
+    """How often these held-out tasks had been played on this machine before, by any agent; None where this is not
+    counted (another split, or a record of an old version)."""
     adapted: str = ""
+    """The tasks that the agent was adapted to without labels before, in words; empty if there were none. Where these
+    are held-out tasks, the evaluation tells nothing of others."""
     knowledge: str = ""
+    """What the episodes were shown of earlier ones of training, in words; empty if nothing."""
     search: dict[str, Any] = field(default_factory=dict)
+    """The options of the search over turns that came to the episodes, and whether its value was an oracle's; empty
+    without a search."""
 
     def to_summary(self) -> dict[str, Any]:
         """The headline numbers as JSON-able data: success, pass@k and pass^k with intervals, failures, usage."""

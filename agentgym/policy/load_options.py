@@ -11,28 +11,27 @@ from agentgym.options import Section
 
 
 class LoadOptions(Section):
-    """How the weights, the tokenizer and the chat template of a local model are loaded.
-
-    `dtype`: of the weights. "auto" is float32 on a CPU and that of the checkpoint elsewhere; where training changes all
-    weights it is float32 everywhere.
-    `attention`: its implementation, for example sdpa, eager or flash_attention_2; by default transformers chooses.
-    `revision`: branch, tag or commit of a hub model.
-    `base`: the model that a LoRA adapter belongs to; by default the one that the adapter names.
-    `tokenizer`: a folder or hub model with another tokenizer than the model's own.
-    `chat_template`: a Jinja file in place of the tokenizer's own template.
-    `template_options`: variables of the template, for example `{enable_thinking = false}`.
-    `quantization`: `nf4` keeps the weights in 4 bits (needs the extra `quantized`); in training together with a LoRA
-    adapter only.
-    """
+    """How the weights, the tokenizer and the chat template of a local model are loaded."""
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    """The dtype of the weights. "auto" is float32 on a CPU and the checkpoint's dtype elsewhere. Where training changes
+    all weights it is float32 everywhere."""
     attention: str | None = None
+    """The implementation of attention, for example sdpa, eager or flash_attention_2. By default transformers
+    chooses."""
     revision: str | None = None
+    """The branch, tag or commit of a hub model. By default it is the hub's main branch."""
     base: str | None = None
+    """The model that a LoRA adapter belongs to. By default it is the model that the adapter names."""
     tokenizer: str | None = None
+    """A folder or hub model with another tokenizer than the model's own."""
     chat_template: str | None = None
+    """A Jinja file to use in place of the tokenizer's own template."""
     template_options: dict[str, Any] = {}
+    """Variables of the chat template, for example `{enable_thinking = false}`."""
     quantization: Literal["nf4"] | None = None
+    """`nf4` keeps the weights in 4 bits, which needs the extra `quantized`. Training takes it only together with a LoRA
+    adapter."""
 
     def load_options(self) -> LoadOptions:
         """Only these options, of a section that has more."""

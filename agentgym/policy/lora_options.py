@@ -12,19 +12,20 @@ ALL_LINEAR = "all-linear"
 
 
 class LoraOptions(Section):
-    """Train a LoRA adapter: two thin matrices beside each of the model's chosen layers, whose own weights stay.
-
-    `rank`: their inner width. `alpha`: their product is scaled by alpha / rank. `dropout`: of their input while
-    imitating; reinforcement has none, because its episodes are sampled without. `targets`: names of the layers, or
-    "all-linear" for all but the output layer. `roles`: each of these has an adapter of its own, of this rank; turns
-    without a role are the first one's. By default there is one adapter for all.
-    """
+    """Train a LoRA adapter: two thin matrices beside each of the model's chosen layers, whose own weights stay."""
 
     rank: Count = 16
+    """The inner width of the two matrices."""
     alpha: Count = 32
+    """The product of the two matrices is scaled by `alpha` / `rank`."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of their input that is dropped while imitating. Reinforcement drops nothing, because its episodes are
+    sampled without dropout."""
     targets: str | list[str] = ALL_LINEAR
+    """The names of the layers, or "all-linear" for all linear layers but the output layer."""
     roles: list[str] = []
+    """Give each of these roles an adapter of its own, of this rank. Turns without a role belong to the first. By
+    default there is one adapter for all."""
 
     @field_validator("roles")
     @classmethod

@@ -34,22 +34,21 @@ class Attempts:
     `first` and `last`, success of the first and the last attempt; `fixed` = last (1 - first); `broke` =
     first (1 - last); `improvement` = last - first. An episode that a budget ends in its first attempt has that one.
 
-    Attributes:
-        n: attempts.
-        feedback: what the agent reads after an attempt that was not the last: "verdict", whether it was right; "text",
-            what `Reward.feedback` says; "none", that there is another attempt.
-        until_solved: end the episode with the first attempt that is right. `broke` is 0 then.
-        improvement: weight of `improvement` in the return.
-        earlier: weight of the success of each attempt before the last, as the component `attempt_k` of its last turn.
     Source: of `improvement`, with a weight alpha above 1, the reward shaping of SCoRe, Kumar et al. 2024,
         arXiv:2409.12917; from its abstract and not checked against code.
     """
 
     n: Annotated[int, Field(ge=2, strict=True)] = 2
+    """How many attempts an episode has at most."""
     feedback: Literal["verdict", "text", "none"] = "verdict"
+    """What the agent reads after an attempt that was not the last: "verdict", whether it was right; "text", what
+    `Reward.feedback` says; "none", only that there is another attempt."""
     until_solved: bool = False
+    """End the episode with the first attempt that is right. The component `broke` is 0 then."""
     improvement: Weight = 0.0
+    """The weight of `improvement`, success of the last attempt minus that of the first, in the return."""
     earlier: Weight = 0.0
+    """The weight of the success of each attempt before the last, as the component `attempt_k` of its last turn."""
 
     @property
     def weights(self) -> Mapping[str, float]:

@@ -18,24 +18,24 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 class Budgets:
     """Bounds of one episode. A budget that is used up ends the episode: it is truncated, and scored as it stands.
 
-    Attributes:
-        max_turns: agent messages.
-        max_turn_tokens: tokens of one agent message.
-        max_episode_tokens: tokens after the prompt, the agent's own and those of observations; None is no bound.
-        max_calls: tool calls of all turns together; those beyond it are not run.
-        time_s: wall seconds from reset to the last turn; judging the outcome does not count.
-        max_void_turns: turns in a row that hold nothing the environment can act on or answer.
-        infra_retries: how often one episode may try again after the infrastructure failed.
     Raises: ValueError naming each bound that is out of range, its value and the range.
     """
 
     max_turns: Count = 16
+    """The turns after which an episode is cut off."""
     max_turn_tokens: Count = 512
+    """How many tokens one message of the agent may have."""
     max_episode_tokens: Count | None = None
+    """How many tokens an episode may have after the prompt, the agent's own and those of results. By default there is
+    no bound."""
     max_calls: Count = 64
+    """How many tools all turns of an episode may call together. Further calls are not run."""
     time_s: Annotated[float, Field(gt=0)] = 600.0
+    """How many seconds an episode may take, from the reset to its last turn. Judging the outcome does not count."""
     max_void_turns: Count = 3
+    """How many turns in a row may hold nothing that the environment can act on or answer."""
     infra_retries: Annotated[int, Field(ge=0, strict=True)] = 1
+    """How often an episode is tried again after the infrastructure failed."""
 
 
 class TokenLimit(NamedTuple):

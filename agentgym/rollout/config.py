@@ -22,56 +22,73 @@ from agentgym.sandbox import Backend
 class RolloutConfig:
     """How episodes are played. EpisodeManager, evaluate(), training, recipes and the commands all take one.
 
-    Attributes:
-        group_size: episodes of each task.
-        temperature: of sampling; at 0 the likeliest token is taken. None means 1.0, but 0 in an evaluation that plays
-            each task once.
-        top_p: the smallest set of tokens with this probability is sampled from; 1.0 is all.
-        budgets: bounds of each episode.
-        attempts: lets an episode try its task several times, with feedback in between; see Attempts. None is once.
-        concurrency: how many episodes, and so environments, exist at once.
-        seed: with the label of the run, the task, the episode's number in its group and the turn it seeds every
-            request; with the task alone it seeds the environment, so that the episodes of a group start equal.
-        reward: who judges: a Reward, a registered name, or None for the reward that the environment declares.
-        environment: None for the one each task names; another registered id; a function that makes one; the address of
-            one on an environment server, http://10.0.0.7:8650/agentgym/sql-v1; or of a server, http://10.0.0.7:8650/,
-            where the slash at the end stands for the environment that each task names.
-        environment_options: passed to the environment's constructor.
-        backend: makes the sandboxes; a registered name or a Backend, by default `namespaces`.
-        engine: where episodes are played: None for this process, or a RayEngine of `agentgym.cluster`.
-        state_keys: whether each turn records `Environment.state_key`. Estimators such as GiGPO, the credit audit, and
-            the comparison of a replay with its record read it. False helps where a key is slow to make.
-        stop_if: rules that end an episode which will not succeed any more, such as `NoProgress(turns=4)`. It is then
-            truncated with the stop reason `hopeless`, and scored as it stands. They are asked before each turn but the
-            first of an attempt. A measurement without them gives each episode its whole budget.
-        max_failures_in_a_row: so many episodes that the infrastructure failed, one after another, end the run, and are
-            played again when it is resumed; None for no such end.
-        stall_warning_s: seconds without progress in any episode after which a warning says what they wait for; None
-            for no warning.
-        instruction: precedes every task as a system message, before the environment's own words where it has one.
-        knowledge: what training episodes have taught. Each episode is shown what helps with its task, as it was known
-            when the batch of episodes began; `knowledge.learn(trajectories)` between batches adds to it.
     Raises: ValueError naming each option that is wrong, its value and what it may be.
     """
 
     group_size: Count = 1
+    """How many episodes of each task are played."""
     temperature: Annotated[float, Field(ge=0)] | None = None
+    """The sampling temperature. 0 takes the likeliest token. By default it is 1, but 0 in an evaluation that plays each
+    task once."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Nucleus sampling: sample from the smallest set of tokens that holds this much probability. 1.0 keeps all."""
     budgets: Budgets = Budgets()
+    """The bounds of each episode."""
     attempts: Attempts | None = None
+    """Let an episode try its task several times, with feedback in between. By default it tries once."""
     concurrency: Count = 64
+    """How many episodes, and so environments, are open at the same time."""
     seed: int = 0
+    """The seed of all randomness.
+
+    With the label of the run, the task, the episode's number in its group and the turn it seeds every request. With the
+    task alone it seeds the environment, so that the episodes of a group start equal."""
     reward: Reward | str | None = None
+    """The registered reward that judges. By default it is the environment's own.
+
+    In Python also a Reward."""
     environment: str | Callable[..., Environment] | None = None
+    """Play in this environment instead of the one that each task names: another registered id, or the address of an
+    environment on a server, such as http://10.0.0.7:8650/agentgym/sql-v1. An address that ends with a slash,
+    http://10.0.0.7:8650/, stands for each task's own environment there.
+
+    In Python also a function that makes one."""
     environment_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options that are passed to the environment's constructor."""
     backend: Annotated[Backend | str | None, SkipValidation] = None
+    """The registered backend that makes sandboxes. By default it is `namespaces`.
+
+    In Python also a Backend."""
     engine: Annotated[Any, SkipValidation] = None
+    """Where episodes are played. By default it is this process.
+
+    Else a RayEngine of `agentgym.cluster`, or another Engine."""
     state_keys: bool = True
+    """Whether each turn records the environment's state key.
+
+    Estimators such as GiGPO, the credit audit, and the comparison of a replay with its record read
+    `Environment.state_key`. False helps where a key is slow to make."""
     stop_if: tuple[StopRule, ...] = ()
+    """Rules that end an episode which will not succeed any more, such as `NoProgress(turns=4)`.
+
+    The episode is then truncated with the stop reason `hopeless`, and scored as it stands. The rules are asked before
+    each turn but the first of an attempt. A measurement without them gives each episode its whole budget."""
     max_failures_in_a_row: Count | None = 100
+    """How many failed episodes in a row end the run with their causes. Episodes that the infrastructure failed are
+    played again when the run is resumed.
+
+    None never ends it."""
     stall_warning_s: Annotated[float, Field(gt=0)] | None = 300.0
+    """The seconds without progress in any episode after which a warning says what they wait for.
+
+    None gives no warning."""
     instruction: str = ""
+    """A system message that precedes every task, before the environment's own words where it has some."""
     knowledge: KnowledgeStore | None = None
+    """What training episodes have taught. Each episode is shown what helps with its task.
+
+    It is shown as it was known when the batch of episodes began; `knowledge.learn(trajectories)` between batches adds
+    to it."""
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""

@@ -54,6 +54,7 @@ class NoProgress(StopRule):
     """
 
     turns: Count
+    """For how many turns the potential may stay at its highest or below."""
 
     async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
         """As StopRule."""
@@ -75,6 +76,7 @@ class RepeatedState(StopRule):
     """
 
     times: Annotated[int, Field(ge=2, strict=True)]
+    """How often an episode may come to the same state, the first time included."""
 
     reads_state_keys = True
 
@@ -90,6 +92,7 @@ class InvalidCalls(StopRule):
     """Ends an episode after `turns` turns in a row without one call of an existing tool with valid arguments."""
 
     turns: Count
+    """How many turns in a row may hold no valid call."""
 
     async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
         """As StopRule."""

@@ -15,6 +15,7 @@ class BeamSearch(TurnSearch):
     """
 
     width: Count = 4
+    """How many nodes are grown at a time, and kept."""
 
     async def choose(self, tree: SearchTree) -> Node:
         """As TurnSearch."""

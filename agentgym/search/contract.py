@@ -34,23 +34,25 @@ class SearchValue(Protocol):
 
 
 class TurnSearch(Section):
-    """Base of the searches: a subclass chooses which node is grown next, and which one is taken in the end.
-
-    `nodes`: how many the tree of one episode may have. `calls`: messages that the policy may write for it, rollouts
-    included; by default as many as the nodes take. It is looked at before a node is grown.
-    `candidates`: moves of the policy that are tried from a node. The first is sampled as the policy plays by itself,
-    the others at `temperature`.
-    `value`: how good a node is: `potential`, `log_prob`, `rollouts`, `reward(name='...')` or another one that is
-    registered, with its options; in Python also a SearchValue.
-    `oracle`: allow a value that reads the outcome in an evaluation, which then says so.
-    """
+    """Base of the searches: a subclass chooses which node is grown next, and which one is taken in the end."""
 
     nodes: Count = 64
+    """How many nodes the tree of one episode may have."""
     calls: Count | None = None
+    """How many messages the policy may write for the tree, rollouts included, checked before a node is grown. By
+    default the nodes alone bound them."""
     candidates: Count = 4
+    """How many moves of the policy are tried from a node. The first is sampled as the policy plays by itself, the
+    others at `temperature`."""
     temperature: Annotated[float, Field(ge=0)] = 1.0
+    """The sampling temperature of the other candidates."""
     value: Any = "potential"
+    """How good a node is: `potential`, `log_prob`, `rollouts`, `reward(name='...')` or another registered value with
+    its options.
+
+    In Python also a SearchValue."""
     oracle: bool = False
+    """Allow a value that reads the outcome in an evaluation, which then says so."""
 
     async def choose(self, tree: SearchTree) -> Node:
         """Grow the tree within its budget and return the node that the episode goes to. Raises: as `expand`."""

@@ -72,16 +72,17 @@ class TreeSearch(TurnSearch):
     that one, and each new node counts as a visit of all nodes on the way. Values are scaled to 0 to 1 over the tree. A
     node that has ended counts again each time it is reached. What chance does to an action is averaged over.
 
-    `rule`: `puct` has the bonus exploration * p * sqrt(N) / (1 + n), where p is the share of the policy's moves that
-    are this action, n its visits and N those of all; `uct` has exploration * sqrt(ln N / n). `exploration`: as above.
-    `take`: in the end follow the most `visits`, or go to the `best` node that has ended, if one has.
     Source: UCT, Kocsis and Szepesvari 2006; PUCT as in AlphaGo Zero, Silver et al. 2017, with sampled priors; the scale
     as in MuZero, Schrittwieser et al. 2020.
     """
 
     rule: Literal["puct", "uct"] = "puct"
+    """`puct` has the bonus exploration * p * sqrt(N) / (1 + n), where p is the share of the policy's moves that are
+    this action, n its visits and N those of all; `uct` has exploration * sqrt(ln N / n)."""
     exploration: Annotated[float, Field(ge=0)] = 1.25
+    """The factor of the bonus."""
     take: Literal["visits", "best"] = "visits"
+    """In the end follow the most `visits`, or go to the `best` node that has ended, if one has."""
 
     async def choose(self, tree: SearchTree) -> Node:
         """As TurnSearch. Afterwards the value of each node that is not the root is the mean over those below it."""

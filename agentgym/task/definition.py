@@ -40,32 +40,30 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One problem.
-
-    Attributes:
-        id: unique in its task set.
-        environment: the registered id of the environment it is played in.
-        prompt: what the agent is asked.
-        messages: the opening messages instead, when one string is not enough.
-        parameters: what the environment is built from. The environment may read it.
-        truth: what judges it. Only rewards see it: never the policy, the environment or its tools.
-        hints: steps of a solution, as hidden as the truth: only gatherers of a training may put some into a prompt.
-        split: train, validation or held_out. `tags`: names of strata that it belongs to.
-        difficulty: on the set's own scale, higher is harder.
-        origin: where a generated task comes from; None for a task that the set began with.
-    """
+    """One problem."""
 
     id: str
+    """The id of the task, unique in its task set."""
     environment: str
+    """The registered id of the environment that it is played in."""
     prompt: str = ""
+    """What the agent is asked."""
     messages: tuple[Message, ...] = ()
+    """The opening messages, in place of `prompt` where one string is not enough."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What the environment is built from. The environment may read it."""
     truth: Any = None
+    """What the task is judged by. Only rewards see it: never the policy, the environment or its tools."""
     split: Split = "train"
+    """train, validation or held_out."""
     tags: tuple[str, ...] = ()
+    """The names of strata that the task belongs to."""
     difficulty: float = 0.0
+    """The difficulty on the set's own scale; higher is harder."""
     hints: tuple[str, ...] = ()
+    """Steps of a solution, as hidden as the truth. Only gatherers of a training may put some into a prompt."""
     origin: Origin | None = None
+    """Where a generated task comes from; None for a task that the set began with."""
 
     @property
     def is_of_one_step(self) -> bool:

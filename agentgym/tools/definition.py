@@ -33,26 +33,23 @@ _NOT_FOR_THE_MODEL = re.compile(r"\n(?:Returns|Raises|Yields|Example|Examples|So
 
 @dataclass(frozen=True, slots=True)
 class ToolOptions:
-    """What `@tool(...)` was given. Times in seconds, output in characters, cost in the user's own unit.
-
-    Attributes:
-        final: a call that succeeds ends the episode.
-        inline: run a sync tool in the event loop instead of a thread; for what is cheap and in memory only.
-        parallel: False lets the tools of one environment so marked run one after another, in the order of the calls.
-            The time that a call waits for others does not count towards `timeout_s`.
-        timeout_s: seconds after which a call is ended and the agent is told so.
-        max_output_chars: longer output is cut, and the agent is told so.
-        cost: of a call, recorded as `Turn.usage["cost"]`.
-        name: what the agent writes, where it is not the function's own name.
-    """
+    """What `@tool(...)` was given."""
 
     final: bool = False
+    """A call that succeeds ends the episode."""
     inline: bool = False
+    """Run a sync tool in the event loop instead of a thread; for what is cheap and in memory only."""
     parallel: bool = True
+    """False lets the tools of one environment so marked run one after another, in the order of the calls. The time that
+    a call waits for others does not count towards `timeout_s`."""
     timeout_s: float = 30.0
+    """The seconds after which a call is ended, and the agent is told so."""
     max_output_chars: int = 16_384
+    """Longer output is cut to this many characters, and the agent is told so."""
     cost: float = 0.0
+    """The cost of a call in the user's own unit, recorded as `Turn.usage["cost"]`."""
     name: str | None = None
+    """What the agent writes, where it is not the function's own name."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> Self:

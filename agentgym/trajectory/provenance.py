@@ -43,41 +43,43 @@ class Assistance:
 
 @dataclass(slots=True)
 class Provenance:
-    """What made an episode, and what befell it on the way. What is not known is None or empty.
-
-    Attributes:
-        agentgym: version that played it.
-        seed, temperature, top_p, max_turn_tokens: of the rollout config.
-        assistance: what helped the agent; None for nearly every episode.
-        instruction: what preceded the task, where the rollout config has one.
-        knowledge: what earlier episodes had taught, as the agent read it (see agentgym.knowledge).
-        attempts: how often it might try its task, by the names of agentgym.Attempts; empty for once.
-        policy: its name. `environment`: its class with its module.
-        image_digests: of the images that its sandboxes ran on.
-        reset_usage: what the reset took, by name as in `Turn.usage`.
-        retries: each failure of the infrastructure that was tried again, and what was being done.
-        close_error: what went wrong in closing the environment.
-        hopeless: why a stop rule ended it.
-        branch: where it left the trajectory that it continues. `replay`: what it replays.
-        extra: anything else, as JSON data; agentgym writes nothing here.
-    """
+    """What made an episode, and what befell it on the way. What is not known is None or empty."""
 
     agentgym: str | None = None
+    """The version of agentgym that played the episode."""
     seed: int | None = None
+    """The seed of the rollout config."""
     temperature: float | None = None
+    """The sampling temperature of the rollout config."""
     top_p: float | None = None
+    """The `top_p` of the rollout config."""
     max_turn_tokens: int | None = None
+    """The tokens that one message might have."""
     attempts: Mapping[str, Any] = field(default_factory=dict)
+    """How often the episode might try its task, by the names of agentgym.Attempts; empty for once."""
     policy: str | None = None
+    """The name of the policy."""
     environment: str | None = None
+    """The environment's class with its module."""
     image_digests: list[str] = field(default_factory=list)
+    """The digests of the images that its sandboxes ran on."""
     reset_usage: dict[str, float] = field(default_factory=dict)
+    """What the reset took, by name as in `Turn.usage`."""
     retries: list[str] = field(default_factory=list)
+    """Each failure of the infrastructure that was tried again, and what was being done."""
     close_error: str | None = None
+    """What went wrong in closing the environment."""
     hopeless: str | None = None
+    """Why a stop rule ended the episode."""
     branch: ForkPoint | None = None
+    """Where the episode left the trajectory that it continues."""
     replay: ReplayedTurns | None = None
+    """What the episode replays."""
     assistance: Assistance | None = None
+    """What helped the agent; None for nearly every episode."""
     instruction: str | None = None
+    """The message that preceded the task, where the rollout config has one."""
     knowledge: str | None = None
+    """What earlier episodes had taught, as the agent read it (see agentgym.knowledge)."""
     extra: dict[str, Any] = field(default_factory=dict)
+    """Anything else, as JSON data; agentgym writes nothing here."""

@@ -72,40 +72,41 @@ class EndState:
 
 @dataclass(slots=True)
 class Trajectory:
-    """The record of one episode.
-
-    Attributes:
-        id: unique in a run. `task`: with its truth, for judges. `sample`: which of the group, 0..G-1.
-        seed: that the environment was reset with.
-        opening: messages of the reset. `prompt_ids`: their tokens.
-        tools: schemas of the tools that the agent begins with, where it has others than the environment's class; None
-            otherwise.
-        turns: of all rows, in the order in which they began; see Turn.
-        further_rows: the contexts after the first, which is `opening`, `prompt_ids` and `tools`; most have none.
-        outcome: outcome components by name.
-        stop_reason: None while running. `error`: what failed, for a failed episode.
-        weights: of the reward components, so that `turn_rewards` and `outcome_reward` can be computed.
-        provenance: see Provenance.
-        duration_s: wall time of the episode.
-        end_state: after the last turn, where it was asked for, as a search does; None otherwise.
-    """
+    """The record of one episode."""
 
     id: str
+    """The id of the episode, unique in a run."""
     task: Task
+    """The task, with its truth, for judges."""
     sample: int = 0
+    """The number of the episode in its group, from 0."""
     seed: int = 0
+    """The seed that the environment was reset with."""
     opening: Sequence[Message] = ()
+    """The messages of the reset."""
     prompt_ids: list[int] = field(default_factory=list)
+    """The tokens of the opening."""
     turns: list[Turn] = field(default_factory=list)
+    """The turns of all rows, in the order in which they began; see Turn."""
     outcome: dict[str, float] = field(default_factory=dict)
+    """The components of the outcome by name."""
     stop_reason: StopReason | None = None
+    """Why the episode ended; None while it is running."""
     error: str | None = None
+    """What failed, for a failed episode."""
     weights: Mapping[str, float] = field(default_factory=dict)
+    """The weights of the reward components, from which `turn_rewards` and `outcome_reward` are computed."""
     provenance: Provenance = field(default_factory=Provenance)
+    """What made the episode; see Provenance."""
     duration_s: float = 0.0
+    """The wall time of the episode in seconds."""
     tools: Sequence[dict[str, Any]] | None = None
+    """The schemas of the tools that the agent begins with, where they are not those of the environment's class; None
+    otherwise."""
     end_state: EndState | None = None
+    """The environment's state after the last turn, where it was asked for, as a search does; None otherwise."""
     further_rows: list[Row] = field(default_factory=list)
+    """The contexts after the first, which is `opening`, `prompt_ids` and `tools`. Most episodes have none."""
 
     @property
     def valid(self) -> bool:

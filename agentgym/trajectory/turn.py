@@ -49,59 +49,61 @@ class TokenMask:
 
 @dataclass(slots=True)
 class Turn:
-    """One agent message and the results it caused: the unit of credit.
-
-    Attributes:
-        index: 0 for the first turn.
-        message: what the agent wrote. `calls`: those in it. `results`: what came back, in the order of the calls.
-        replies: messages that the environment added after the results. Of a program that plays, what it said; also a
-            result in other words than those of the environment, as a tool's message.
-        token_ids, logprobs: exactly as sampled, end-of-turn token included; empty without a renderer.
-        policy: the name of who wrote it, where that is not the policy of the trajectory but its guide, or the frozen
-            policy of a role; else empty.
-        role: that the agent has in it, where an episode has several; else empty.
-        row: number of the row that it lies in, see Row.
-        masks: where a logit hook restricted what could be sampled: first token, the one after the last, and the mask.
-            `logprobs` are those of the masked distribution.
-        observation_ids: tokens spliced in after the turn (results and the next generation prompt);
-            empty after the last turn, so that a trajectory ends on the agent's own token.
-        policy_version: of the weights that sampled its first token, the oldest of the turn.
-        version_changes: (token, version) where the weights changed within the turn: from that token on, weights of
-            this version sampled. Empty for nearly every turn.
-        rewards: turn-level components by name; absent is absent, not 0.
-        spans: parts of the message that the reward named.
-        state_key: hash of the canonical state *before* the turn, None where the environment has none.
-        value: the critic's, before the turn, where known. `potential`: the environment's, likewise.
-        finish_reason: `length` when a budget cut the message.
-        generate_s: wall time of the message. `tools_s`: of the tools.
-        usage: what the turn took, by name; what is absent is 0 or was not counted. Of the sandboxes: `cpu_s`, `wall_s`,
-            `written_bytes`, `started` in the turn, `peak_memory_mib` so far, `processes` and `disk_bytes` after it (see
-            agentgym.sandbox.Usage). Of an API: `prompt_tokens`, `completion_tokens`. Of the tools: their `cost`.
-    """
+    """One agent message and the results it caused: the unit of credit."""
 
     index: int
+    """The number of the turn, 0 for the first."""
     message: Message
+    """What the agent wrote."""
     calls: Sequence[Call] = ()
+    """The calls in the message."""
     results: Sequence[Result] = ()
+    """The results of the calls, in the order of the calls."""
     token_ids: list[int] = field(default_factory=list)
+    """The tokens of the message exactly as sampled, the end-of-turn token included; empty without a renderer."""
     logprobs: list[float] = field(default_factory=list)
+    """The log-probabilities of these tokens as they were sampled; empty without a renderer."""
     observation_ids: list[int] = field(default_factory=list)
+    """Tokens spliced in after the turn: results and the next generation prompt. It is empty after the last turn, so
+    that a trajectory ends on the agent's own token."""
     replies: Sequence[Message] = ()
+    """Messages that the environment added after the results. Of a program that plays, what it said; also a result in
+    other words than those of the environment, as a tool's message."""
     policy_version: int = 0
+    """The version of the weights that sampled the first token, the oldest of the turn."""
     rewards: dict[str, float] = field(default_factory=dict)
+    """The turn-level components of the reward by name; an absent component is absent, not 0."""
     state_key: str | None = None
+    """A hash of the canonical state before the turn; None where the environment has none."""
     value: float | None = None
+    """The critic's value before the turn, where it is known."""
     potential: float | None = None
+    """The environment's potential before the turn, where it is known."""
     finish_reason: str = "stop"
+    """Why the message ended; `length` where a budget cut it off."""
     generate_s: float = 0.0
+    """The wall time of the message in seconds."""
     tools_s: float = 0.0
+    """The wall time of the tools in seconds."""
     usage: dict[str, float] = field(default_factory=dict)
+    """What the turn took, by name; what is absent is 0 or was not counted. Of the sandboxes: `cpu_s`, `wall_s`,
+    `written_bytes`, `started` in the turn, `peak_memory_mib` so far, `processes` and `disk_bytes` after it (see
+    agentgym.sandbox.Usage). Of an API: `prompt_tokens`, `completion_tokens`. Of the tools: their `cost`."""
     spans: Sequence[Span] = ()
+    """The parts of the message that the reward named."""
     masks: Sequence[tuple[int, int, TokenMask]] = ()
+    """Where a logit hook restricted what could be sampled: the first token, the one after the last, and the mask.
+    `logprobs` are those of the masked distribution."""
     version_changes: Sequence[tuple[int, int]] = ()
+    """Pairs (token, version) where the weights changed within the turn: from that token on, weights of this version
+    sampled. Empty for nearly every turn."""
     policy: str = ""
+    """The name of the policy that wrote the turn, where that is not the trajectory's policy but its guide, or the
+    frozen policy of a role; else empty."""
     role: str = ""
+    """The role that the agent has in the turn, where an episode has several; else empty."""
     row: int = 0
+    """The number of the row that the turn lies in, see Row."""
 
     @property
     def last_version(self) -> int:

@@ -23,7 +23,7 @@ from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import SPLITS, Task, TaskSet, seed_of
 from agentgym.text import percent
-from research.reference.entries import table
+from research.reference.markdown import table
 
 Figures = dict[str, dict[str, Any]]
 """By the set's name: `fingerprint`, `environments`, `sizes` of the splits; of a set that was played also `date`,

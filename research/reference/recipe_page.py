@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
-from agentgym.options import Section
+from agentgym.options import Section, field_docs, sections_in
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_options import STAGE_OPTIONS
-from research.reference.entries import entries_of, one_line, table
+from research.reference.markdown import one_line, table
 
 INTRODUCTION = """\
 A recipe is a TOML file; [train](../train.md) explains it. Only `name`, `tasks.set` and `policy` are required.
@@ -21,24 +21,14 @@ def lines() -> list[str]:
     """The page, without its title."""
     page = [INTRODUCTION]
     for title, section in _titled_sections():
-        introduction, texts = _explained(section)
-        properties = section.model_json_schema()
+        texts, properties = field_docs(section), section.model_json_schema()
         rows = [
             [f"`{key}`", _type_of(schema, properties), _default_of(key, section), texts.get(key, "")]
             for key, schema in properties["properties"].items()
         ]
-        page += ["", f"## {title}", "", one_line(introduction), ""]
+        page += ["", f"## {title}", "", one_line(section.__doc__ or ""), ""]
         page += table(["key", "value", "default", "meaning"], rows)
     return page
-
-
-def undescribed() -> list[str]:
-    """The keys that no docstring explains, each behind the title of its section."""
-    unexplained = []
-    for title, section in _titled_sections():
-        _, texts = _explained(section)
-        unexplained += [f"{title}: {key}" for key in section.model_fields if key not in texts]
-    return unexplained
 
 
 def _titled_sections() -> Iterator[tuple[str, type[Section]]]:
@@ -56,27 +46,12 @@ def keys() -> set[str]:
     return named | {path for path, _ in sections if path}
 
 
-def _explained(section: type[Section]) -> tuple[str, dict[str, str]]:
-    """The introduction of a section, and the text of each key, also of those that it inherits."""
-    introduction, texts = entries_of(section.__doc__ or "", section.model_fields)
-    for base in section.__mro__[1:]:
-        if issubclass(base, Section):
-            texts = entries_of(base.__doc__ or "", section.model_fields)[1] | texts
-    return introduction, texts
-
-
 def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
     """A section and those in it, with their paths, for example "train.signals"."""
     yield path, section
     for key, field in section.model_fields.items():
-        for inner in _inner_sections(field.annotation):
+        for inner in sections_in(field.annotation):
             yield from _sections(inner, f"{path}.{key}".lstrip("."))
-
-
-def _inner_sections(annotation: Any) -> list[type[Section]]:
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        return [annotation]
-    return [section for part in get_args(annotation) for section in _inner_sections(part)]
 
 
 def _type_of(schema: dict[str, Any], document: dict[str, Any]) -> str:
@@ -86,12 +61,15 @@ def _type_of(schema: dict[str, Any], document: dict[str, Any]) -> str:
         return " or ".join(dict.fromkeys(choices))
     if "$ref" in schema:
         return _type_of(document["$defs"][schema["$ref"].rpartition("/")[2]], document)
-    if "enum" in schema:
-        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    if choices := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return ", ".join(f"`{choice}`" for choice in choices)
+    if "prefixItems" in schema:
+        return f"[{', '.join(_type_of(item, document) for item in schema['prefixItems'])}]"
     names = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
     kind = schema.get("type")
     if kind == "array":
-        return f"list of {_type_of(schema.get('items', {}), document)}s".replace("texts", "text")
+        entry = _type_of(schema.get("items", {}), document)
+        return f"list of {entry}{'s' * (entry in ('table', 'number', 'whole number'))}"
     if kind == "object":
         values = schema.get("additionalProperties")
         return f"table of {_type_of(values, document)}" if isinstance(values, dict) and values else "table"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from research.reference.entries import attributes_of, one_line, table
+from agentgym.options import field_docs
+from research.reference.markdown import one_line, table
 
 RUN_FOLDER = {
     "recipe.toml": "the recipe of a training run, with every default",
@@ -62,8 +63,11 @@ def lines() -> list[str]:
 
 
 def _fields_of(record: type) -> list[str]:
-    fields = [field for field in dataclasses.fields(record) if not field.name.startswith("_")]
-    introduction, texts = attributes_of(record, [field.name for field in fields])
-    rows = [[f"`{field.name}`", f"`{field.type}`", texts.get(field.name, "")] for field in fields]
-    first = introduction.partition("\n\n")[0]
-    return [f"### `{record.__name__}`", "", one_line(first), "", *table(["field", "type", "meaning"], rows), ""]
+    texts = field_docs(record)
+    rows = [
+        [f"`{field.name}`", f"`{field.type}`", texts.get(field.name, "")]
+        for field in dataclasses.fields(record)
+        if not field.name.startswith("_")
+    ]
+    summary = one_line((record.__doc__ or "").partition("\n\n")[0])
+    return [f"### `{record.__name__}`", "", summary, "", *table(["field", "type", "meaning"], rows), ""]

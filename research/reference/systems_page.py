@@ -15,7 +15,7 @@ from typing import Any
 
 from agentgym import registry
 from agentgym.errors import AgentGymError
-from research.reference.entries import table
+from research.reference.markdown import table
 
 NOTICE = "<!-- Made from docs/systems.tsv by `agentgym dev systems`. Edit the table instead. -->"
 STATUSES = ("runs", "in part", "missing")

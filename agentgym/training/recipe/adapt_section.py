@@ -18,15 +18,14 @@ ADAPT = "adapt"
 
 
 class AdaptSection(Section):
-    """Label-free adaptation: reinforcement on tasks without truth and hints, judged by the votes of their group.
-
-    `split`: whose tasks: `train`, or `held_out`, which are then measured too. Every later evaluation of the run says
-    so, and with `held_out` it tells nothing of other tasks. `reward`: a registered reward that judges whole groups and
-    nothing else, for example "majority_vote(compare='maths')" or "region_votes".
-    """
+    """Label-free adaptation: reinforcement on tasks without truth and hints, judged by the votes of their group."""
 
     split: Literal["train", "held_out"] = "train"
+    """Whose tasks are adapted to: those of `train`, or those of `held_out`, which are then measured too. Every later
+    evaluation of the run says so, and with `held_out` it tells nothing of other tasks."""
     reward: str = "majority_vote"
+    """A registered reward that judges whole groups and nothing else, for example "majority_vote(compare='maths')" or
+    "region_votes"."""
 
     def tasks(self, task_set: TaskSet) -> TaskSet:
         """The set with the tasks of the split, unlabelled, as the training tasks, and without players, which know more.

@@ -21,13 +21,15 @@ Step = Annotated[int, Field(ge=0)]
 class BudgetScheduleSection(Section):
     """Budgets of training episodes that follow the step. Evaluations and everything before have those of [episode].
 
-    `max_turns`: pairs of a step and the turns of an episode from that step on, for example
-    [[0, 5], [100, 10], [200, 15]]. `max_turn_tokens`: likewise, the tokens of one message of the agent.
     Source: ScalingInter-RL, Xi et al. 2025, arXiv:2509.08755.
     """
 
     max_turns: tuple[tuple[Step, Count], ...] = ()
+    """Pairs of a step and the turns that an episode may have from that step on, for example [[0, 5], [100, 10], [200,
+    15]]. Empty follows `episode.max_turns`."""
     max_turn_tokens: tuple[tuple[Step, Count], ...] = ()
+    """Pairs of a step and the tokens that one message of the agent may have from that step on. Empty follows
+    `episode.max_turn_tokens`."""
 
     @field_validator("max_turns", "max_turn_tokens")
     @classmethod
@@ -50,13 +52,9 @@ class BudgetScheduleSection(Section):
 
 
 class AttemptsSection(Section):
-    """Several attempts at the task in one episode, each in a fresh environment (see agentgym.Attempts).
+    """Several attempts at the task in one episode, each in a fresh environment (see agentgym.Attempts)."""
 
-    `n`: attempts. `feedback`: what the agent is told in between: "verdict", whether it was right; "text", what the
-    reward says; "none". `until_solved`: end the episode with the first attempt that is right. `improvement`: weight of
-    success of the last attempt minus that of the first. `earlier`: weight of the success of each attempt before the
-    last.
-    """
+    documented_by = (Attempts,)
 
     n: Annotated[int, Field(ge=2)] = 2
     feedback: Literal["verdict", "text", "none"] = "verdict"
@@ -66,45 +64,40 @@ class AttemptsSection(Section):
 
 
 class EpisodeSection(Section):
-    """Budgets of an episode and how its turns are sampled.
+    """Budgets of an episode and how its turns are sampled."""
 
-    `max_turns`: turns after which it is cut. `max_episode_tokens`: tokens of the episode after the prompt, results
-    included. `max_turn_tokens`: tokens of one message of the agent. `time_s`: seconds of the episode.
-    `instruction`: precedes every task, as a system message, in training and in every measurement.
-    `attempts`: lets the agent try each task several times, in training and in every measurement; by default once.
-    `temperature`: of sampling in training. `top_p`: nucleus sampling, the mass that is kept.
-    `concurrency`: episodes at once. `backend`: the registered sandbox backend, by default `namespaces`.
-    `environment`: instead of the one that each task names, another id, or the address of one on an environment server;
-    an address that ends with a slash, such as http://10.0.0.7:8650/, stands for each task's own there.
-    `pool`: how many sandboxes of each kind are kept ready ahead of time, 0 for none. By default 8 for the backend
-    `docker` and none for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md).
-    `state_keys`: whether turns record the environment's state key; by default where the estimator or an audit reads it.
-    `program`: command of a program that plays each episode, in training and in every measurement, instead of our own
-    loop: it asks the policy over HTTP (docs/how-to/programs.md). `{task}` in it stands for the task.
-    `schedule`: other budgets for training episodes, which follow the step. `stop_if`: rules that end an episode of
-    reinforcement that will not succeed any more: "hopeless" (the environment says so), "no_progress(turns=4)",
-    "repeated_state(times=3)", "invalid_calls(turns=3)", "out_of_reach" (the oracle would need more turns than are
-    left). It is scored as it stands; the wrapper `masked(hopeless=True)` takes it out of the loss.
-    `max_failures_in_a_row`: so many episodes that the infrastructure failed, one after another, end the run with their
-    causes. `stall_warning_s`: seconds without progress in any episode after which a warning says what they wait for.
-    """
+    documented_by = (Budgets, RolloutConfig)
 
     max_turns: Count = 8
     max_episode_tokens: Count = 1024
+    """How many tokens an episode may have after the prompt, results included."""
     max_turn_tokens: Count = 256
     time_s: Seconds = 120.0
     instruction: str = ""
     attempts: AttemptsSection | None = None
+    """Let the agent try each task several times, in training and in every measurement. Without this section it tries
+    once."""
     temperature: Rate = 1.0
+    """The sampling temperature in training."""
     top_p: Annotated[float, Field(gt=0, le=1)] = 1.0
     concurrency: Count = 64
     backend: str | None = None
     environment: str | None = None
     pool: Annotated[int, Field(ge=0)] = 0
+    """How many sandboxes of each kind are kept ready ahead of time, 0 for none. By default it is 8 for the backend
+    `docker`, and 0 for `namespaces`, whose sandboxes take milliseconds to make (docs/benchmarks.md)."""
     state_keys: bool | None = None
+    """Whether turns record the environment's state key. By default they do where the estimator or an audit reads it."""
     program: list[str] = []
+    """The command of a program that plays each episode, in training and in every measurement, instead of our own loop.
+    It asks the policy over HTTP (docs/how-to/programs.md). `{task}` in it stands for the task."""
     schedule: BudgetScheduleSection = BudgetScheduleSection()
+    """Other budgets for training episodes, which follow the training step."""
     stop_if: list[str] = []
+    """Rules that end an episode of reinforcement which will not succeed any more: "hopeless" (the environment says so),
+    "no_progress(turns=4)", "repeated_state(times=3)", "invalid_calls(turns=3)" and "out_of_reach" (the oracle would
+    need more turns than are left). The episode is scored as it stands; the wrapper `masked(hopeless=True)` takes it out
+    of the loss."""
     max_failures_in_a_row: Count = 100
     stall_warning_s: Seconds = 300.0
 

@@ -8,32 +8,34 @@ from agentgym.options import Count, Rate, Section, Share
 
 
 class GuardSection(Section):
-    """When the guard raises an alarm, and what happens then.
-
-    `on_alarm`: `go_on` prints the alarm, keeps the last healthy checkpoint and continues; `stop` ends the training;
-    `off` switches the guard off.
-    `patience`: steps in a row. `baseline_steps`: how many of the first steps make the baseline.
-    `zero_gradient`: share of groups without any advantage, while tasks are unsolved. `no_tool`: share of episodes
-    without a call that ran. `ended_on_tool`: share of episodes that a budget ended while they still called tools.
-    `drift`: mean distance of a token's sampled and recomputed log-probabilities, in nats. `success_drop`: success of
-    the last steps, as a share of the best so far. `solved`: from this success on a run without gradient counts as
-    solved, not as collapsed.
-    `length_growth`: of a message's tokens, as a multiple of the baseline. `entropy_floor`, `entropy_ceiling`: of the
-    policy's entropy, likewise. `diversity_floor`: of the messages of a group, likewise. `gradient_growth`: of the norm
-    before clipping, likewise.
-    """
+    """When the guard raises an alarm, and what happens then."""
 
     on_alarm: Literal["go_on", "stop", "off"] = "go_on"
+    """`go_on` prints the alarm, keeps the last healthy checkpoint and continues. `stop` ends the training. `off`
+    switches the guard off."""
     patience: Count = 3
+    """How many steps in a row a rule must be broken for an alarm."""
     baseline_steps: Count = 10
+    """How many of the first steps make the baseline."""
     zero_gradient: Share = 0.95
+    """Alarm above this share of groups without any advantage, while tasks are unsolved."""
     no_tool: Share = 0.5
+    """Alarm above this share of episodes without a call that ran."""
     ended_on_tool: Share = 0.5
+    """Alarm above this share of episodes that a budget ended while they still called tools."""
     length_growth: Rate = 4.0
+    """Alarm where messages have more tokens than this multiple of the baseline."""
     entropy_floor: Share = 0.02
+    """Alarm where the policy's entropy falls below this multiple of the baseline."""
     entropy_ceiling: Rate = 4.0
+    """Alarm where the policy's entropy rises above this multiple of the baseline."""
     diversity_floor: Share = 0.05
+    """Alarm where the diversity of the messages of a group falls below this multiple of the baseline."""
     gradient_growth: Rate = 50.0
+    """Alarm where the gradient's norm before clipping rises above this multiple of the baseline."""
     drift: Rate = 0.2
+    """Alarm above this mean distance, in nats, of a token's sampled and recomputed log-probabilities."""
     success_drop: Share = 0.4
+    """Alarm where success of the last steps falls below this share of the best so far."""
     solved: Share = 0.9
+    """From this success on, a run without gradient counts as solved, not as collapsed."""

@@ -13,18 +13,20 @@ from agentgym.policy.lora_options import LoraOptions
 
 
 class TinySection(Section):
-    """A small Qwen3 model, and a byte-level BPE tokenizer trained on the text of the demonstrations.
-
-    `vocabulary`: tokens of the tokenizer. `hidden`: width. `layers`: how many. `heads`: of attention, a multiple of
-    `kv_heads`. `kv_heads`: for keys and values. `head_dim`: width of a head, even.
-    """
+    """A small Qwen3 model, and a byte-level BPE tokenizer trained on the text of the demonstrations."""
 
     vocabulary: Annotated[int, Field(ge=300)] = 1024
+    """How many tokens the tokenizer has."""
     hidden: Count = 128
+    """The width of the hidden states."""
     layers: Count = 4
+    """How many layers the model has."""
     heads: Count = 4
+    """How many attention heads a layer has, a multiple of `kv_heads`."""
     kv_heads: Count = 2
+    """How many heads a layer has for keys and values."""
     head_dim: Annotated[int, Field(gt=0, multiple_of=2)] = 32
+    """The width of a head, an even number."""
 
     @model_validator(mode="after")
     def _shared_heads(self) -> TinySection:
@@ -34,21 +36,21 @@ class TinySection(Section):
 
 
 class PolicySection(LoadOptions):
-    """The model to train.
-
-    `path`: a local checkpoint, a run folder or a hub model; a LoRA adapter is merged into its model first. `tiny`: make
-    a model with random weights instead. `lora`: train an adapter on the model, not the model itself.
-    `call_format`: how the model writes calls, see `agentgym list call_formats`; "auto" is how its chat template writes
-    them, and hermes for `tiny`. `logit_hook`: what restricts which tokens may be sampled, see `agentgym list
-    logit_hooks`. `logit_hook_options`: its options.
-    """
+    """The model to train."""
 
     path: str | None = None
+    """A local checkpoint, a run folder or a hub model. A LoRA adapter is merged into its model first."""
     tiny: TinySection | None = None
+    """Make a model with random weights, in place of `path`."""
     lora: LoraOptions | None = None
+    """Train an adapter on the model. Without this section all weights of the model are trained."""
     call_format: str = AUTO
+    """How the model writes calls, see `agentgym list call_formats`. "auto" is how its chat template writes them, and
+    hermes for `tiny`."""
     logit_hook: str | None = None
+    """What restricts which tokens may be sampled, see `agentgym list logit_hooks`. By default nothing does."""
     logit_hook_options: dict[str, Any] = {}
+    """The options of the logit hook."""
 
     @model_validator(mode="before")
     @classmethod

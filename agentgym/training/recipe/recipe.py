@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 import warnings
 from dataclasses import replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,7 +14,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from agentgym import registry
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
-from agentgym.options import Count, Rate, Section, Share
+from agentgym.options import Count, Rate, Section, Share, explain_refusal
 from agentgym.reward import Reward
 from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
@@ -39,37 +38,43 @@ STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "count
 class WarmStartSection(ReadsEpisodes):
     """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
 
-    `demonstrations`: how many training tasks the scripted players play. `tags`: only tasks that carry one of these, so
-    that other tasks teach nothing before reinforcement; by default all. `steps`: optimiser steps at most.
-    `batch_size`: demonstrations of a step. `microbatch_tokens`: a step is computed in parts of at most so many tokens,
-    padding included; fewer take less memory and change nothing else.
-    `learning_rate`: at its highest; it decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
-    tenth of it or less. `optimizer`: `muon` teaches a small model from scratch in less than half of the steps that
-    `adamw` needs, at twice its rate. `save_every`: steps between two checkpoints, from which a broken-off warm start
-    goes on.
-    `imperfect_oracle`: the share of demonstrations by the task set's imperfect oracle, which uses the tools well
-    for the wrong goal (see agentgym.training.demonstrations).
-    `until_success`: stop the imitation as soon as success on validation tasks reaches it, so that reinforcement has
-    something left to learn. `validate_every`: steps between two validations. `validate_tasks`: tasks of each, sampled
-    as [evaluate] says.
-    `episodes`, `earlier_rounds`: imitate these instead of demonstrations. `select`: which of them: "success" (the
-    default), "best_of(n=1)", "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns
-    "improved(temperature=1.0)"; see agentgym.training.selection.
+    With `episodes`, stored episodes are imitated in place of demonstrations.
     """
 
     demonstrations: Count = 1000
+    """How many training tasks the scripted players demonstrate."""
     tags: tuple[str, ...] = ()
+    """Demonstrate only tasks that carry one of these tags, so that other tasks teach nothing before reinforcement. By
+    default all tasks are demonstrated."""
     imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of demonstrations by the task set's imperfect oracle, which uses the tools well for the wrong goal (see
+    agentgym.training.demonstrations)."""
     steps: Annotated[int, Field(ge=0)] = 500
+    """How many optimiser steps are taken at most. 0 leaves the imitation out."""
     batch_size: Count = 32
+    """How many demonstrations a step learns from."""
     learning_rate: Rate = 2e-3
+    """The peak learning rate, which decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
+    tenth of it or less."""
     optimizer: Literal["adamw", "muon"] = "adamw"
+    """`muon` teaches a small model from scratch in less than half of the steps that `adamw` needs, at twice its
+    rate."""
     microbatch_tokens: Count = MICROBATCH_TOKENS
+    """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory and change
+    nothing else."""
     save_every: Count = 200
+    """How many steps lie between two checkpoints, from which an interrupted warm start goes on."""
     until_success: Share | None = None
+    """Stop the imitation as soon as success on validation tasks reaches this share, so that reinforcement has something
+    left to learn."""
     validate_every: Count = 50
+    """How many steps lie between two validations."""
     validate_tasks: Count = 64
+    """How many tasks a validation plays, sampled as [evaluate] says."""
     select: str | None = None
+    """Which of the stored `episodes` are imitated: "success" (the default), "best_of(n=1)",
+    "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns "improved(temperature=1.0)";
+    see agentgym.training.selection."""
 
     @model_validator(mode="after")
     def _selects_among_episodes(self) -> WarmStartSection:
@@ -79,29 +84,31 @@ class WarmStartSection(ReadsEpisodes):
 
 
 class EvaluateSection(Section):
-    """Measurement on the held-out split, before and after.
-
-    `tasks`: how many tasks, the same ones each time; by default all. `group_size`: episodes of each task.
-    `temperature`: of sampling; 0 takes the likeliest token.
-    `control`: task parameters to override in a third measurement of the trained policy: the same questions and truth,
-    but tools that answer from another environment, for example `{seed = 1}`. A task solved there was guessed.
-    `stratum`: the tag of the tasks that the headline figure is about; the tables show all tasks.
-    `zero_shot`: measure the model of policy.path also before its warm start.
-    `search`: over the turns of each episode, such as "best_first(nodes=200)"; see docs/stages.md. Its cost is recorded.
-    `max_turns`, `max_turn_tokens`: of validations and evaluations, instead of those of [episode]. `stop_if`: rules
-    that end their hopeless episodes early, as of [episode]; by default none, whatever training does.
-    """
+    """Measurement on the held-out split, before and after."""
 
     tasks: Count | None = None
+    """How many tasks are measured, the same ones each time. By default all are."""
     group_size: Count = 1
+    """How many episodes of each task are played."""
     temperature: Annotated[float, Field(ge=0)] = 0.0
+    """The sampling temperature. 0 takes the likeliest token."""
     control: dict[str, Any] = {}
+    """Task parameters to override in a third measurement of the trained policy: the same questions and truth, but tools
+    that answer from another environment, for example `{seed = 1}`. A task solved there was guessed."""
     stratum: str | None = None
+    """The tag of the tasks that the headline figure is about. The tables show all tasks."""
     zero_shot: bool = False
+    """Measure the model of policy.path also before its warm start."""
     search: str = ""
+    """A search over the turns of each episode, such as "best_first(nodes=200)"; see docs/stages.md. Its cost is
+    recorded."""
     max_turns: Count | None = None
+    """The turns of an episode in validations and evaluations. By default they are those of [episode]."""
     max_turn_tokens: Count | None = None
+    """The tokens of one message in validations and evaluations. By default they are those of [episode]."""
     stop_if: list[str] = []
+    """Rules that end hopeless episodes of validations and evaluations early, written as in [episode]. By default there
+    are none, whatever training does."""
 
     @field_validator("stop_if")
     @classmethod
@@ -117,56 +124,64 @@ class EvaluateSection(Section):
 
 
 class HardwareSection(Section):
-    """The hardware.
-
-    `device`: cpu, cuda or cuda:N; auto takes a GPU if there is one. `threads`: of torch; by default torch chooses.
-    `lockstep`: wait for every live episode before a batch is sampled, so that batches, and with them every float, are
-    the same in every run on a CPU. `max_batch`: requests in one forward pass.
-    `max_batch_tokens`: tokens whose keys and values such a batch may hold at most. `gradient_checkpointing`: compute
-    activations a second time for the gradient instead of keeping them; it takes about a third more time, and much less
-    memory. `sharding`: with "fsdp", weights, gradients and the optimiser's state are shared out among the processes
-    that torchrun starts; it needs [vllm].
-    `engine`: where episodes are played: `local`, or `ray` for the nodes of a cluster. `address`: of the cluster, by
-    default the one that runs on this host. `nodes`: how many it must have at least when the run begins.
-    """
+    """The hardware that trains and samples, and where episodes are played."""
 
     device: str = "auto"
+    """cpu, cuda or cuda:N. auto takes a GPU if there is one."""
     threads: Count | None = None
+    """How many threads torch uses. By default torch chooses."""
     lockstep: bool = True
+    """Wait for every live episode before a batch is sampled, so that batches, and with them every float, are the same
+    in every run on a CPU."""
     max_batch: Count = 256
+    """How many requests one forward pass may hold."""
     max_batch_tokens: Count = 131_072
+    """How many tokens, whose keys and values are in memory, one forward pass may hold."""
     gradient_checkpointing: bool = False
+    """Compute activations a second time for the gradient instead of keeping them. It takes about a third more time, and
+    much less memory."""
     sharding: Literal["fsdp"] | None = None
+    """With "fsdp", weights, gradients and the optimiser's state are shared out among the processes that torchrun
+    starts. It needs [vllm]."""
     engine: str = "local"
+    """Where episodes are played: `local`, or `ray` for the nodes of a cluster."""
     address: str | None = None
+    """The address of the cluster. By default it is the cluster that runs on this host."""
     nodes: Count | None = None
+    """How many nodes the cluster must have at least when the run begins."""
 
 
 class Recipe(Section):
-    """A whole run: tasks, policy, warm start, training, evaluation and collapse guard.
-
-    `name`: of the run; it is written to runs/<name> unless --out names a folder. `seed`: of all randomness.
-    `tasks`: the task set. `policy`: the model. `episode`: budgets and sampling. `reward`: who judges; by default each
-    environment's own reward. `warm_start`: imitation before the training; without this section there is none.
-    `train`: reinforcement. `evaluate`: measurement on held-out tasks. `guard`: alarms. `machine`: the hardware.
-    `vllm`: a server that samples. `stage`: the stages of the run, where they are not the usual ones. `track`: where the
-    metrics go beside metrics.jsonl: tensorboard, wandb, trackio, mlflow.
-    """
+    """A whole run: tasks, policy, warm start, training, evaluation and collapse guard."""
 
     name: Annotated[str, Field(min_length=1)]
+    """The name of the run. Its folder is runs/<name>, unless --out names another."""
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    """The seed of all randomness of the run."""
     track: list[str] = ["tensorboard"]
+    """Where metrics go besides metrics.jsonl: any of tensorboard, wandb, trackio and mlflow."""
     tasks: TasksSection
+    """The tasks to train on, to validate with and to hold out."""
     policy: PolicySection
+    """The model to train."""
     episode: EpisodeSection = EpisodeSection()
+    """The budgets of an episode, and how its turns are sampled."""
     reward: RewardSection = RewardSection()
+    """The rewards that judge. By default each environment's own reward judges."""
     warm_start: WarmStartSection | None = None
+    """Imitation before the training. Without this section there is none."""
     train: TrainSection = TrainSection()
+    """The reinforcement."""
     evaluate: EvaluateSection = EvaluateSection()
+    """The measurement on held-out tasks."""
     guard: GuardSection = GuardSection()
+    """When a training counts as collapsing, and what happens then."""
     machine: HardwareSection = HardwareSection()
+    """The hardware that trains, and where episodes are played."""
     vllm: VllmSection | None = None
+    """A vLLM server that samples. Without this section the training process samples."""
     stage: list[StageSection] = []
+    """The stages of the run in their order. By default the sections above give the usual stages."""
 
     @model_validator(mode="after")
     def _sections_that_fit(self) -> Recipe:
@@ -271,42 +286,10 @@ class Recipe(Section):
         try:
             recipe = cls.model_validate(with_current_keys(data, where))
         except ValidationError as error:
-            raise RecipeError(explain(error, where)) from error
+            raise RecipeError(f"{where}: {explain_refusal(error, cls)}") from error
         check_names(recipe, where)
         return recipe
 
     def to_toml(self) -> str:
         """Return the resolved recipe with every default written out; it reads back equal."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
-
-
-def explain(error: ValidationError, where: str, section: type[Section] = Recipe) -> str:
-    """Say in one line what a section refuses, with the nearest known key. `where`: begins the line."""
-    lines = []
-    for item in error.errors(include_url=False):
-        key = ".".join(map(str, item["loc"])) or "recipe"
-        if item["type"] == "extra_forbidden":
-            known = _keys_at(section, item["loc"][:-1])
-            close = get_close_matches(str(item["loc"][-1]), known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Known: {', '.join(known)}."
-            lines.append(f"there is no key {key!r}.{hint}")
-        elif item["type"] == "value_error":
-            lines.append(f"{key}: {item['ctx']['error']}")
-        elif item["type"] == "missing":
-            lines.append(f"the key {key!r} is missing")
-        else:
-            lines.append(f"{key} = {item['input']!r}: {item['msg']}")
-    return f"{where}: " + "; ".join(lines)
-
-
-def _keys_at(section: type[Section], location: tuple[int | str, ...]) -> list[str]:
-    model: Any = section
-    for part in location:
-        if isinstance(part, int):
-            continue
-        annotation = model.model_fields[str(part)].annotation
-        choices = [a for a in (annotation, *getattr(annotation, "__args__", ())) if hasattr(a, "model_fields")]
-        if not choices:
-            return []
-        model = choices[0]
-    return list(model.model_fields)

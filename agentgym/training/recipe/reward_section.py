@@ -16,17 +16,18 @@ Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class ScheduleSection(Section):
-    """A factor on a component's weight over training (see agentgym.reward.Schedule).
-
-    `start`: the factor before `begin`. `end`: the factor after `finish`. `begin`: share of the training at which the
-    change begins. `finish`: share at which it ends. `shape`: of the change.
-    """
+    """A factor on a component's weight over training (see agentgym.reward.Schedule)."""
 
     start: Finite
+    """The factor before `begin`."""
     end: Finite
+    """The factor after `finish`."""
     begin: Share = 0.0
+    """The share of the training, 0 to 1, at which the change begins."""
     finish: Share = 1.0
+    """The share of the training, 0 to 1, at which the change ends."""
     shape: Literal["linear", "cosine", "step"] = "linear"
+    """How the factor changes in between: `linear`; `cosine`, slow at both ends; or `step`, all at once at `finish`."""
 
     def make(self) -> Schedule:
         """Make the schedule. Raises: ValueError if it begins after it finishes."""
@@ -34,33 +35,33 @@ class ScheduleSection(Section):
 
 
 class GateSection(Section):
-    """Components that count only where another is high (see agentgym.reward.Gate).
-
-    `by`: the component that decides. `threshold`: what it must reach. `opens`: the components that then count; by
-    default all others.
-    """
+    """Components that count only where another is high (see agentgym.reward.Gate)."""
 
     by: str
+    """The component that decides."""
     threshold: Finite
+    """The value that this component must reach."""
     opens: list[str] = []
+    """The components that then count. By default all other components do."""
 
 
 class RewardSection(Section):
-    """Which registered rewards judge, and how their components are combined.
-
-    `name`: the registered reward; by default the environment's own. `also`: further registered rewards. `options`:
-    arguments of their constructors, by name of the reward. `weights`: by component. `schedules`: factors on weights
-    that change over training, by component. `gates`: components that count only where another is high. `caps`: by
-    component, the largest sum over an episode that counts in full.
-    """
+    """Which registered rewards judge, and how their components are combined."""
 
     name: str | None = None
+    """The registered reward. By default it is the environment's own."""
     also: list[str] = []
+    """Further registered rewards that judge too."""
     options: dict[str, dict[str, Any]] = {}
+    """Arguments of the rewards' constructors, by the name of the reward."""
     weights: dict[str, Finite] = {}
+    """The weight of each component in the return, by its name."""
     schedules: dict[str, ScheduleSection] = {}
+    """Factors on weights that change over training, by the name of the component."""
     gates: list[GateSection] = []
+    """Components that count only where another component is high."""
     caps: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = {}
+    """The largest sum over an episode that counts in full, by the name of the component."""
 
     @property
     def names(self) -> list[str]:

@@ -12,26 +12,25 @@ from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpiso
 
 
 class CollectSection(Section):
-    """Options of `collect`: episodes of training tasks that the ledger keeps for later stages.
-
-    `tasks`: how many training tasks, drawn anew in each stage; by default all. `group_size`: episodes of each.
-    `temperature`: of sampling; by default that of [episode].
-    `policy`: who plays: `current`, the policy being trained; `oracle` or `imperfect_oracle`, the task set's scripted
-    players; or a registered policy with its options, for example "chat_api(base_url='http://localhost:8000/v1',
-    model='teacher')". Episodes without token ids get those that the policy being trained would have written.
-    `trees`: grow each group as a tree (train.signals says how), so that episodes share their first turns.
-    `search`: let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The
-    ends of each tree are kept, judged, with the value of each node before the turn that leaves it.
-    `traces`: the turns of these ends say first what the search found: moves, what followed, values.
-    """
+    """Options of `collect`: episodes of training tasks that the ledger keeps for later stages."""
 
     tasks: Count | None = None
+    """How many training tasks are played, drawn anew in each stage. By default all are."""
     group_size: Count = 1
+    """How many episodes of each task are played."""
     temperature: Annotated[float, Field(ge=0)] | None = None
+    """The sampling temperature. By default it is that of [episode]."""
     policy: str = "current"
+    """The player: `current`, the policy being trained; `oracle` or `imperfect_oracle`, the task set's scripted players;
+    or a registered policy with its options, for example "chat_api(base_url='http://localhost:8000/v1',
+    model='teacher')". Episodes without token ids get the ids that the policy being trained would have written."""
     trees: bool = False
+    """Grow each group as a tree, as train.signals says, so that episodes share their first turns."""
     search: str = ""
+    """Let the policy search over the turns of each episode, such as "mcts(nodes=64)"; see docs/stages.md. The ends of
+    each tree are kept, judged, with the value of each node before the turn that leaves it."""
     traces: bool = False
+    """Let the turns of these ends say first what the search found: moves, what followed, and values."""
 
     @model_validator(mode="after")
     def _traces_of_a_search(self) -> CollectSection:
@@ -57,65 +56,68 @@ class CollectSection(Section):
 
 
 class LearningSection(ReadsEpisodes):
-    """How a stage learns from stored episodes.
-
-    `steps`: optimiser steps. `batch_size`: pairs, labelled episodes or groups of a step. `learning_rate`: it decays to
-    a tenth. `max_grad_norm`: longer gradients are clipped to this norm. `save_every`: steps between two checkpoints,
-    from which a broken-off stage goes on.
-    `microbatch_tokens`: a step is computed in parts of at most so many tokens, padding included.
-    `score`: the component of the outcome that ranks episodes; by default their return.
-    """
+    """How a stage learns from stored episodes."""
 
     reads_last_player: ClassVar[bool] = True
 
     steps: Count = 50
+    """How many optimiser steps are taken."""
     batch_size: Count = 8
+    """How many pairs, labelled episodes or groups a step learns from."""
     learning_rate: Rate = 1e-4
+    """The peak learning rate, which decays to a tenth."""
     max_grad_norm: Rate = 1.0
+    """A longer gradient is scaled down to this norm."""
     save_every: Count = 50
+    """How many steps lie between two checkpoints, from which an interrupted stage goes on."""
     microbatch_tokens: Count = MICROBATCH_TOKENS
+    """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory."""
     score: str = ""
+    """The component of the outcome that ranks episodes. By default their return does."""
 
 
 class PreferSection(LearningSection):
-    """Options of `prefer`: learning from pairs of episodes, or of turns, of which one is better.
-
-    `loss`: `dpo`; `dmpo`, which counts early turns more; `kto`, which needs no pairs, only good and bad episodes.
-    `pairs`: `outcome` compares whole episodes of a task; `turn` compares turns after the same history, by the credit
-    that `ranking` gives them; `segment` plays failed episodes again from their worst turn and compares a few turns;
-    `nodes` compares turns after the same history in the trees of a `collect` with `search`, by the nodes' values.
-    `beta`: how strongly the policy is held to the reference. `gamma`: of dmpo, the decay per turn.
-    `imitation_weight`: of the imitation of the better one, or of a good one, beside the comparison. Without it, both
-    may become less likely: raise it from 0 where calls become malformed.
-    `reference`: `last_round`, the policy that the stage begins with; or the name of an earlier stage that trained.
-    `margin`: by how much the better one must exceed the other. `max_pairs`: of a task.
-    `max_length_ratio`: pairs whose lengths in tokens differ by more than this factor are left out.
-    `truncated_winners`: whether an episode that a budget cut may be the better one.
-    `ranking`: the estimator that says which turn is better. `critic_epochs`: passes over the episodes in which the
-    critic that this estimator requires is fitted first; needed where it requires one, and nowhere else.
-    `branches`: of `segment`, how often a failed episode is continued. `segment_turns`: how many turns are compared.
-    `desirable_from`: of kto, the score from which an episode is good. `desirable_weight`, `undesirable_weight`: of kto,
-    how much a good and a bad episode count. By default all bad ones together count as much as all good ones, as the
-    paper advises: where nine of ten are bad, equal weights only make everything less likely.
-    """
+    """Options of `prefer`: learning from pairs of episodes, or of turns, of which one is better."""
 
     loss: Literal["dpo", "dmpo", "kto"] = "dpo"
+    """`dpo`; `dmpo`, which counts early turns more; or `kto`, which needs no pairs, only good and bad episodes."""
     pairs: Literal["outcome", "turn", "segment", "nodes"] = "outcome"
+    """`outcome` compares whole episodes of a task. `turn` compares turns after the same history, by the credit that
+    `ranking` gives them. `segment` plays failed episodes again from their worst turn and compares a few turns. `nodes`
+    compares turns after the same history in the trees of a `collect` with `search`, by the nodes' values."""
     beta: Rate = 0.1
+    """How strongly the policy is held to the reference."""
     gamma: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """The decay per turn of dmpo."""
     imitation_weight: Annotated[float, Field(ge=0)] = 0.0
+    """The weight of imitating the better episode, or a good one, beside the comparison. Without it both may become less
+    likely: raise it from 0 where calls become malformed."""
     reference: str = "last_round"
+    """`last_round`, the policy that the stage begins with; or the name of an earlier stage that trained."""
     margin: Annotated[float, Field(ge=0)] = 0.0
+    """By how much the better one must exceed the other."""
     max_pairs: Count = 4
+    """How many pairs of one task are used at most."""
     max_length_ratio: Annotated[float, Field(ge=1)] | None = None
+    """Leave out pairs whose lengths in tokens differ by more than this factor. By default none is left out."""
     truncated_winners: bool = False
+    """Whether an episode that a budget cut off may be the better one."""
     ranking: str = "return_to_go"
+    """The estimator that says which turn is better."""
     critic_epochs: Count | None = None
+    """How many passes over the episodes first fit the critic that this estimator requires. It is needed where the
+    estimator requires one, and nowhere else."""
     branches: Count = 4
+    """How often `segment` continues a failed episode."""
     segment_turns: Count = 3
+    """How many turns `segment` compares."""
     desirable_from: float = 1.0
+    """The score from which `kto` calls an episode good."""
     desirable_weight: Rate = 1.0
+    """How much a good episode counts in `kto`."""
     undesirable_weight: Rate | None = None
+    """How much a bad episode counts in `kto`. By default all bad ones together count as much as all good ones, as the
+    paper advises: where nine of ten are bad, equal weights only make everything less likely."""
 
     @property
     def reads_nodes(self) -> bool:
@@ -130,41 +132,40 @@ class PreferSection(LearningSection):
 
 
 class RankSection(LearningSection):
-    """Options of `rank`: learning the order of the episodes of each task.
-
-    `max_candidates`: episodes of a task that are ranked: the best and the worst ones. `imitation_weight`: of the
-    imitation of the best one.
-    """
+    """Options of `rank`: learning the order of the episodes of each task."""
 
     max_candidates: Annotated[int, Field(ge=2)] = 8
+    """How many episodes of a task are ranked: the best and the worst ones."""
     imitation_weight: Annotated[float, Field(ge=0)] = 1.0
+    """The weight of imitating the best episode."""
 
 
 class StepTasksSection(ReadsEpisodes):
     """Options of `step_tasks`: every turn of an expert's episode becomes a task of its own.
 
-    The expert is whoever played `episodes`, of which the successful ones count; by default the demonstrations.
-    `max_tasks`: how many; by default all.
+    The expert's episodes are the successful ones of `episodes`, by default the demonstrations.
     """
 
     max_tasks: Count | None = None
+    """How many tasks are made at most. By default every turn gives one."""
 
 
 class GenerateSection(ReadsEpisodes):
     """Options of `generate`: new training tasks like those that the policy fails at.
 
-    Weak tasks are looked for in `episodes`, by default those of the last stage that plays. `below`: a task is weak
-    whose mean success stays under it in every visit, and does not rise. `tasks`: how many new ones, with the weak ones
-    as their parents in turn. `tries`: rounds in which what was refused is generated anew. `with_set`: whether the tasks
-    of the set are trained on too.
+    Weak tasks are looked for in `episodes`, by default those of the last stage that plays.
     """
 
     reads_last_player: ClassVar[bool] = True
 
     below: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """A task is weak whose mean success stays under this share in every visit, and does not rise."""
     tasks: Count = 100
+    """How many new tasks are made, with the weak ones as their parents in turn."""
     tries: Count = 4
+    """How many rounds generate anew what was refused."""
     with_set: bool = True
+    """Whether the tasks of the set are trained on too."""
 
 
 class StoredEpisodesSection(ReadsEpisodes):
@@ -185,72 +186,79 @@ class StoredEpisodesSection(ReadsEpisodes):
 
 
 class DirectAdvantageSection(StoredEpisodesSection):
-    """Options of `direct_advantage`: learning on stored turns, none of which is played anew.
-
-    `continuations`: the critic learns from so many episodes that the policy plays on from each turn; with 0, from how
-    the stored episodes themselves ended. `critic_epochs`, `critic_learning_rate`: of the critic, which is frozen
-    afterwards. `loss`: `clipped` or `quadratic`. `clip`: how far the ratio of a turn's probabilities may leave 1 with
-    `clipped`. `beta`: with `quadratic` a turn moves by its advantage / `beta` in nats.
-    `epochs`, `batch_size`, `learning_rate`: of the policy; a batch is of turns.
-    """
+    """Options of `direct_advantage`: learning on stored turns, none of which is played anew."""
 
     continuations: Annotated[int, Field(ge=0)] = 0
+    """From how many episodes, which the policy plays on from each turn, the critic learns. With 0 it learns from how
+    the stored episodes themselves ended."""
     critic_epochs: Count = 4
+    """How many passes over the turns fit the critic, which is frozen afterwards."""
     critic_learning_rate: Rate = 1e-3
+    """The learning rate of the critic."""
     loss: Literal["clipped", "quadratic"] = "clipped"
+    """`clipped` bounds the ratio of probabilities; `quadratic` moves a turn towards a target."""
     clip: Share = 0.2
+    """How far the ratio of a turn's probabilities may leave 1 with `clipped`."""
     beta: Rate = 1.0
+    """With `quadratic` a turn moves by its advantage / `beta` in nats."""
     epochs: Count = 1
+    """How many passes over the turns train the policy."""
     batch_size: Count = 32
+    """How many turns a step of the policy learns from."""
     learning_rate: Rate = 1e-4
+    """The learning rate of the policy."""
 
 
 class TokenValuesSection(StoredEpisodesSection):
-    """How values of tokens are learnt. `steps`: of the optimiser. `batch_size`: episodes of each."""
+    """How values of tokens are learnt."""
 
     steps: Count = 200
+    """How many optimiser steps are taken."""
     batch_size: Count = 16
+    """How many episodes a step learns from."""
     learning_rate: Rate = 1e-3
+    """The learning rate of the optimiser."""
 
 
 class ImplicitQSection(TokenValuesSection):
-    """Options of `implicit_q`: action values of tokens.
-
-    `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes. `expectile`: 0.5 values the policy
-    that played, towards 1 the best of what it did. `gamma`: the discount of a token. `conservative`: the weight that
-    keeps tokens low which no episode holds. `follow`: how far the slow copy moves in each step.
-    """
+    """Options of `implicit_q`: action values of tokens."""
 
     expectile: Share = 0.7
+    """0.5 values the policy that played; values towards 1 value the best of what it did."""
     gamma: Share = 1.0
+    """The discount per token."""
     conservative: Annotated[float, Field(ge=0)] = 0.01
+    """The weight that keeps the values of tokens low which no episode holds."""
     follow: Share = 0.05
+    """How far the slow copy moves towards the values in each step, 0 to 1."""
 
 
 class ConservativeQSection(TokenValuesSection):
     """Options of `conservative_q`: action values of tokens, bootstrapped from tokens that the policy finds likely.
 
-    `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes, of the policy, of experts, or of
-    both. `top_p`: a target's maximum is over the smallest set of tokens that holds so much of the policy's probability.
-    `gamma`: the discount of a token. `follow`: how far the slow copy moves in each step.
+    The episodes may be the policy's, those of experts, or both.
     """
 
     top_p: Annotated[float, Field(gt=0, le=1)] = 0.9
+    """A target's maximum is over the smallest set of tokens that holds this much of the policy's probability."""
     gamma: Share = 1.0
+    """The discount per token."""
     follow: Share = 0.05
+    """How far the slow copy moves towards the values in each step, 0 to 1."""
 
 
 class OutcomeHeadSection(TokenValuesSection):
     """Options of `outcome_head`: the distribution of the return after each token.
 
-    `steps`, `batch_size`, `learning_rate`: of the optimiser; a batch is of episodes, which have to be of the policy
-    that is guided. `low`: the least return. `high`: the greatest. `bins`: over how many returns, these two included,
-    the distribution is.
+    The episodes have to be those of the policy that is guided.
     """
 
     low: float = 0.0
+    """The least return."""
     high: float = 1.0
+    """The greatest return."""
     bins: Annotated[int, Field(ge=2)] = 11
+    """Over how many returns, `low` and `high` included, the distribution is."""
 
     @model_validator(mode="after")
     def _ascending(self) -> OutcomeHeadSection:
@@ -260,26 +268,23 @@ class OutcomeHeadSection(TokenValuesSection):
 
 
 class EvaluateGuidedSection(Section):
-    """Options of `evaluate_guided`: a held-out measurement of the policy as values of tokens guide it.
-
-    `values`: the name of the stage `implicit_q` or `outcome_head` that learnt them. `scale`, `candidates`: see the
-    logit hook `value_guided`.
-    """
+    """Options of `evaluate_guided`: a held-out measurement of the policy as values of tokens guide it."""
 
     values: str = ""
+    """The name of the stage `implicit_q` or `outcome_head` that learnt the values."""
     scale: Annotated[float, Field(ge=0)] = 1.0
+    """How strongly the values guide, see the logit hook `value_guided`."""
     candidates: Annotated[int, Field(ge=0)] = 20
+    """Among how many of the likeliest tokens the values choose, see the logit hook `value_guided`."""
 
 
 class EvaluateRerankedSection(Section):
-    """Options of `evaluate_reranked`: a held-out measurement of the best of several episodes, as values choose it.
-
-    `values`: the name of the stage `conservative_q` or `implicit_q` that learnt them. `episodes`: of each task. The one
-    whose tokens have the highest mean value counts.
-    """
+    """Options of `evaluate_reranked`: a held-out measurement of the best of several episodes, as values choose it."""
 
     values: str = ""
+    """The name of the stage `conservative_q` or `implicit_q` that learnt the values."""
     episodes: Annotated[int, Field(ge=2)] = 4
+    """How many episodes of each task are played. The one whose tokens have the highest mean value counts."""
 
 
 STAGE_OPTIONS: dict[str, type[Section]] = {

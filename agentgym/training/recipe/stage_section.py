@@ -14,17 +14,16 @@ _USUAL_NAMES = {"imitate": "warm_start", "reinforce": "train"}
 
 
 class StageSection(Section):
-    """One stage of a run; `[[stage]]` lists them in their order. Without a list a run has the usual stages.
-
-    `kind`: what it does, see `agentgym list stages`. `name`: of its checkpoints, episodes and metrics, or of the
-    evaluation that it writes; by default `warm_start` for `imitate`, `train` for `reinforce`, else the kind.
-    `options`: replace keys of [warm_start] for `imitate`, of [train] for `reinforce`, and of [evaluate] for `evaluate`
-    and `control`; other kinds have options of their own.
-    """
+    """One stage of a run; `[[stage]]` lists them in their order. Without a list a run has the usual stages."""
 
     kind: str
+    """What the stage does, see `agentgym list stages`."""
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")] | None = None
+    """The name of its checkpoints, episodes and metrics, or of the evaluation that it writes. By default it is
+    `warm_start` for `imitate`, `train` for `reinforce`, else the kind."""
     options: dict[str, Any] = {}
+    """Keys that replace those of [warm_start] for `imitate`, of [train] for `reinforce`, and of [evaluate] for
+    `evaluate` and `control`. Other kinds have options of their own."""
 
     @property
     def given_name(self) -> str:
@@ -33,18 +32,17 @@ class StageSection(Section):
 
 
 class ReadsEpisodes(Section):
-    """A part of a recipe that learns from episodes which earlier stages, or other runs, have played.
-
-    `episodes`: whose: names of earlier stages, or `runs/other:label` for those of another run whose label is `label` or
-    begins with `label-`. Inside `repeat`, a name means the stage of the same round, or else of the round before.
-    `earlier_rounds`: the share of the episodes of earlier rounds that is mixed in, 0 to 1.
-    """
+    """A part of a recipe that learns from episodes which earlier stages, or other runs, have played."""
 
     reads_last_player: ClassVar[bool] = False
     """Whether, without `episodes`, those of the nearest earlier stage that plays are meant."""
 
     episodes: list[str] = []
+    """The stages whose episodes are read: names of earlier stages, or `runs/other:label` for the episodes of another
+    run whose label is `label` or begins with `label-`. Inside `repeat`, a name means the stage of the same round, or
+    else of the round before."""
     earlier_rounds: Share = 0.0
+    """The share of the episodes of earlier rounds that is mixed in, 0 to 1."""
 
     @property
     def reads_nodes(self) -> bool:
@@ -53,11 +51,9 @@ class ReadsEpisodes(Section):
 
 
 class RepeatSection(Section):
-    """Options of `repeat`: a block of stages that is run several times.
-
-    `times`: how often. `stages`: the block, written as entries of `[[stage]]`. In round 2 the name of each has the
-    ending `_2`.
-    """
+    """Options of `repeat`: a block of stages that is run several times."""
 
     times: Count
+    """How often the block is run."""
     stages: Annotated[list[StageSection], Field(min_length=1)]
+    """The stages of the block, written as entries of `[[stage]]`. In round 2 the name of each has the ending `_2`."""

@@ -13,14 +13,14 @@ from agentgym.task import TaskSet, mixed
 
 
 class SourceSection(Section):
-    """One set of a mixture.
-
-    `set`: as of [tasks]. `tags`: likewise. `weight`: how often its tasks are drawn, beside the weights of the others.
-    """
+    """One set of a mixture."""
 
     set: str
+    """A registered task set, or the path of a .jsonl file."""
     tags: tuple[str, ...] = ()
+    """Use only the tasks that carry one of these tags. By default all tasks are used."""
     weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    """How often tasks of this set are drawn, relative to the other weights. A set of weight 0 is left out."""
 
     def load(self) -> TaskSet:
         """Load the set and select the tasks with the tags. Raises: UnknownNameError, TaskError."""
@@ -29,18 +29,16 @@ class SourceSection(Section):
 
 
 class TasksSection(Section):
-    """The task set: its `train` split is trained on, `validation` is watched, `held_out` is measured before and after.
-
-    `set`: a registered task set, or the path of a .jsonl file. `tags`: use only tasks that carry one of these tags, in
-    every split.
-    `sources`: several sets, with weights, in place of one. Each step draws a set by its weight and then one of its
-    tasks, unless `train.sampler` says otherwise. Each task is judged by its environment's own reward, if [reward] names
-    none, and metrics are also given for each set.
-    """
+    """The task set. Its `train` split is trained on, `validation` watched, and `held_out` measured before and after."""
 
     set: str = ""
+    """A registered task set, or the path of a .jsonl file."""
     tags: tuple[str, ...] = ()
+    """Use only the tasks that carry one of these tags, in every split. By default all tasks are used."""
     sources: tuple[SourceSection, ...] = ()
+    """Several sets with weights, in place of `set`. Each step draws a set by its weight and then one of its tasks,
+    unless `train.sampler` says otherwise. Each task is judged by its environment's own reward, if [reward] names none.
+    Metrics are also given for each set."""
 
     @model_validator(mode="after")
     def _one_or_several(self) -> TasksSection:

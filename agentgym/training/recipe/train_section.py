@@ -21,71 +21,74 @@ if TYPE_CHECKING:
 
 
 class ReplaySection(Section):
-    """Lets the critic of an estimator learn from turns of earlier steps too (see ReplayedCritic).
-
-    `updates`: optimiser steps of the critic after each step. `batch_size`: turns of each. `capacity`: turns that are
-    kept, the last ones. `half_life`: turns are drawn half as often for so many optimiser steps of the policy that they
-    are old; without it all alike. `follow`: how far the slow copy moves towards the critic after each of its steps.
-    `weighted`: turns count by their probability now over that when they were sampled. `max_ratio`: at most so much.
-    `runs`: folders of other runs whose episodes are stored from the start. `label`: of these, only the episodes whose
-    id begins with it.
-    """
+    """Lets the critic of an estimator learn from turns of earlier steps too (see ReplayedCritic)."""
 
     updates: Count = 20
+    """How many optimiser steps the critic takes after each step."""
     batch_size: Count = 64
+    """How many turns an update learns from."""
     capacity: Count = 10_000
+    """How many turns are kept, the last ones."""
     half_life: Rate | None = None
+    """A turn is drawn half as often once it is this many optimiser steps of the policy old. By default all turns are
+    drawn alike."""
     follow: Share = 0.1
+    """How far the slow copy moves towards the critic after each of its steps, 0 to 1."""
     weighted: bool = True
+    """Whether turns count by their probability now over that when they were sampled."""
     max_ratio: Rate = 10.0
+    """By how much a turn counts at most when it is `weighted`."""
     runs: list[str] = []
+    """The folders of other runs whose episodes are stored from the start."""
     label: str = "train-"
+    """Of these runs, read only the episodes whose id begins with this text."""
 
 
 class SignalsSection(Section):
-    """How signals are computed that the estimator requires and no record holds (see agentgym.training.signals).
-
-    `continuations`: episodes that are continued from each turn. `root_episodes`: episodes of a group that are played
-    from the start; the others branch off them. `branch_before`: the last turn before which they may branch off.
-    `exact_turns`: in episodes of up to this many turns, every subset of the turns is replayed.
-    `hindsight`: estimated by a network that is `learnt` during training, or by the `prompted` policy itself.
-    `learning_rate`, `epochs`: of these networks.
-    `double`: the critic has two heads and a slowly updated copy. `privileged`: the critic reads the task's truth, which
-    the policy never does. `replay`: the critic also learns from earlier steps; it is `double` then.
-    `rank_every`: own tokens after which `rank_shaped` measures the hidden states; 0 measures after each turn.
-    """
+    """How signals are computed that the estimator requires and no record holds (see agentgym.training.signals)."""
 
     continuations: Count = 4
+    """How many episodes are continued from each turn."""
     root_episodes: Annotated[int, Field(ge=2)] = 2
+    """How many episodes of a group are played from the start. The others branch off them."""
     branch_before: Count = 4
+    """The last turn before which an episode may branch off."""
     hindsight: Literal["learnt", "prompted"] = "learnt"
+    """Hindsight is estimated by a network that is `learnt` during training, or by the `prompted` policy itself."""
     exact_turns: Annotated[int, Field(ge=0, le=10)] = 4
+    """In episodes of up to this many turns, every subset of the turns is replayed."""
     learning_rate: Rate = 1e-3
+    """The learning rate of the networks that are learnt for signals."""
     epochs: Count = 2
+    """How many passes over a step's turns train these networks."""
     double: bool = False
+    """Give the critic two heads and a slowly updated copy."""
     privileged: bool = False
+    """Let the critic read the task's truth, which the policy never does."""
     replay: ReplaySection | None = None
+    """Let the critic also learn from earlier steps; it is `double` then."""
     rank_every: Annotated[int, Field(ge=0)] = 0
+    """After how many own tokens `rank_shaped` measures the hidden states. 0 measures after each turn."""
 
 
 class ReferenceSection(Section):
-    """The model that a policy is kept near, or compared with: the one that reinforcement starts from, unless it moves.
-
-    `kind`: `fixed`; `reset`, to the current weights every `reset_every` optimiser steps; `moving_average` of the
-    weights; `best`, the weights of the best validation so far. Without it there is a reference if `train.kl` is above
-    0, fixed or as `reset_every` and `mix` say.
-    `reset_every`: every so many optimiser steps it becomes `mix` x the current weights + (1 - `mix`) x itself; 0
-    leaves it as it is. `mix`: 1 is a reset; a small one with `reset_every = 1` is a moving average of the weights.
-    `reset_optimiser`: forget the optimiser's moments with each reset. `episodes`: that it plays of each task for the
-    objective `apo`. `temperature`: of the soft maximum over their returns.
-    """
+    """The model that the policy is kept near or compared with: the one reinforcement starts from, until it moves."""
 
     kind: Literal["fixed", "reset", "moving_average", "best"] | None = None
+    """`fixed`; `reset`, to the current weights every `reset_every` optimiser steps; `moving_average` of the weights; or
+    `best`, the weights of the best validation so far. By default there is a reference if `train.kl` is above 0, fixed
+    or as `reset_every` and `mix` say."""
     reset_every: Annotated[int, Field(ge=0)] = 0
+    """After how many optimiser steps the reference becomes `mix` x the current weights + (1 - `mix`) x itself. 0 leaves
+    it as it is."""
     mix: Share = 1.0
+    """1 is a reset. A small one with `reset_every = 1` is a moving average of the weights."""
     reset_optimiser: bool = False
+    """Forget the optimiser's moments with each reset."""
     episodes: Count = 8
+    """How many episodes the reference plays of each task for the objective `apo`."""
     temperature: Rate = 0.5
+    """The temperature of the soft maximum over the returns of these episodes."""
 
     @model_validator(mode="after")
     def _keys_of_its_kind(self) -> ReferenceSection:
@@ -111,24 +114,22 @@ class ReferenceSection(Section):
 
 
 class TeacherSection(Section):
-    """A model that scores the agent's tokens for terms such as `teacher_kl`.
-
-    `path`: a local checkpoint, a run folder or a hub name, with the vocabulary of the policy.
-    """
+    """A model that scores the agent's tokens for terms such as `teacher_kl`."""
 
     path: str
+    """A local checkpoint, a run folder or a hub name, with the vocabulary of the policy."""
 
 
 class ExpertsSection(ReadsEpisodes):
     """Episodes of an expert on the tasks of each step, for what imitates it, such as `expert_sft` and `grao`.
 
-    `player`: the scripted player of the task set, by default `oracle`. Its episodes that succeed are used, one for each
-    task of a step.
-    `episodes`: stored successes instead, such as ["runs/other:collect"]: of each task the one with the highest return.
-    A task without a success has no expert. `earlier_rounds`: of names of stages inside `repeat`.
+    With `episodes`, stored successes such as ["runs/other:collect"] are read in place of a player: of each task the one
+    with the highest return. A task without a success has no expert.
     """
 
     player: Literal["oracle", "imperfect_oracle"] | None = None
+    """The scripted player of the task set; by default it is `oracle`. Its episodes that succeed are used, one for each
+    task of a step."""
 
     @model_validator(mode="after")
     def _plays_or_reads(self) -> ExpertsSection:
@@ -143,29 +144,29 @@ class ExpertsSection(ReadsEpisodes):
 
 
 class CorrectionsSection(Section):
-    """A policy that rewrites the agent's thoughts, for the term `thought_sft`.
-
-    `policy`: the corrector, a registered policy. `options`: of it, for `chat_api` its `base_url` and `model`.
-    `turns_per_step`: how many turns of a step are corrected at most. `max_tokens`: of a corrected thought.
-    """
+    """A policy that rewrites the agent's thoughts, for the term `thought_sft`."""
 
     policy: str = "chat_api"
+    """The registered policy that corrects."""
     options: dict[str, Any] = {}
+    """The options of this policy, for `chat_api` its `base_url` and `model`."""
     turns_per_step: Count = 64
+    """How many turns of a step are corrected at most."""
     max_tokens: Count = 256
+    """How many tokens a corrected thought may have."""
 
 
 class TermSection(Section):
-    """A loss that is added to the objective's, see `agentgym list loss_terms`.
-
-    `weight`: of it. `schedule`: a factor on the weight over the training. `warmup`: share of the training over which
-    the weight rises from 0. `options`: of the term.
-    """
+    """A loss that is added to the objective's, see `agentgym list loss_terms`."""
 
     weight: Annotated[float, Field(allow_inf_nan=False)] = 1.0
+    """The weight of the term in the loss."""
     schedule: ScheduleSection | None = None
+    """A factor on the weight over the training. Without this section the weight stays."""
     warmup: Share = 0.0
+    """The share of the training over which the weight rises from 0."""
     options: dict[str, float | str | bool] = {}
+    """The options of the term."""
 
     @property
     def weights(self) -> tuple[float, float]:
@@ -176,89 +177,103 @@ class TermSection(Section):
 
 
 class TrainSection(Section):
-    """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes.
-
-    `steps`: how many batches of episodes are played. `tasks_per_step`: tasks of a step. `group_size`: episodes of each
-    task, which are compared with each other; 1 where nothing is compared, as with `ppo` or `apo`.
-    `estimator`: how credit is given to turns, see `agentgym list estimators`. `estimator_options`: its options.
-    `estimator_wrappers`: for example `["gated(threshold=1.0)", "off_policy(mode='mis')"]`, innermost first; or write
-    all in one string, `estimator = "rloo | gated(threshold=1.0)"`.
-    `signals`: how signals are computed that the estimator requires.
-    `learning_rate`: of the optimiser, constant unless `trl.lr_scheduler_type` says otherwise. `warmup_steps`: in which
-    it rises, with such a scheduler. `snr_learning_rate`: scale it in each step by SNR / (1 + SNR), the signal-to-noise
-    ratio of the groups' gradients. `max_grad_norm`: longer gradients are clipped to this norm.
-    `objective`: the loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)". `terms`: losses
-    that are added to it, by name. `kl`: weight of the distance from a reference model. `reference`: that model.
-    `teacher`, `experts`, `corrections`: a model, episodes and a policy that some terms and objectives need.
-    `iterations`: optimiser steps on each batch of episodes. `microbatch_tokens`: a batch is computed in parts of at
-    most so many tokens, padding included, which are one optimiser step together; fewer take less memory.
-    `generation`: `transformers` samples in this process; `trl` through the trainer's own backend (vLLM by
-    `trl.use_vllm = true`).
-    `save_every`: steps between two checkpoints. `keep_checkpoints`: how many of the last are kept.
-    `validate_every`: steps between two validations. `validate_tasks`: tasks of each. `validate_stratum`: only those
-    with this tag. `until_success`: stop as soon as success on validation tasks reaches it.
-    `sampler`: what chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`; by
-    default they are shuffled. `gather`: wrappers of how groups are played, innermost first, for example
-    ["max_variance(factor=2)"], see `agentgym list gatherers`.
-    `tasks_of`: train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do.
-    `adapt`: train on tasks without truth instead, by the votes of each group, and mark what is measured.
-    `staleness`: how many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by
-    the weights that it trains; otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named,
-    and `gather` takes only wrappers that choose among finished groups.
-    `group_quorum`: a group is trained once so many of its episodes have ended, and later ones join nothing; by default
-    all of them.
-    `audit_every`: every so many steps the credit is compared with counterfactual credit (0: never).
-    `audit_sample`: trajectories of such an audit. `audit_continuations`: episodes continued from each of their turns.
-    `failures`: how kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the
-    table of kinds and treatments.
-    `trainable_roles`: only turns in these roles are trained on, for example ["planner"]; by default all. The others are
-    read, and count in the credit of the episode. `role_order`: these roles are updated one after the other in each
-    step, each for what the ones before it have become; by default all together. `rotate_roles_every`: after so many
-    steps the adapters of [policy.lora] `roles` change hands (0: never).
-    `trl`: any further option of TRL's GRPOConfig, unchanged.
-    """
+    """Reinforcement with turn-level credit. One step plays `tasks_per_step` x `group_size` episodes."""
 
     steps: Annotated[int, Field(ge=0)] = 100
+    """How many batches of episodes are played. 0 leaves the reinforcement out."""
     tasks_per_step: Count = 8
+    """How many tasks a step plays."""
     group_size: Count = 8
+    """How many episodes of each task are played and compared with each other. 1 suits what compares nothing, as `ppo`
+    and `apo`."""
     estimator: str = "return_to_go"
+    """How credit is given to turns, see `agentgym list estimators`."""
     estimator_options: dict[str, float | str | bool] = {}
+    """The options of the estimator."""
     estimator_wrappers: list[str] = []
+    """Wrappers of the estimator, innermost first, for example ["gated(threshold=1.0)", "off_policy(mode='mis')"]. All
+    may also stand in one string: `estimator = "rloo | gated(threshold=1.0)"`."""
     signals: SignalsSection = SignalsSection()
+    """How signals are computed that the estimator requires."""
     learning_rate: Rate = 3e-4
+    """The peak learning rate. It stays constant unless `trl.lr_scheduler_type` names a schedule."""
     snr_learning_rate: bool = False
+    """Scale the learning rate in each step by SNR / (1 + SNR), where SNR is the signal-to-noise ratio of the groups'
+    gradients."""
     warmup_steps: Annotated[int, Field(ge=0)] = 0
+    """Over how many optimiser steps the learning rate rises from 0, with a schedule that warms up."""
     objective: str = "dr_grpo"
+    """The loss, see `agentgym list objectives`; with options as in "topr(max_ratio=1.0)"."""
     terms: dict[str, TermSection] = {}
+    """Losses that are added to the objective, by their names."""
     iterations: Count = 1
+    """How many optimiser steps each batch of episodes gives."""
     microbatch_tokens: Count = MICROBATCH_TOKENS
+    """A batch is computed in parts of at most this many tokens, padding included, which are one optimiser step
+    together. Fewer take less memory."""
     kl: Annotated[float, Field(ge=0)] = 0.0
+    """The weight of the distance from a reference model."""
     reference: ReferenceSection = ReferenceSection()
+    """The reference model."""
     teacher: TeacherSection | None = None
+    """A model that some terms and objectives need."""
     experts: ExpertsSection | None = None
+    """Episodes that some terms and objectives need."""
     corrections: CorrectionsSection | None = None
+    """A policy that some terms and objectives need."""
     max_grad_norm: Rate = 1.0
+    """A longer gradient is scaled down to this norm."""
     generation: Literal["transformers", "trl"] = "transformers"
+    """`transformers` samples in this process; `trl` samples through the trainer's own backend (vLLM by `trl.use_vllm =
+    true`)."""
     save_every: Count = 20
+    """How many steps lie between two checkpoints."""
     keep_checkpoints: Count = 2
+    """How many of the last checkpoints are kept."""
     validate_every: Count = 10
+    """How many steps lie between two validations."""
     validate_tasks: Count = 64
+    """How many tasks a validation plays."""
     validate_stratum: str | None = None
+    """Validate only tasks with this tag. By default all validation tasks may be drawn."""
     until_success: Share | None = None
+    """Stop as soon as success on validation tasks reaches this share. By default all steps are taken."""
     sampler: str | None = None
+    """What chooses the tasks of a step, for example "curriculum(window=4)", see `agentgym list samplers`. By default
+    the tasks are shuffled."""
     gather: list[str] = []
+    """Wrappers of how groups are played, innermost first, for example ["max_variance(factor=2)"], see `agentgym list
+    gatherers`."""
     tasks_of: str | None = None
+    """Train on the tasks that an earlier stage of this name has made, as `step_tasks` and `generate` do."""
     adapt: AdaptSection | None = None
+    """Train on tasks without truth instead, by the votes of each group, and mark what is measured."""
     staleness: Annotated[int, Field(ge=0)] = 0
+    """How many batches playing may be ahead of training, see docs/scale.md. With 0 each batch is played by the weights
+    that it trains. Otherwise the estimator gets `off_policy(max_lag=...)` around it, unless one is named, and `gather`
+    takes only wrappers that choose among finished groups."""
     group_quorum: Annotated[int, Field(ge=2)] | None = None
+    """Train a group once this many of its episodes have ended; later ones join nothing. By default all of them have to
+    end."""
     audit_every: Annotated[int, Field(ge=0)] = 0
+    """After how many steps the credit is compared with counterfactual credit. 0 never compares."""
     audit_sample: Annotated[int, Field(ge=2)] = 8
+    """How many trajectories such an audit looks at."""
     audit_continuations: Annotated[int, Field(ge=2)] = 4
+    """How many episodes are continued from each turn of an audited trajectory."""
     failures: dict[str, Treatment] = {}
+    """How kinds of failures are treated, for example `{void = "mask_episode"}`; docs/evaluate.md has the table of kinds
+    and treatments."""
     trainable_roles: list[str] = []
+    """Train only on turns in these roles, for example ["planner"]. The others are read, and count in the credit of the
+    episode. By default all turns are trained on."""
     role_order: list[str] = []
+    """Update these roles one after the other in each step, each for what the ones before it have become. By default all
+    are updated together."""
     rotate_roles_every: Annotated[int, Field(ge=0)] = 0
+    """After how many steps the adapters of [policy.lora] `roles` change hands. 0 never changes them."""
     trl: dict[str, Any] = {}
+    """Any further option of TRL's GRPOConfig, passed on unchanged."""
 
     @model_validator(mode="before")
     @classmethod

@@ -13,26 +13,29 @@ class VllmSection(Section):
     """A vLLM server, or several, that samples every reply of the agent, in training and in measurements.
 
     Without `url` a server is started for the run, on a socket that only this user reaches, and ends with it.
-
-    `url`: of a server that runs already, for example "http://10.0.0.5:8000", or a list of them. An episode stays on one
-    of several, and one that fails or hangs is left out (see PolicyPool). `model`: the name by which it serves the
-    model; by default the first that it lists. `folder`: where the weights are written for it to read, which must be the
-    same folder on all machines; by default one in the run's folder. `deadline_s`: one of several servers that has not
-    answered a request, or taken new weights, for so many seconds is left out.
-    `python`: the interpreter of an environment that has vLLM, to start the server with; by default the one that trains.
-    `gpus`: which ones the started server uses, for example "1" or "2,3"; by default all, of which it then takes
-    four tenths of the memory. `options`: its further arguments, as `vllm serve` takes them, for example
-    ["--max-model-len=4096"]. `start_s`: seconds after which it must be ready.
     """
 
     url: str | list[str] | None = None
+    """The address of a server that runs already, for example "http://10.0.0.5:8000", or a list of addresses. An episode
+    stays on one of several servers, and a server that fails or hangs is left out (see PolicyPool)."""
     model: str | None = None
+    """The name by which a running server serves the model. By default it is the first model that the server lists."""
     folder: str | None = None
+    """Where the weights are written for the server to read. It must be the same folder on all machines. By default it
+    is a folder in the run's folder."""
     python: str | None = None
+    """The interpreter of an environment that has vLLM, to start the server with. By default it is the interpreter that
+    trains."""
     gpus: str | None = None
+    """Which GPUs the started server uses, for example "1" or "2,3". By default it uses all, and four tenths of their
+    memory."""
     options: list[str] = []
+    """Further arguments of the started server, as `vllm serve` takes them, for example ["--max-model-len=4096"]."""
     start_s: Seconds = 600.0
+    """The seconds within which a started server must be ready."""
     deadline_s: Seconds = 300.0
+    """One of several servers that has not answered a request, or taken new weights, for this many seconds is left
+    out."""
 
     @property
     def urls(self) -> list[str]:

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from agentgym import registry
 from agentgym.credit.options import check_options
 from agentgym.errors import CreditError, RecipeError, UnknownNameError
-from agentgym.options import Section
+from agentgym.options import Section, explain_refusal
 from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
-from agentgym.training.recipe.recipe import Recipe, explain
+from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -205,7 +205,7 @@ def _parsed(kind: type[Section], section: StageSection) -> Any:
     try:
         return kind.model_validate(section.options)
     except ValidationError as error:
-        raise RecipeError(explain(error, f"[[stage]] {section.given_name!r}", kind)) from error
+        raise RecipeError(f"[[stage]] {section.given_name!r}: {explain_refusal(error, kind)}") from error
 
 
 @define_stage(options=RepeatSection)
