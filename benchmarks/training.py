@@ -31,16 +31,17 @@ from agentgym.messages import Message, StopReason
 from agentgym.policy import Policy, make_model, make_tokenizer
 from agentgym.policy.checkpoint import load_checkpoint
 from agentgym.task import Task
-from agentgym.training import turn_grpo
+from agentgym.training import Rollouts, turn_grpo
 from agentgym.trajectory import Trajectory, Turn
 
 GROUP = 8
 
 
-class Recorded:
-    """Stands where Rollouts does and hands out episodes made beforehand."""
+class Recorded(Rollouts):
+    """Hands out episodes made beforehand."""
 
     def __init__(self, vocabulary: int) -> None:
+        super().__init__()
         self._rng = np.random.default_rng(0)
         self._vocabulary = vocabulary
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -56,6 +57,16 @@ class EpisodeManager:
     ) -> None:
         self.policy, self.config, self.ledger, self.label = policy, config, ledger, label
         self._environments = EnvironmentFactory(config, policy)
+
+    def with_config(self, config: RolloutConfig) -> EpisodeManager:
+        """Return a manager that plays with another config, in the environments and with the rewards of this one.
+
+        Args:
+            config: differs in budgets, instruction, knowledge, sampling and stop rules.
+        """
+        manager = copy(self)
+        manager.config = config
+        return manager
 
     async def collect(
         self,

@@ -26,7 +26,6 @@ from agentgym.credit import Estimator as DeclaredEstimator
 from agentgym.errors import AgentGymError
 from agentgym.evaluation.failures import Treatment
 from agentgym.policy.contract import Policy
-from agentgym.rollout import Budgets
 from agentgym.task import Task, seed_of, training_only
 from agentgym.training.asynchronous.ages import correction_metrics
 from agentgym.training.gatherers import GatheredGroup, Gatherer, StepRequest, gather_metrics, play_groups
@@ -92,7 +91,8 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         tasks: the training tasks.
         policy: samples from `model`, or a function that makes it from the trainer; its `version` is set to the
             optimiser step.
-        rollouts: plays the episodes. label: their names begin with it, and end with the step.
+        rollouts: plays the episodes, at each step as its schedule says. label: their names begin with it, and end with
+            the step.
         estimator: maps a group of trajectories to one advantage per turn (see agentgym.credit).
         signal_providers: compute signals that the estimator requires and no record holds
             (see agentgym.training.signals).
@@ -100,7 +100,6 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         failures: treatments of failures that differ from the table in agentgym.evaluation.failures.
         gather: plays the groups of a step.
         sampler: chooses the tasks of each step; None lets TRL shuffle them.
-        budgets_at: the budgets of the episodes of a batch, by its number from 0; None for those of the rollouts.
         credit_callback: called with (step, trajectories, advantages) after every batch of episodes; returns metrics.
         before_playing: called by every process before the first one plays.
         options: of PolicyLossTrainer, such as `objective`, and of GRPOTrainer.
@@ -126,7 +125,6 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         failures: Mapping[str, Treatment] = {},
         gather: Gatherer = play_groups,
         sampler: Sampler | None = None,
-        budgets_at: Callable[[int], Budgets] | None = None,
         credit_callback: CreditCallback | None = None,
         before_playing: Callable[[], None] = lambda: None,
         **options: Any,
@@ -136,7 +134,7 @@ class TurnGRPOTrainer(PolicyLossTrainer):
         self._signal_providers, self._failures = signal_providers, failures
         self._trainable_roles = tuple(trainable_roles)
         self._gather, self._sampler, self._credit_callback = gather, sampler, credit_callback
-        self.before_playing, self._budgets_at = before_playing, budgets_at
+        self.before_playing = before_playing
         self._pace = Pace()
         self._prompt_rows: list[dict[str, Any]] = []  # the rows that TRL asks to be played
         self._episodes = StepEpisodes()  # the last one
@@ -296,15 +294,15 @@ class TurnGRPOTrainer(PolicyLossTrainer):
             )
         step = self.state.global_step
         self.rollout_policy.version = step
-        if self._budgets_at is not None:
-            self._rollouts.change(budgets=self._budgets_at(step // self.args.num_iterations))
         label = f"{self._label if self.model.training else 'eval'}-{step:06d}"
         tasks = [self._tasks[i] for i in indices[::size]]
         if self._sampler is not None and self.model.training:
             tasks = self._sampler.draw(len(tasks), step)
         more_tasks = partial(self._more_tasks, tasks)
         return self._gather(
-            StepRequest(self._rollouts, self.rollout_policy, tasks, label, size, self._progress(), more_tasks)
+            StepRequest(
+                self._rollouts.at_step(step), self.rollout_policy, tasks, label, size, self._progress(), more_tasks
+            )
         )
 
     def _more_tasks(self, drawn: Sequence[Task], count: int, further: int) -> list[Task]:

@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym import Environment, Reward, Task, TaskSet, tool
 from agentgym.credit import credit_of, estimator
 from agentgym.errors import CreditError, EvaluationError, HeldOutError, TaskError
 from agentgym.evaluation.runner import row_of
-from agentgym.messages import Call, Message, StopReason
+from agentgym.messages import Call, Message
 from agentgym.policy import Policy, Reply, ScriptedPolicy
 from agentgym.policy.guided import GuidedPolicy
 from agentgym.registry import load_reward
@@ -26,7 +26,7 @@ from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.gatherers.guided import hint_of
 from agentgym.training.loss.grpo_batches import trl_rows
-from agentgym.trajectory import Assistance, Trajectory, Turn
+from agentgym.trajectory import Assistance, Trajectory
 
 DIGITS = 20
 
@@ -158,28 +158,22 @@ def test_a_share_of_nothing_is_as_no_gatherer(rollouts):
     assert not any(group.left_out for group in nothing)
 
 
-class DrawnRollouts:
-    """Stands where Rollouts does: an episode succeeds as its label, task and sample draw."""
+class Drawn(Reward):
+    """An episode succeeds as a seed and its id draw."""
 
-    ledger = None
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
 
-    def play(self, policy, tasks, *, label, group_size, progress=None, assistance=()):
-        episodes = []
-        for position, task in enumerate([task for task in tasks for _ in range(group_size)]):
-            success = float(random.Random(f"{policy}{label}{task.id}{position}").random() < 0.1)
-            turns = [Turn(0, Message("assistant", "x"))]
-            name = f"{label}/{task.id}#{position}"
-            drawn = Trajectory(name, task, position, turns=turns, outcome={"success": success})
-            drawn.stop_reason = StopReason.ANSWERED
-            drawn.provenance.assistance = assistance[position] if assistance else None
-            episodes.append(drawn)
-        return episodes
+    def outcome(self, episode):
+        return {"success": float(random.Random(f"{self.seed}{episode.id}").random() < 0.1)}
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.integers(2, 5), st.integers(1, 4))
 def test_advantages_compare_only_episodes_that_were_shown_the_same(seed, group_size, steps):
-    request = StepRequest(DrawnRollouts(), seed, [*LOCKS, *LOCKS[:2]], "train-000000", group_size)
-    groups = make_gatherer(play_groups, [f"guided(steps={steps})"])(request)
+    with Rollouts(RolloutConfig(environment=Lock, reward=Drawn(seed))) as rollouts:
+        request = step(rollouts, [*LOCKS, *LOCKS[:2]], group_size)
+        groups = make_gatherer(play_groups, [f"guided(steps={steps})"])(request)
     assert [group.trained[0].task for group in groups] == [*LOCKS, *LOCKS[:2]]
     for group in groups:
         assert len(group.trained) == group_size

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentgym.errors import EpisodesFailed
+from agentgym import Budgets, Environment, Reward, RolloutConfig, ScriptedPolicy
+from agentgym.errors import JudgeError
 from agentgym.messages import Message, StopReason
 from agentgym.registry import load, names
+from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer
+from agentgym.training import Rollouts
+from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.trajectory import Trajectory, Turn
 
@@ -27,36 +31,36 @@ NEED_MORE = {"starts", "prefix_buffer", "entropy_forks", "guide", "refined", "va
 STATEFUL = ["dynamic(max_rate=4)", "spread_threshold", "success_replay"]
 
 
-class Successes:
-    """Stands where a ledger does, of which only successes are read."""
+class Question(Environment):
+    """Asks, and ends with the answer."""
 
-    def load(self, name: str) -> Trajectory:
-        label, _, rest = name.partition("/")
-        task, _, sample = rest.partition("#")
-        return episode(TASKS[int(task[1:])], 1.0, label, int(sample))
-
-    def amend(self, trajectories):
-        """What is written again was never written."""
+    async def reset(self, task, *, seed):
+        return task.opening()
 
 
-class GivenRollouts:
-    """Stands where Rollouts does: an episode of each task, with the success that is drawn for it."""
+class Drawn(Reward):
+    """The success that is drawn for an episode by its id; None lets the judge fail."""
 
-    def __init__(self, success: Callable[[Task, str], float] = lambda task, label: 0.0) -> None:
-        self.success, self.labels, self.ledger = success, [], Successes()
-        self.loop = self  # all is done in one thread
+    def __init__(self, success: Callable[[Trajectory], float | None]) -> None:
+        self.success, self.labels = success, []
 
-    def call(self, function):
-        return function()
+    def outcome(self, episode):
+        if (label := label_of(episode)) not in self.labels:
+            self.labels.append(label)
+        if (success := self.success(episode)) is None:
+            raise JudgeError("none was drawn")
+        return {"success": success}
 
-    def play(self, policy, tasks, *, label, group_size, progress=None, assistance=()):
-        self.labels.append(label)
-        samples = Counter()
-        episodes = []
-        for task in [task for task in tasks for _ in range(group_size)]:
-            episodes.append(episode(task, self.success(task, label), label, samples[task.id]))
-            samples[task.id] += 1
-        return episodes
+
+@contextmanager
+def drawing(folder: Path, success: Callable[[Trajectory], float | None] = lambda episode: 0.0) -> Iterator[Rollouts]:
+    config = RolloutConfig(environment=Question, reward=Drawn(success), budgets=Budgets(infra_retries=0))
+    with Rollouts(config, ledger=Ledger(folder / "ledger.sqlite")) as rollouts:
+        yield rollouts
+
+
+def label_of(episode: Trajectory) -> str:
+    return episode.id.partition("/")[0]
 
 
 def episode(task: Task, success: float, label: str = "a", sample: int = 0, *, failed: bool = False) -> Trajectory:
@@ -79,8 +83,11 @@ def given_groups(*successes: Sequence[float | None]) -> Callable[[StepRequest], 
     return gather
 
 
-def request(count: int = 2, group_size: int = 2, label: str = "train-000000", **options) -> StepRequest:
-    return StepRequest(GivenRollouts(), None, TASKS[:count], label, group_size, **options)
+def request(
+    count: int = 2, group_size: int = 2, label: str = "train-000000", rollouts: Rollouts | None = None, **options
+) -> StepRequest:
+    """A step; without rollouts for gatherers that only choose among groups."""
+    return StepRequest(rollouts, ScriptedPolicy(["x"] * 9), TASKS[:count], label, group_size, **options)
 
 
 def outcomes(group: GatheredGroup) -> list[float | None]:
@@ -203,10 +210,10 @@ def test_a_threshold_of_spread_follows_the_mean_of_the_steps():
     assert chosen == [[True, False], [True, False], [True, True]]
 
 
-def test_a_group_that_fails_whole_gets_an_earlier_success_of_its_task_in_place_of_its_worst_episode():
-    steps = iter([([0.0, 1.0], [0.0, 0.0]), ([0.0, 0.0], [0.0, 0.0])])
-    gather = make_gatherer(lambda step: given_groups(*next(steps))(step), ["success_replay"])
-    first, second = gather(request()), gather(request(label="train-000001"))
+def test_a_group_that_fails_whole_gets_an_earlier_success_of_its_task_in_place_of_its_worst_episode(tmp_path):
+    gather = make_gatherer(play_groups, ["success_replay"])
+    with drawing(tmp_path, lambda episode: float(episode.id == "train-000000/t0#1")) as rollouts:
+        first, second = (gather(request(label=f"train-{step:06d}", rollouts=rollouts)) for step in range(2))
     assert [outcomes(group) for group in first] == [[0.0, 1.0], [0.0, 0.0]], "there is nothing to put in yet"
     assert sorted(outcomes(second[0])) == [0.0, 1.0]
     assert outcomes(second[1]) == [0.0, 0.0], "its task was never solved"
@@ -217,63 +224,48 @@ def test_a_group_that_fails_whole_gets_an_earlier_success_of_its_task_in_place_o
 
 
 def test_a_store_keeps_the_newest_successes_and_reads_them_back_after_a_resume(tmp_path):
-    gather = make_gatherer(given_groups([1.0, 1.0]), ["success_replay(per_task=3)"])
-    for step in range(4):
-        gather(request(1, label=f"train-{step:06d}"))
-    gather.save(tmp_path)
-    requested = []
-
-    class Ledger:
-        def load(self, name):
-            requested.append(name)
-            return episode(TASKS[0], 1.0, *name.split("/")[:1])
-
-    resumed = make_gatherer(given_groups([0.0, 0.0]), ["success_replay(per_task=3)"])
-    resumed.restore(tmp_path)
-    rollouts = GivenRollouts(lambda task, label: 0.0)
-    rollouts.ledger = Ledger()
-    (group,) = resumed(replace(request(1, label="train-000004"), rollouts=rollouts))
+    gather, resumed = (make_gatherer(play_groups, ["success_replay(per_task=3)"]) for _ in range(2))
+    with drawing(tmp_path, lambda episode: float(label_of(episode) < "train-000004")) as rollouts:
+        for step in range(4):
+            gather(request(1, label=f"train-{step:06d}", rollouts=rollouts))
+        gather.save(tmp_path)
+        resumed.restore(tmp_path)
+        (group,) = resumed(request(1, label="train-000004", rollouts=rollouts))
     assert sorted(outcomes(group)) == [0.0, 1.0]
-    assert requested[0] in {"train-000002/t0#1", "train-000003/t0#0", "train-000003/t0#1"}
+    assert group.replayed < {"train-000002/t0#1", "train-000003/t0#0", "train-000003/t0#1"}
 
 
-def test_failed_episodes_are_played_again_and_what_agents_cause_is_not():
-    rollouts = GivenRollouts(lambda task, label: 1.0)
+def test_failed_episodes_are_played_again_and_what_agents_cause_is_not(tmp_path):
     play = given_groups([None, 0.0], [0.5, 0.5])
-    groups = make_gatherer(play, ["refill"])(replace(request(), rollouts=rollouts))
+    with drawing(tmp_path, lambda episode: 1.0) as rollouts:
+        groups = make_gatherer(play, ["refill"])(request(rollouts=rollouts))
     assert [outcomes(group) for group in groups] == [[1.0, 0.0], [0.5, 0.5]]
-    assert rollouts.labels == ["train-000000-again1"]
+    assert rollouts.reward.labels == ["train-000000-again1"]
     assert [t.valid for t in groups[0].left_out] == [False]
 
 
-def test_an_infrastructure_that_stays_down_leaves_the_group_as_it_is():
-    class Down(GivenRollouts):
-        def play(self, policy, tasks, *, label, group_size, progress=None):
-            self.labels.append(label)
-            raise EpisodesFailed("all of them")
-
-    rollouts = Down(lambda task, label: 1.0)
-    (group, _) = make_gatherer(given_groups([None, 0.0], [1.0, 1.0]), ["refill(times=2)"])(
-        replace(request(), rollouts=rollouts)
-    )
+def test_an_infrastructure_that_stays_down_leaves_the_group_as_it_is(tmp_path):
+    gather = make_gatherer(given_groups([None, 0.0], [1.0, 1.0]), ["refill(times=2)"])
+    with drawing(tmp_path, lambda episode: None) as rollouts:
+        (group, _) = gather(request(rollouts=rollouts))
     assert outcomes(group) == [None, 0.0]
-    assert rollouts.labels == ["train-000000-again1", "train-000000-again2"]
+    assert rollouts.reward.labels == ["train-000000-again1", "train-000000-again2"]
 
 
 @pytest.mark.parametrize("name", sorted(set(names("gatherers")) - NEED_MORE))
-def test_a_gatherer_keeps_the_rows_of_a_step_and_loses_no_episode(name):
-    rng = random.Random(name)
+def test_a_gatherer_keeps_the_rows_of_a_step_and_loses_no_episode(name, tmp_path):
+    def success(episode):
+        return random.Random(f"{name} {episode.id}").choice([0.0, 1.0, None] if episode.sample == 1 else [0.0, 1.0])
 
-    def play(step):
-        return given_groups(*[[rng.choice([0.0, 1.0, None]) for _ in range(step.group_size)] for _ in step.tasks])(step)
-
-    rollouts = GivenRollouts(lambda task, label: 1.0)
-    for number in range(30):
-        groups = make_gatherer(play, [name])(replace(draws(request(4, 3, f"train-{number:06d}")), rollouts=rollouts))
-        rows = [len(group.trained) for group in groups if group.trained]
-        assert rows == [3] * 4
-        for group in groups:
-            assert len({t.id for t in (*group.trained, *group.left_out)}) == len(group.trained) + len(group.left_out)
+    gather = make_gatherer(play_groups, [name])
+    with drawing(tmp_path, success) as rollouts:
+        for number in range(30):
+            groups = gather(draws(request(4, 3, f"train-{number:06d}", rollouts)))
+            rows = [len(group.trained) for group in groups if group.trained]
+            assert rows == [3] * 4
+            for group in groups:
+                ids = [t.id for t in (*group.trained, *group.left_out)]
+                assert len(set(ids)) == len(ids)
 
 
 @pytest.mark.parametrize("name", sorted(names("gatherers")))
@@ -291,34 +283,23 @@ def test_a_gatherer_says_whether_the_bias_class_of_an_estimator_holds(name):
 
 @pytest.mark.parametrize("name", STATEFUL)
 def test_a_gatherer_goes_on_from_a_checkpoint_as_if_it_had_not_stopped(name, tmp_path):
-    recorded = {}
-
-    def play(step):
-        rng = random.Random(step.label)
-        successes = [[rng.random() * (rng.random() < 0.3) for _ in range(2)] for _ in step.tasks]
-        groups = given_groups(*successes)(step)
-        recorded.update({t.id: t for group in groups for t in group.trained})
-        return groups
+    def success(episode):
+        rng = random.Random(f"b {episode.id}")
+        return rng.random() * (rng.random() < 0.3)
 
     def shape(groups):
         return [(outcomes(group), sorted(group.replayed), len(group.left_out)) for group in groups]
 
-    class Ledger:
-        def load(self, name):
-            return recorded[name]
-
-    rollouts = GivenRollouts(lambda task, label: 0.0)
-    rollouts.ledger = Ledger()
-    steps = [replace(draws(request(3, label=f"train-{number:06d}")), rollouts=rollouts) for number in range(12)]
-    unbroken, resumed = (make_gatherer(play, [name]) for _ in range(2))
-    for step in steps[:6]:
-        unbroken(step)
-    unbroken.save(tmp_path)
-    resumed.restore(tmp_path)
-    expected = [shape(unbroken(step)) for step in steps[6:]]
-    assert [shape(resumed(step)) for step in steps[6:]] == expected
-    forgetful = make_gatherer(play, [name])
-    assert [shape(forgetful(step)) for step in steps[6:]] != expected, "the state matters here"
+    unbroken, resumed, forgetful = (make_gatherer(play_groups, [name]) for _ in range(3))
+    with drawing(tmp_path, success) as rollouts:
+        steps = [draws(request(3, label=f"train-{number:06d}", rollouts=rollouts)) for number in range(12)]
+        for step in steps[:6]:
+            unbroken(step)
+        unbroken.save(tmp_path)
+        resumed.restore(tmp_path)
+        expected = [shape(unbroken(step)) for step in steps[6:]]
+        assert [shape(resumed(step)) for step in steps[6:]] == expected
+        assert [shape(forgetful(step)) for step in steps[6:]] != expected, "the state matters here"
 
 
 def test_two_gatherers_of_one_kind_keep_their_own_states(tmp_path):

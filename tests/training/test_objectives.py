@@ -191,6 +191,23 @@ def test_reinforce_on_policy_has_the_gradient_of_dr_grpo(tokenizer, tmp_path):  
         torch.testing.assert_close(ours[name], by_trl[name], rtol=1e-4, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["reinforce", "dr_grpo"])
+def test_batches_whose_gradients_are_accumulated_count_as_one(tokenizer, tmp_path, name):  # noqa: F811
+    """Of four batches each has a quarter of the gradient, whether the loss is an objective of ours or TRL's."""
+    trainer = trainer_of(tokenizer, tmp_path, loss_type="dr_grpo")
+    trainer._objective = None if name == "dr_grpo" else make_objective(name)
+    trainer._terms = [make_term("entropy_bonus", 0.1, None, {})] if trainer._objective is not None else []
+    trainer.model.train()
+    batch = trainer._generate_and_score_completions(rows())
+    trainer.current_gradient_accumulation_steps = 1
+    alone = gradients(trainer, batch)
+    trainer.current_gradient_accumulation_steps = 4
+    quarter = gradients(trainer, batch)
+    assert sum(float(value.abs().sum()) for value in alone.values()) > 0
+    for key, value in alone.items():
+        torch.testing.assert_close(4 * quarter[key], value, rtol=1e-5, atol=1e-9)
+
+
 @pytest.mark.parametrize("off", [{"weight": 0.0}, {"schedule": Schedule(0.0, 1.0)}, {"warmup": 0.5}], ids=str)
 def test_a_term_that_does_not_count_yet_leaves_the_loss_of_trl_as_it_is(tokenizer, tmp_path, off):  # noqa: F811
     trainer = trainer_of(tokenizer, tmp_path)

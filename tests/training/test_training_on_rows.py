@@ -14,9 +14,9 @@ from agentgym.credit import Group
 from agentgym.errors import CreditError, RecipeError
 from agentgym.messages import Message, StopReason
 from agentgym.policy import Policy, make_model, make_tokenizer
-from agentgym.rollout import RolloutConfig
 from agentgym.rollout.replay import Fork
 from agentgym.task import Task
+from agentgym.training import Rollouts
 from agentgym.training.imitation import imitate
 from agentgym.training.preferences.scored_rows import ScoredRow, scores_of, scoring_head
 from agentgym.training.turn_grpo import TurnGRPOTrainer
@@ -59,12 +59,11 @@ def episode(sample: int, executor_turns: int = 2, seed: int = 0) -> Trajectory:
     )
 
 
-class Given:
-    """Stands where Rollouts does: hands out one group made beforehand."""
-
-    config = RolloutConfig()
+class Given(Rollouts):
+    """Hands out one group made beforehand."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.trajectories = [episode(sample) for sample in range(GROUP)]
 
     def play(self, *_: Any, **__: Any) -> list[Trajectory]:

@@ -14,8 +14,9 @@ from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import Message, StopReason
 from agentgym.policy import Policy, make_model, make_tokenizer
-from agentgym.rollout import RolloutConfig
 from agentgym.task import Task
+from agentgym.training import Rollouts
+from agentgym.training.gatherers import GatheredGroup, StepRequest, play_groups
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory, Turn
 
@@ -27,12 +28,11 @@ GROUP = 3
 TASKS = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2)]
 
 
-class Given:
-    """Stands where Rollouts does: hands out two groups made beforehand, of unequal turns, one episode failed."""
-
-    config = RolloutConfig()
+class Given(Rollouts):
+    """Hands out two groups made beforehand, of unequal turns, one episode failed."""
 
     def __init__(self, vocabulary: int) -> None:
+        super().__init__()
         self._rng = np.random.default_rng(1)
         self._vocabulary = vocabulary
         self.trajectories: list[Trajectory] = []
@@ -219,6 +219,25 @@ def test_a_batch_that_splits_a_group_is_refused(tokenizer, tmp_path):
     trainer.model.train()
     with pytest.raises(AgentGymError, match="whole groups of 3"):
         trainer._generate_and_score_completions(rows()[:-1])
+
+
+def test_more_tasks_of_a_step_are_others_than_those_that_it_has_drawn(tokenizer, tmp_path):
+    trainer = trainer_of(tokenizer, tmp_path)
+    others = [Task(f"t{i}", "test/none-v1", prompt=f"question {i}") for i in range(2, 5)]
+    trainer._tasks = [*TASKS, *others]
+    requests = []
+
+    def gather(step: StepRequest) -> list[GatheredGroup]:
+        requests.append(step)
+        return play_groups(step)
+
+    trainer._gather = gather
+    trainer.model.train()
+    trainer._generate_and_score_completions(rows())
+    (step,) = requests
+    assert step.tasks == TASKS
+    for further in range(1, 5):
+        assert sorted(task.id for task in step.more_tasks(3, further)) == [task.id for task in others]
 
 
 def off_policy_trainer(tokenizer, folder, text: str) -> TurnGRPOTrainer:

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.policy.contract import Policy
-from agentgym.rollout import Budgets, EpisodeManager, Slots, StandstillWatch
+from agentgym.rollout import EpisodeManager, Slots, StandstillWatch
 from agentgym.task import Task
 from agentgym.training.asynchronous.ages import age_metrics
 from agentgym.training.asynchronous.capacity import Capacity
@@ -30,7 +30,7 @@ class GroupStream:
     thread; episodes are played on the loop of the rollouts, in a thread of its own (see `EpisodeLoop.in_thread`).
 
     Args:
-        rollouts: plays the episodes.
+        rollouts: plays the episodes of a batch as its schedule says of the step that the batch was begun for.
         sampler: the policy that plays.
         take_weights: lets the sampler go on with the weights that the model has now, which are of the version that is
             given; returns once it does.
@@ -39,7 +39,6 @@ class GroupStream:
         capacity: how far playing may be ahead.
         group_size: episodes of a group. `quorum`: valid ones that are enough to train it.
         iterations: optimiser steps on each batch.
-        budgets_at: as of TurnGRPOTrainer: a batch is played with the budgets of the step that it was begun for.
     """
 
     def __init__(
@@ -54,12 +53,10 @@ class GroupStream:
         group_size: int,
         quorum: int | None = None,
         iterations: int = 1,
-        budgets_at: Callable[[int], Budgets] | None = None,
     ) -> None:
         self._rollouts, self._sampler, self._take_weights = rollouts, sampler, take_weights
         self._draw, self._label, self._capacity = draw, label, capacity
         self._group_size, self._quorum, self._iterations = group_size, quorum or group_size, iterations
-        self._budgets_at = budgets_at
         self._manager = EpisodeManager(sampler, rollouts.config, ledger=rollouts.ledger)
         self._slots = Slots(rollouts.config.concurrency)
         self._watch = StandstillWatch(rollouts.config.stall_warning_s)
@@ -125,7 +122,7 @@ class GroupStream:
         self._note(groups, time.perf_counter() - started)
         labels = {begun.label for begun, _ in ready}
         episodes = [trajectory for group in groups for trajectory in group.episodes]
-        step.rollouts.report_failures(step.label, episodes, recorded_as=labels)
+        self._rollouts.report_failures(step.label, episodes, recorded_as=labels)
         return groups
 
     @property
@@ -201,9 +198,7 @@ class GroupStream:
         )
         with self._changed:
             self._steps.append(step)
-        skip, config = frozenset(consumed), self._rollouts.config
-        if self._budgets_at is not None:
-            config = replace(config, budgets=self._budgets_at(number // self._iterations))
+        skip, config = frozenset(consumed), self._rollouts.at_step(number).config
 
         async def play() -> None:
             """Play the episodes of a step; on the event loop."""

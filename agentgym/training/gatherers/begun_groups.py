@@ -16,7 +16,7 @@ def begun_groups(step: StepRequest, forks: Sequence[Fork], label: str) -> list[G
     """
     if not forks:
         return []
-    branches = step.rollouts.branch(step.policy, forks, step.group_size, label=label, record=True)
+    branches = step.branch(forks, step.group_size, label)
     groups: dict[tuple[str, int], list[Trajectory]] = {(fork.trajectory.id, fork.turn): [] for fork in forks}
     for branch in sorted(branches, key=lambda trajectory: trajectory.sample):  # they end in any order
         origin = branch.provenance.branch

@@ -11,8 +11,7 @@ import numpy as np
 from agentgym.errors import CreditError
 from agentgym.rollout import Checkpoints, Fork
 from agentgym.task import Task, seed_of
-from agentgym.training.gatherers.contract import GatheredGroup, StepRequest
-from agentgym.training.rollouts.rollouts import Rollouts
+from agentgym.training.gatherers.contract import GatheredGroup, StepRequest, StepRollouts
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ class Branching:
                 else:
                     tasks_from_start.append(task)
         group_of = {trajectory.id: group for group in groups for trajectory in group}
-        branches = rollouts.branch(step.policy, forks, 1, label=f"{label}-branch", record=True)
+        branches = step.branch(forks, 1, f"{label}-branch")
         for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
             assert branch.provenance.branch is not None
             group_of[branch.provenance.branch.trajectory].append(branch)
@@ -81,7 +80,7 @@ class Branching:
             group += [next(others) for _ in range(group_size - len(group))]
         return [GatheredGroup(group) for group in groups]
 
-    def _check(self, rollouts: Rollouts, group_size: int) -> None:
+    def _check(self, rollouts: StepRollouts, group_size: int) -> None:
         if rollouts.reward is not None and rollouts.reward.has_stage("group"):
             raise CreditError(
                 f"{type(rollouts.reward).__name__} judges whole groups, and branches are in no group: their rewards "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -123,7 +124,12 @@ class EntropyForks:
         for trajectory in trajectories:
             trajectory.require_one_row("entropy_forks")
         pairs = [(t.prompt_ids, t.arrays().ids[len(t.prompt_ids) :].tolist()) for t in trajectories]
-        measured = step.rollouts.entropies(step.policy, pairs, self._top)
+
+        async def measure_all() -> list[list[float]]:
+            await step.policy.refresh()
+            return await asyncio.gather(*(step.policy.entropies(*pair, self._top) for pair in pairs))
+
+        measured = step.rollouts.finish(measure_all())
         rises = []
         for trajectory, values in zip(trajectories, measured, strict=True):
             spans = trajectory.turn_spans()
@@ -136,7 +142,7 @@ class EntropyForks:
     ) -> dict[int, list[Trajectory]]:
         """The branches by the position of their group."""
         by_origin = {fork.trajectory.id: index for index, fork in forks}
-        branches = step.rollouts.branch(step.policy, [fork for _, fork in forks], 1, label=label, record=True)
+        branches = step.branch([fork for _, fork in forks], 1, label)
         groups: dict[int, list[Trajectory]] = {}
         for branch in sorted(branches, key=lambda trajectory: trajectory.id):  # they end in any order
             assert branch.provenance.branch is not None

@@ -105,12 +105,10 @@ class Guided:
         if not assistance:
             return set()
         try:
-            episodes = step.rollouts.play(
-                step.policy,
+            episodes = step.play(
                 [groups[row].trained[0].task for row in assistance],
-                label=f"{step.label}-{name}",
-                group_size=step.group_size,
-                progress=step.progress,
+                f"{step.label}-{name}",
+                step.group_size,
                 assistance=[helped for helped in assistance.values() for _ in range(step.group_size)],
             )
         except EpisodesFailed:  # all of them; those without a hint were played

@@ -129,7 +129,8 @@ class Instructions:
             return step.more_tasks(count, (further - 1) * size + position + 1)
 
         label = f"{step.label}-instruction{instruction.number}"
-        return replace(step, tasks=tasks, label=label, instruction=instruction.text, more_tasks=more_tasks)
+        changed = replace(step, tasks=tasks, label=label, more_tasks=more_tasks)
+        return changed.with_config(instruction=instruction.text)
 
     def _note(self, instruction: Instruction, groups: Sequence[GatheredGroup]) -> None:
         """Take in how groups with an instruction came out."""

@@ -41,9 +41,7 @@ class RunKnowledge:
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step."""
-        if step.rollouts.config.knowledge is not self.store:
-            step.rollouts.change(knowledge=self.store)
-        groups = self._inner(step)
+        groups = self._inner(step.with_config(knowledge=self.store))
         self.store.learn(episode for group in groups for episode in group.unaided)
         return groups
 

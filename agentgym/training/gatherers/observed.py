@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 from agentgym.errors import CreditError
@@ -49,8 +48,8 @@ class ObservedPairs:
         observers = self._observe(step, episodes)
         for pioneer, observer in zip(episodes, observers, strict=True):
             _share(pioneer, observer)
-        if (ledger := step.rollouts.ledger) is not None:
-            step.rollouts.loop.call(partial(ledger.amend, [*episodes, *observers]))
+        if (records := step.rollouts.records) is not None:
+            records.amend([*episodes, *observers])
         return [*groups, *in_groups(observers, step.group_size)]
 
     def _observe(self, step: StepRequest, pioneers: Sequence[Trajectory]) -> list[Trajectory]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 from agentgym.credit.options import Count, Share
@@ -92,12 +91,12 @@ class PrefixBuffer:
         return drawn
 
     def _fork(self, step: StepRequest, prefix: Prefix) -> Fork:
-        if (ledger := step.rollouts.ledger) is None:
+        if (records := step.rollouts.records) is None:
             raise AgentGymError(
                 f"train.gather: prefix_buffer cannot read the episode {prefix.episode!r} back, because this run keeps "
                 "no ledger. Give it one, or leave the gatherer out."
             )
-        return Fork(step.rollouts.loop.call(partial(ledger.load, prefix.episode)), prefix.turns)
+        return Fork(records.load(prefix.episode), prefix.turns)
 
     def _add(self, group: GatheredGroup) -> None:
         """Take in the turns of a group whose returns differ."""

@@ -114,7 +114,7 @@ def feedback_on(step: StepRequest, episodes: Sequence[Trajectory], *, gatherer: 
     async def of_all() -> list[str]:
         return await asyncio.gather(*map(of_episode, episodes))
 
-    return step.rollouts.loop.run(of_all())
+    return step.rollouts.finish(of_all())
 
 
 def prompt_of(episode: Trajectory, critique: str) -> str:

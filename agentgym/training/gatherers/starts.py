@@ -103,9 +103,9 @@ class Starts:
     def _load(self, step: StepRequest) -> dict[str, list[Trajectory]]:
         """The recorded episodes of each task, or the successes alone. Raises: AgentGymError if there are none."""
         if self._recorded is None:
-            ledger = step.rollouts.ledger
+            records = step.rollouts.records
             self._recorded = {}
-            for episode in ledger.trajectories(self.recorded_label) if ledger is not None else ():
+            for episode in records.labelled(self.recorded_label) if records is not None else ():
                 if episode.valid and (self._uniform or (episode.success or 0) >= 1) and episode.turns:
                     self._recorded.setdefault(episode.task.id, []).append(episode)
             if not self._recorded:

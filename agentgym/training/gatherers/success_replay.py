@@ -6,7 +6,6 @@ import random
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,9 +63,9 @@ class SuccessReplay:
         if not stored or np.std(successes) >= self._spread or np.mean(successes) >= self._mean:
             return group
         chosen = random.Random(seed_of("success_replay", step.label, group.trained[0].id)).choice(stored)
-        if (ledger := step.rollouts.ledger) is None:
+        if (records := step.rollouts.records) is None:
             raise AgentGymError(f"The stored success {chosen!r} cannot be read back: this run keeps no ledger.")
-        success = step.rollouts.loop.call(partial(ledger.load, chosen))
+        success = records.load(chosen)
         worst = min(rows, key=lambda row: (group.trained[row].return_from(), -row))
         trained = list(group.trained)
         left_out = [*group.left_out, trained[worst]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -110,8 +109,8 @@ class Variants:
         solvers = dict(zip(tasks, self._play(step, list(tasks.values())), strict=False))
         for writer, task in zip(writers, written, strict=True):
             self._judge(writer, task, None if task is None else solvers.get(task.content_key()))
-        if (ledger := step.rollouts.ledger) is not None:
-            step.rollouts.loop.call(partial(ledger.amend, writers))
+        if (records := step.rollouts.records) is not None:
+            records.amend(writers)
         dropped = [group for group in solvers.values() if _cannot_be_reset(group)]
         if dropped:
             step.rollouts.report(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from agentgym.errors import EpisodesFailed
 from agentgym.messages import Call
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
-from agentgym.rollout import EpisodeManager
 from agentgym.task import Task
 from agentgym.training.gatherers.contract import GatheredGroup, StepRequest, in_groups
 from agentgym.trajectory import Trajectory
@@ -31,9 +29,7 @@ def write(
         writer: who writes; by default who acts in the step.
     Returns: a group for each task; none if every episode failed.
     """
-    rollouts, label = step.rollouts, f"{step.label}-{label}"
-    config = replace(
-        rollouts.config,
+    rollouts = step.rollouts.with_config(
         environment=WRITING,
         environment_options={},
         reward=Reward(),
@@ -41,11 +37,9 @@ def write(
         stop_if=(),
         instruction="",
     )
-    manager = EpisodeManager(writer or step.policy, config, ledger=rollouts.ledger)
-    episodes = rollouts.loop.run(manager.collect(tasks, group_size, label=label))
     try:
-        rollouts.report_failures(label, episodes, recorded_as=[label])
-    except EpisodesFailed:  # the step itself has others
+        episodes = rollouts.play(writer or step.policy, tasks, label=f"{step.label}-{label}", group_size=group_size)
+    except EpisodesFailed:  # Only these extra episodes failed. The step still has its own, so skip the extra ones.
         return []
     return in_groups(episodes, group_size)
 

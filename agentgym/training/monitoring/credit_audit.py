@@ -71,7 +71,7 @@ class CreditAudit:
         }
         try:
             sample = draw(groups, credit_by_name, sample=self._sample, seed=self._seed + step)
-            continuations = self._rollouts.branch(
+            continuations = self._rollouts.at_step(step).branch(
                 self._policy, sample.forks, self._continuations, label=f"audit-{step:06d}"
             )
             metrics |= {

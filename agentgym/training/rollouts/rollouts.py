@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from agentgym import registry
 from agentgym.errors import EpisodesFailed
@@ -22,21 +22,33 @@ from agentgym.search import SearchedEpisode, TurnSearch, search_episodes
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
+from agentgym.training.rollouts.records import EpisodeRecords
 from agentgym.trajectory import Assistance, Trajectory
 
+T = TypeVar("T")
+Schedule = Callable[[int], Mapping[str, Any]]
 _SILENT = ExhaustedPolicy()
+
+
+@dataclass(slots=True)
+class _LastManager:
+    """The manager that played last, for all rollouts in the same environments and with the same rewards."""
+
+    manager: EpisodeManager | None = None
 
 
 class Rollouts:
     """The episode manager for callers that are not async, as trainers are.
 
-    Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one, `loop`.
+    Sandboxes, sockets and batchers belong to an event loop, so all episodes of a run share one, `loop`. The config
+    never changes: `with_config` returns other rollouts on the same loop, ledger and sandboxes.
 
     Args:
         config: how episodes are played; a reward given by name is loaded once for the whole run.
         pool: keep so many sandboxes of each kind ready ahead of time; 0 creates each on demand.
         ledger: where every turn is recorded; a run label seen before is read back instead of played again.
         on_failures: called with a line for each batch in which some episodes failed, and one for each cause.
+        schedule: gives the changes of the config at an optimiser step, counted from 0; see `at_step`.
     """
 
     def __init__(
@@ -46,6 +58,7 @@ class Rollouts:
         pool: int = 0,
         ledger: Ledger | None = None,
         on_failures: Callable[[str], None] | None = None,
+        schedule: Schedule | None = None,
     ) -> None:
         if isinstance(config.reward, str):
             config = replace(config, reward=registry.load_reward(config.reward))
@@ -55,35 +68,39 @@ class Rollouts:
             backend = registry.load("backends", backend)() if isinstance(backend, str) else backend
             self._pool = Pool(backend, ready=pool)
             config = replace(config, backend=self._pool)
-        self.config, self.ledger, self._on_failures = config, ledger, on_failures
-        self._manager: EpisodeManager | None = None
+        self.ledger, self._config, self._on_failures, self._schedule = ledger, config, on_failures, schedule
+        self._last_manager = _LastManager()
         self.loop = EpisodeLoop()
         self._backends = registry.BackendUser()
 
-    def change(self, **changes: Any) -> None:
-        """Play with other options of the config from now on: `change(budgets=...)`.
+    def with_config(self, *, schedule: Schedule | None = None, **changes: Any) -> Rollouts:
+        """Return rollouts that play with other options of the config: `with_config(budgets=..., reward=...)`.
 
-        They may be the budgets, the sampling, the knowledge and the stop rules, but not what makes environments and
-        judges.
+        They share the loop, the ledger and the sandboxes of these, which go on as they are. Close the first ones alone.
+
+        Args:
+            schedule: replaces the schedule of these.
         """
-        self.config = replace(self.config, **changes)
-        if self._manager is not None:
-            self._manager.config = self.config
+        view = copy(self)
+        view._config = replace(self.config, **changes)
+        view._schedule = schedule or self._schedule
+        if _makes_others(self.config, view.config):
+            view._last_manager = _LastManager()
+        return view
 
-    @contextmanager
-    def judged_by(self, reward: Reward | None) -> Iterator[None]:
-        """Let another reward judge all episodes inside; None for that of each environment."""
-        before = self.config.reward
-        self._judge_by(reward)
-        try:
-            yield
-        finally:
-            self._judge_by(before)
+    def at_step(self, step: int) -> Rollouts:
+        """Return the rollouts of an optimiser step, counted from 0, as the schedule says."""
+        return self if self._schedule is None else self.with_config(**self._schedule(step))
 
-    def _judge_by(self, reward: Reward | str | None) -> None:
-        if reward is not self.config.reward:
-            self.config = replace(self.config, reward=reward)
-            self._manager = None  # it knows the former rewards
+    @property
+    def config(self) -> RolloutConfig:
+        """How episodes are played."""
+        return self._config
+
+    @property
+    def records(self) -> EpisodeRecords | None:
+        """The episodes that the ledger keeps; None without a ledger."""
+        return None if self.ledger is None else EpisodeRecords(self.ledger, self.loop)
 
     @property
     def reward(self) -> Reward | None:
@@ -235,26 +252,16 @@ class Rollouts:
 
         return self.loop.run(score_all())
 
-    def entropies(
-        self, policy: Policy, pairs: Sequence[tuple[Sequence[int], Sequence[int]]], top: int
-    ) -> list[list[float]]:
-        """Return the entropies before each continuation's tokens after its prefix; see `Policy.entropies`."""
-
-        async def measure_all() -> list[list[float]]:
-            await policy.refresh()
-            return await asyncio.gather(*(policy.entropies(*pair, top) for pair in pairs))
-
-        return self.loop.run(measure_all())
-
     def _manager_of(self, policy: Policy | Callable[[Task], Policy]) -> EpisodeManager:
-        """One manager for all that a policy plays in a row: it keeps the rewards that environments declare."""
-        if self._manager is None or self._manager.policy is not policy:
-            self._manager = EpisodeManager(policy, self.config, ledger=self.ledger)
-        return self._manager
+        """Return a manager with this config. All that a policy plays in a row has the same rewards of environments."""
+        last = self._last_manager.manager
+        if last is None or last.policy is not policy:
+            last = self._last_manager.manager = EpisodeManager(policy, self.config, ledger=self.ledger)
+        return last.with_config(self.config)
 
-    def finish(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something to its end on the event loop of the episodes."""
-        self.loop.run(work)
+    def finish(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run something to its end on the event loop of the episodes, and return its result."""
+        return self.loop.run(work)
 
     def close(self) -> None:
         """Close the sandboxes, the event loop and the ledger."""
@@ -278,3 +285,12 @@ def _set_aside(ledger: Ledger, labels: Collection[str]) -> None:
     """Let the episodes of these labels have others."""
     for label in labels:
         ledger.set_aside(label)
+
+
+def _makes_others(config: RolloutConfig, other: RolloutConfig) -> bool:
+    """Whether two configs differ in what makes environments or judges."""
+    names = ("environment", "environment_options", "backend", "reward")
+    return any(
+        getattr(config, name) is not getattr(other, name) and getattr(config, name) != getattr(other, name)
+        for name in names
+    )

@@ -38,7 +38,8 @@ class MonteCarloContinuations:
         """
         forks = [Fork(t, turn) for t in trajectories if t.valid for turn in range(1, len(t.turns))]
         returns: dict[tuple[str, int], list[float]] = {}
-        continuations = self._rollouts.branch(self._policy, forks, self._samples, label=f"played-on-{step:06d}")
+        rollouts, label = self._rollouts.at_step(step), f"played-on-{step:06d}"
+        continuations = rollouts.branch(self._policy, forks, self._samples, label=label)
         self._episode_count = len(continuations)
         for continuation in continuations:
             fork = continuation.provenance.branch
@@ -81,7 +82,7 @@ class LeaveOneOutReplays:
         for trajectory in trajectories:
             if trajectory.valid:
                 selections += [(trajectory, turns) for turns in self._subsets(len(trajectory.turns))]
-        replays = iter(self._rollouts.replay_turns([(t, turns) for t, turns in selections if turns]))
+        replays = iter(self._rollouts.at_step(step).replay_turns([(t, turns) for t, turns in selections if turns]))
         returns: dict[str, dict[frozenset[int], float]] = {}
         for trajectory, turns in selections:
             own_returns = returns.setdefault(trajectory.id, {})

@@ -54,16 +54,16 @@ def _validate(
     instruction: str | None,
 ) -> dict[str, float]:
     training = learner.model.training
-    with context.rollouts.judged_by(context.reward):
-        config = context.recipe.evaluation_config(context.rollouts.config)
-        trajectories = context.rollouts.play(
-            learner.policy,
-            choose(context.task_set, "validation", count, stratum=stratum),
-            label=f"{phase}-{step:06d}",
-            record=False,
-            temperature=context.recipe.evaluate.temperature,
-            config=config if instruction is None else replace(config, instruction=instruction),
-        )
+    rollouts = context.rollouts.with_config(reward=context.reward)
+    config = context.recipe.evaluation_config(rollouts.config)
+    trajectories = rollouts.play(
+        learner.policy,
+        choose(context.task_set, "validation", count, stratum=stratum),
+        label=f"{phase}-{step:06d}",
+        record=False,
+        temperature=context.recipe.evaluate.temperature,
+        config=config if instruction is None else replace(config, instruction=instruction),
+    )
     learner.model.train(training)
     metrics = summarise(trajectories)
     context.folder.log(step, phase, **metrics)

@@ -75,10 +75,13 @@ class PlannedStage:
     def run(self, context: RunContext, learner: Learner) -> Learner:
         """Run it. Returns: the learner for the next stage."""
         trained = [stage.folder(context.folder) for stage in self.earlier if stage.stage.section == "train"]
-        if instructions := [best for folder in trained if (best := best_instruction(folder)) is not None]:
-            context.rollouts.change(instruction=instructions[-1])
-        if stores := [store for folder in trained if (store := knowledge_of(folder)) is not None]:
-            context.rollouts.change(knowledge=stores[-1])
+        changes: dict[str, Any] = {}
+        for folder in trained:
+            if (instruction := best_instruction(folder)) is not None:
+                changes["instruction"] = instruction
+            if (knowledge := knowledge_of(folder)) is not None:
+                changes["knowledge"] = knowledge
+        context = replace(context, rollouts=context.rollouts.with_config(**changes))
         if self.tasks_of is not None:
             context = replace(context, task_set=with_tasks_of(self.tasks_of.folder(context.folder), context.task_set))
         if isinstance(self.options, Section):

@@ -50,6 +50,7 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe.adapt_section import ADAPT
 from agentgym.training.recipe.episode_section import parse_stop_rules
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
 from agentgym.training.stages.context import Learner, RunContext
@@ -93,8 +94,9 @@ def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     if adapt.split == "held_out":
         context.processes.share(lambda: _note_adaptation(context, learner))
     words = joined(context.adapted, adapt.describe(context.task_set))
-    with context.rollouts.judged_by(adapt.make_reward()):
-        return _reinforce(replace(context, task_set=adapt.tasks(context.task_set), adapted=words), learner)
+    rollouts = context.rollouts.with_config(reward=adapt.make_reward())
+    task_set = adapt.tasks(context.task_set)
+    return _reinforce(replace(context, rollouts=rollouts, task_set=task_set, adapted=words), learner)
 
 
 def _note_adaptation(context: RunContext, learner: Learner) -> None:
@@ -117,18 +119,16 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
     until = context.recipe.train.until_success
     guard = CollapseGuardCallback(CollapseGuard(context.recipe.guard), context.folder, context.console, processes)
     sampler = _sampler(context, checkpoint)
-    before = context.rollouts.config
-    context.rollouts.change(
-        stop_if=parse_stop_rules(context.recipe.episode.stop_if), budgets=context.recipe.episode.budgets_at(0)
-    )
+    context = replace(context, rollouts=_rollouts(context))
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
         gatherer = _gatherer(context, checkpoint, stream)
+        if gatherer.knowledge is not None:
+            context = replace(context, rollouts=context.rollouts.with_config(knowledge=gatherer.knowledge))
         trainer = _make_trainer(context, learner, sampler, gatherer, guard, checkpoint, stream)
         try:
             train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
         finally:
-            context.rollouts.change(stop_if=before.stop_if, budgets=before.budgets, knowledge=before.knowledge)
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
     processes.share(lambda: keep_best(context, gatherer))
@@ -138,6 +138,16 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
         restore(learner.full_model, healthy)
     model = save_final(learner.full_model, learner.processing_class, checkpoints, processes)
     return context.learner(model, learner.processing_class)
+
+
+def _rollouts(context: RunContext) -> Rollouts:
+    """Return rollouts with the stop rules of [episode], and at each step with the budgets of its schedule."""
+    episode, passes = context.recipe.episode, context.recipe.train.passes
+    return context.rollouts.with_config(
+        stop_if=parse_stop_rules(episode.stop_if),
+        budgets=episode.budgets_at(0),
+        schedule=lambda step: {"budgets": episode.budgets_at(step // passes)},
+    )
 
 
 def _make_trainer(
@@ -183,7 +193,6 @@ def _make_trainer(
         gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
-        budgets_at=recipe.episode.budgets_at,
         before_playing=learner.gather,
         objective=None if isinstance(objective, TrlLoss) else objective,
         terms=make_terms(section.terms),
@@ -319,8 +328,6 @@ def _gatherer(context: RunContext, checkpoint: Path | None, stream: Streaming | 
     gatherer.read_tasks(context.task_set)
     if checkpoint is not None:
         gatherer.restore(checkpoint)
-    if gatherer.knowledge is not None:
-        context.rollouts.change(knowledge=gatherer.knowledge)
     return gatherer
 
 

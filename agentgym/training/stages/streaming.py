@@ -61,7 +61,6 @@ def streaming(
         group_size=section.group_size,
         quorum=section.group_quorum,
         iterations=section.passes,
-        budgets_at=context.recipe.episode.budgets_at,
     )
     with context.rollouts.loop.in_thread():
         try:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from agentgym.task import Task
+from agentgym.training import Rollouts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.trajectory import Trajectory
 
@@ -19,10 +20,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 from problem_episodes import BEHAVIOUR, EPISODES, Names, episodes
 
 
-class Recorded:
-    """Stands where Rollouts does: every path of a problem as often as it is likely."""
+class Recorded(Rollouts):
+    """Hands out every path of a problem as often as it is likely."""
 
     def __init__(self, recorded: list[Trajectory]) -> None:
+        super().__init__()
         self._recorded, self.plays = recorded, 0
 
     def play(self, policy: Any, tasks: Sequence[Task], *, group_size: int, **_: Any) -> list[Trajectory]:
