@@ -24,8 +24,8 @@ from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
-from agentgym.training.gatherers.contract import StepRequest
 from agentgym.training.gatherers.observed import ObservedPairs
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.loss.role_order import RoleOrder
 from agentgym.training.model.models import load_model
 

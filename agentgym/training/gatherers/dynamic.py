@@ -9,7 +9,9 @@ from typing import Any
 
 from agentgym.credit.options import Count, Decay
 from agentgym.task import Task
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup
+from agentgym.training.gatherers.step import StepRequest
 
 
 class DynamicSampling:

@@ -15,7 +15,9 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.guided import GuidedPolicy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, in_groups
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, in_groups
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Assistance
 
 SCRIPTED = ("oracle", "imperfect_oracle")

@@ -10,15 +10,10 @@ from typing import Literal
 from agentgym.credit.options import Count, Share
 from agentgym.errors import EpisodesFailed, TaskError
 from agentgym.task import Task, TaskSet
-from agentgym.training.gatherers.contract import (
-    GatheredGroup,
-    Gatherer,
-    StepRequest,
-    fails_whole,
-    in_groups,
-    without_help,
-)
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, fails_whole, in_groups, without_help
 from agentgym.training.gatherers.refined import feedback_on
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Assistance, Trajectory
 
 

@@ -15,7 +15,9 @@ from agentgym.credit.options import Count, Decay, PositiveWeight
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import INSTRUCTIONS, Origin, Task, seed_of
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, success_of
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, success_of
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
 
 LEARNER = "learner"

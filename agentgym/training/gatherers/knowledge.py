@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from agentgym.errors import CreditError
 from agentgym.knowledge import KnowledgeStore
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup
+from agentgym.training.gatherers.step import StepRequest
 
 
 class RunKnowledge:

@@ -8,7 +8,9 @@ from dataclasses import replace
 import numpy as np
 
 from agentgym.credit.options import Count, WholeNumber
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Trajectory
 
 

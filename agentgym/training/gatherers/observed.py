@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from agentgym.errors import CreditError
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, in_groups
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, in_groups
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import attempt_of
 from agentgym.trajectory import Assistance, Trajectory
 

@@ -12,7 +12,9 @@ from agentgym.errors import AgentGymError
 from agentgym.rollout import Fork
 from agentgym.task import seed_of
 from agentgym.training.gatherers.begun_groups import begun_groups
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Trajectory
 
 

@@ -6,7 +6,9 @@ from typing import ClassVar
 
 from agentgym.credit.options import Count
 from agentgym.errors import EpisodesFailed
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup
+from agentgym.training.gatherers.step import StepRequest
 
 
 class Refill:

@@ -12,13 +12,9 @@ from agentgym.credit.options import Count
 from agentgym.errors import CreditError, EpisodesFailed, JudgeError
 from agentgym.reward import Reward, validate_feedback
 from agentgym.task import Task
-from agentgym.training.gatherers.contract import (
-    GatheredGroup,
-    Gatherer,
-    StepRequest,
-    success_of,
-    without_help,
-)
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, success_of, without_help
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import MAX_CHARS, attempt_of
 from agentgym.trajectory import Assistance, Trajectory
 

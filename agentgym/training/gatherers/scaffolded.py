@@ -9,7 +9,9 @@ from dataclasses import replace
 from agentgym.credit.options import Share, Weight
 from agentgym.errors import TaskError
 from agentgym.task import Task, TaskSet
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, without_help
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, without_help
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Assistance
 
 

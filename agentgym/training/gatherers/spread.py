@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from agentgym.credit.options import Decay, Share
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, Selection, StepRequest, untrained
+from agentgym.training.gatherers.contract import Gatherer, Selection
+from agentgym.training.gatherers.groups import GatheredGroup, untrained
+from agentgym.training.gatherers.step import StepRequest
 
 
 def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:

@@ -13,7 +13,9 @@ import numpy as np
 from agentgym.credit.options import Count, Share
 from agentgym.errors import AgentGymError
 from agentgym.task import seed_of
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, success_of
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, success_of
+from agentgym.training.gatherers.step import StepRequest
 
 
 class SuccessReplay:

@@ -13,7 +13,9 @@ from agentgym.errors import CreditError, EpisodesFailed, TaskError
 from agentgym.messages import Message, StopReason, images_of
 from agentgym.rollout.causes import is_bug
 from agentgym.task import VARIANTS, Origin, Task, TaskSet
-from agentgym.training.gatherers.contract import GatheredGroup, Gatherer, StepRequest, in_groups, success_of
+from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.groups import GatheredGroup, in_groups, success_of
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
 from agentgym.training.new_tasks import NewTasks
 from agentgym.trajectory import Trajectory

@@ -9,7 +9,8 @@ from agentgym.messages import Call
 from agentgym.policy.contract import Policy
 from agentgym.reward import Reward
 from agentgym.task import Task
-from agentgym.training.gatherers.contract import GatheredGroup, StepRequest, in_groups
+from agentgym.training.gatherers.groups import GatheredGroup, in_groups
+from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Trajectory
 
 WRITING = "agentgym/step-v1"

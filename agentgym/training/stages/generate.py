@@ -16,7 +16,7 @@ from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Origin, Task, TaskSet, seed_of, task_to_json, training_only
 from agentgym.training.demonstrate import script_of
-from agentgym.training.gatherers.contract import success_of
+from agentgym.training.gatherers.groups import success_of
 from agentgym.training.new_tasks import NewTasks
 from agentgym.training.recipe.stage_options import GenerateSection
 from agentgym.training.stages.context import Learner, RunContext
