@@ -15,7 +15,11 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    "agentgym.protocol.*": "agentgym.methods.protocol",
+    "agentgym.teams.*": "agentgym.methods.teams",
+    "agentgym.users.*": "agentgym.methods.users",
+}
 """Old dotted name to the new one. `"agentgym.old.*": "agentgym.new"` moves every public name of a package."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from agentgym import Reward, Trajectory
-from agentgym.protocol import Protocol
+from agentgym.methods.protocol import Protocol
 from agentgym.reward import Components
 
 
@@ -14,7 +14,8 @@ class ProtocolReward(Reward):
     """Outcome component `protocol`: 1.0 if the turns of the episode keep the formula, else 0.0.
 
     The turn component `protocol_step` is 0.0 where a turn breaks it, so that nothing that follows could keep it, and
-    1.0 elsewhere; it has weight 0. Formulas are of linear temporal logic over finite traces, see agentgym.protocol.
+    1.0 elsewhere; it has weight 0. Formulas are of linear temporal logic over finite traces: see
+    agentgym.methods.protocol.
 
     Args:
         formula: for example "U(not submit, test)": test before the first submit.

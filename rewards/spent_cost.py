@@ -12,7 +12,7 @@ from agentgym.reward import Components
 class SpentCost(Reward):
     """Minus the recorded costs of all turns divided by the budget, at least -1.
 
-    Costs are those of tools (`@tool(cost=...)`) and of models that were asked (`agentgym.teams.with_routing`), as
+    Costs are those of tools (`@tool(cost=...)`) and of models that were asked (`agentgym.methods.teams.with_routing`):
     `cost` in the usage of each turn. Gate this reward on `success`, as `search_cost`, or spending nothing becomes the
     best policy.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agentgym import Reward, Trajectory, Turn
+from agentgym.methods.teams import BUILDER
 from agentgym.reward import Components
-from agentgym.teams import BUILDER
 
 
 class TeamSize(Reward):
-    """Figures of a team that the agent builds (`agentgym.teams.with_team_graph`), for weights of a recipe.
+    """Figures of a team that the agent builds (`agentgym.methods.teams.with_team_graph`), for weights of a recipe.
 
     Turn component `team_action`, 0 to 1: the share of the turn's calls that were carried out, of turns that build.
     Outcome components: `team_roles` and `team_edges`, how many there are; `team_tokens`, what the roles wrote, where

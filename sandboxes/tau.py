@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from agentgym import Call, Message, Policy, Result, Task, TaskError, ToolError, load
-from agentgym.users import SimulatedUser, UserBehaviour
+from agentgym.methods.users import SimulatedUser, UserBehaviour
 
 from .function_turns import RECORD, START_S, Contents, FunctionTurns
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentgym.teams import Delegation
+from agentgym.methods.teams import Delegation
 
 from .environment import Apps
 

@@ -7,7 +7,7 @@ from string import ascii_uppercase
 from typing import Any, ClassVar
 
 from agentgym import Checkpoint, Environment, Message, Task, TaskError, tool
-from agentgym.teams import ModelPool, Routing
+from agentgym.methods.teams import ModelPool, Routing
 
 from .knowledge import EASY, FIELDS, Field
 from .models import EXPERTS, Expert, expert_pool
@@ -32,7 +32,7 @@ class OneQuestion(Environment):
         await self.reset(task, seed=seed)
 
 
-class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):
+class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):  # type: ignore[call-arg]  # mypy does not find Routing
     """A question, and models that may be asked at a price: `route(model)`, then `answer(text)`. Nothing is isolated.
 
     The models are scripts, in memory: each is right in its own fields and wrong in the

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import combinations
 
 from agentgym import Message, ScriptedPolicy, seed_of
-from agentgym.teams import ModelPool, PricedModel
+from agentgym.methods.teams import ModelPool, PricedModel
 
 from .knowledge import EASY, FIELDS, SKILLS, question_in
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentgym import Call, Message
-from agentgym.users import END
+from agentgym.methods.users import END
 
 LOST = "I am not sure what you mean. Can you help me with what I asked for?"
 MAX_LOST = 3

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from agentgym import Checkpoint, Environment, Message, Policy, ScriptedPolicy, Task, TaskError, Tool, load, tool
-from agentgym.users import SimulatedUser, UserBehaviour
+from agentgym.methods.users import SimulatedUser, UserBehaviour
 
 from ..record_app import StoreApp
 from ..record_environment import StoreEnvironment

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Call, Environment, Message, Policy, Result, Task
-from agentgym.users import SimulatedUser, UserBehaviour
+from agentgym.methods.users import SimulatedUser, UserBehaviour
 
 from ..function_turns import START_S, Contents
 from ..tau import Tau

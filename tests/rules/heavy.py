@@ -32,7 +32,7 @@ HEAVY_MODULES = {
     "agentgym.policy.checkpoint": "train",
     "agentgym.policy.local": "train",
     "agentgym.policy.quantization": "train",
-    "agentgym.policy.logit_hooks.nlpo": "train",
+    "agentgym.methods.logit_hooks.nlpo": "train",
     "agentgym.policy.logit_hooks.tilts": "train",
     "agentgym.policy.logit_hooks.value_guided": "train",
     "agentgym.policy.logit_hooks.value_networks": "train",

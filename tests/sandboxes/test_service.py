@@ -11,8 +11,8 @@ import agentgym
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, load_task_set
 from agentgym.errors import TaskError
 from agentgym.messages import StopReason
+from agentgym.methods.users import END
 from agentgym.sandboxes.service.customer import customer
-from agentgym.users import END
 
 WISHES = {
     "persona": "You are brief.",

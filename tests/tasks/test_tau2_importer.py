@@ -11,9 +11,9 @@ from tau2_domain import CODE, DATA, USER_TOOLS, write_library
 import agentgym
 from agentgym import Call, EpisodeManager, JudgeError, Message, RolloutConfig, ScriptedPolicy, close_backends
 from agentgym.errors import TaskError
+from agentgym.methods.users import END
 from agentgym.registry import load, load_reward
 from agentgym.tasks.importers.items import LeftOutWarning
-from agentgym.users import END
 
 SAYS = Message("assistant", "It costs 1,200.")
 

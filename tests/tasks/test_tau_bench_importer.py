@@ -10,9 +10,9 @@ import pytest
 import agentgym
 from agentgym import Call, EpisodeManager, JudgeError, Message, RolloutConfig, ScriptedPolicy, close_backends
 from agentgym.errors import TaskError
+from agentgym.methods.users import END
 from agentgym.registry import load, load_reward
 from agentgym.tasks.importers.items import LeftOutWarning
-from agentgym.users import END
 
 TOOL = """
 import abc

@@ -14,10 +14,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from test_run import assert_equal_weights, execute, recipe
 
 from agentgym.errors import PolicyError
+from agentgym.methods.logit_hooks.nlpo import nucleus
 from agentgym.policy import make_model, make_tokenizer
 from agentgym.policy.contract import Request
 from agentgym.policy.local import policy_of
-from agentgym.policy.logit_hooks.nlpo import nucleus
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
 from agentgym.trajectory import TokenMask

@@ -9,10 +9,8 @@ from dataclasses import dataclass
 from string import Formatter
 from typing import Any
 
-from agentgym.environment import ContextChange, Environment
-from agentgym.environment.wrapper import EnvironmentWrapper
-from agentgym.errors import AgentGymError
-from agentgym.messages import Call, Message, Result
+from agentgym import AgentGymError, Call, Message, Result
+from agentgym.environment import ContextChange, Environment, EnvironmentWrapper
 from agentgym.task import Task
 
 MAX_OUTPUT_CHARS = 4_000

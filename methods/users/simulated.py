@@ -7,13 +7,13 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agentgym import ContextFull, Message, PolicyError, ScriptEnded
 from agentgym.environment import Environment
-from agentgym.errors import ContextFull, PolicyError, ScriptEnded
-from agentgym.messages import Message
 from agentgym.policy import Policy, Request, Sampling
-from agentgym.storage.codec import message_from_json, message_to_json
+from agentgym.storage import message_from_json, message_to_json
 from agentgym.task import seed_of
-from agentgym.users.behaviour import UserBehaviour
+
+from .behaviour import UserBehaviour
 
 END = "###END###"
 """Ends the last message of a user: it has what it wants, or gives up."""

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from transformers.cache_utils import DynamicCache
 
-from agentgym.errors import PolicyError
-from agentgym.policy.adapters import has_adapter, own_model
-from agentgym.policy.contract import Policy, Request
-from agentgym.policy.logit_hooks.contract import LogitHook
+from agentgym import PolicyError
+from agentgym.policy import Policy, Request
+from agentgym.policy.logit_hooks import LogitHook
 from agentgym.trajectory import TokenMask
 
 if TYPE_CHECKING:  # rendering needs tokenizers
-    from agentgym.policy.rendering import TemplateRenderer
+    from agentgym.policy import TemplateRenderer
 
 FILE = "nlpo.pt"
 
@@ -67,10 +66,9 @@ class Nlpo:
 
     def begin(self) -> None:
         """Copy the policy, from which reinforcement starts."""
-        model = own_model(self._model)
-        if has_adapter(self._model):
+        if hasattr(self._model, "peft_config"):
             raise PolicyError("The logit hook 'nlpo' copies the whole model, and this one is trained by an adapter.")
-        self._slow = copy.deepcopy(model).eval().requires_grad_(False)
+        self._slow = copy.deepcopy(self._model).eval().requires_grad_(False)
         vars(self._slow).pop("forward", None)  # a trainer puts its own there, which computes with the original
         self._period = self._policy.version // self._refresh_every
 
@@ -94,7 +92,7 @@ class Nlpo:
 
     @torch.no_grad()
     def _copy_weights(self) -> None:
-        for slow, current in zip(self._slow.parameters(), own_model(self._model).parameters(), strict=True):
+        for slow, current in zip(self._slow.parameters(), self._model.parameters(), strict=True):
             slow.copy_(current)
 
 

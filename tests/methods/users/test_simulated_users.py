@@ -12,6 +12,7 @@ from model_server import serving
 from agentgym import Call, Checkpoint, EpisodeManager, Message, PolicyError, ScriptedPolicy, Task, ToolError, tool
 from agentgym.errors import ConformanceError, ContextFull
 from agentgym.messages import StopReason
+from agentgym.methods.users import END, SimulatedUser, UserBehaviour, UserEnvironment, with_user
 from agentgym.policy import (
     ChatApiPolicy,
     Hermes,
@@ -25,7 +26,6 @@ from agentgym.policy import (
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.testing import check_environment
 from agentgym.testing.counter import CounterWithState, TargetReached
-from agentgym.users import END, SimulatedUser, UserBehaviour, UserEnvironment, with_user
 
 GOAL = "Count to three and hand that in."
 TASK = Task("t", "counter", GOAL, truth=3)

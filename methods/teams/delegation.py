@@ -7,10 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from agentgym.environment import ContextChange, Environment
-from agentgym.environment.wrapper import EnvironmentWrapper
-from agentgym.errors import ToolDefinitionError, ToolError
-from agentgym.messages import Call, Message, Result, ResultStatus
+from agentgym import Call, Message, Result, ResultStatus, ToolDefinitionError, ToolError
+from agentgym.environment import ContextChange, Environment, EnvironmentWrapper
 from agentgym.task import Task
 from agentgym.tools import Tool, tool
 

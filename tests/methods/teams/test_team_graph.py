@@ -11,8 +11,8 @@ from agentgym import Call, Combined, EpisodeManager, Message, Reward, RolloutCon
 from agentgym.credit import Group, estimator
 from agentgym.errors import AgentGymError
 from agentgym.messages import ResultStatus
+from agentgym.methods.teams import TeamLimits, TeamRole, with_team_graph
 from agentgym.rewards.team_size import TeamSize
-from agentgym.teams import TeamLimits, TeamRole, with_team_graph
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 TASK = Task("t", "test/counter-v1", "Count to 3.", parameters={"target": 3}, truth=3)

@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agentgym.environment import ContextChange, Environment
-from agentgym.environment.wrapper import EnvironmentWrapper
-from agentgym.errors import AgentGymError, ContextFull, PolicyError, ToolDefinitionError, ToolError
-from agentgym.messages import Call, Message, Result
+from agentgym import AgentGymError, Call, ContextFull, Message, PolicyError, Result, ToolDefinitionError, ToolError
+from agentgym.environment import ContextChange, Environment, EnvironmentWrapper
 from agentgym.policy import Policy, Reply, Request, Sampling
 from agentgym.task import Task, seed_of
 from agentgym.tools import Tool, tool

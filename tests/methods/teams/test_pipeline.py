@@ -7,8 +7,8 @@ import pytest
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import AgentGymError
 from agentgym.messages import ResultStatus
-from agentgym.teams import PipelineStage, with_pipeline
-from agentgym.teams.pipeline import MAX_OUTPUT_CHARS
+from agentgym.methods.teams import PipelineStage, with_pipeline
+from agentgym.methods.teams.pipeline import MAX_OUTPUT_CHARS
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 TASK = Task("t", "test/counter-v1", "Count to 3.", parameters={"target": 3}, truth=3)

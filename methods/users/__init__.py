@@ -5,8 +5,8 @@ simulated.py    SimulatedUser: a policy that plays a persona with a goal
 environment.py  with_user: any environment, with a user who answers through `respond`
 """
 
-from agentgym.users.behaviour import UserBehaviour
-from agentgym.users.environment import UserEnvironment, with_user
-from agentgym.users.simulated import END, SimulatedUser
+from .behaviour import UserBehaviour
+from .environment import UserEnvironment, with_user
+from .simulated import END, SimulatedUser
 
 __all__ = ["END", "SimulatedUser", "UserBehaviour", "UserEnvironment", "with_user"]

@@ -6,10 +6,10 @@ graph.py       with_team_graph: a team that the agent builds itself, and which t
 routing.py     ModelPool, with_routing: other models as a tool, at a price
 """
 
-from agentgym.teams.delegation import Delegation, DelegationLimits, with_delegation
-from agentgym.teams.graph import BUILDER, TeamGraph, TeamLimits, TeamRole, with_team_graph
-from agentgym.teams.pipeline import Pipeline, PipelineStage, with_pipeline
-from agentgym.teams.routing import ModelPool, PricedModel, Routing, with_routing
+from .delegation import Delegation, DelegationLimits, with_delegation
+from .graph import BUILDER, TeamGraph, TeamLimits, TeamRole, with_team_graph
+from .pipeline import Pipeline, PipelineStage, with_pipeline
+from .routing import ModelPool, PricedModel, Routing, with_routing
 
 __all__ = [
     "BUILDER",

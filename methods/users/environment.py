@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from agentgym.environment import Environment
-from agentgym.environment.wrapper import EnvironmentWrapper
-from agentgym.messages import Call, Message, Result
+from agentgym import Call, Message, Result
+from agentgym.environment import Environment, EnvironmentWrapper
 from agentgym.task import Task
-from agentgym.users.simulated import SimulatedUser
+
+from .simulated import SimulatedUser
 
 
 def with_user(

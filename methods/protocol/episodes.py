@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from agentgym.messages import Message, StopReason
-from agentgym.protocol.formulas import State, accepts, atoms_of, parse, start, step
+from agentgym import Message, StopReason
 from agentgym.trajectory import Trajectory
+
+from .formulas import State, accepts, atoms_of, parse, start, step
 
 CALL, FINAL = "call", "final"
 Letter = frozenset[str]

@@ -8,10 +8,10 @@ import pytest
 from agentgym import Budgets, Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task
 from agentgym.errors import ToolDefinitionError
 from agentgym.messages import ResultStatus, StopReason
+from agentgym.methods.teams import DelegationLimits, with_delegation
+from agentgym.methods.teams.delegation import EXECUTE, MAX_REPORT_CHARS, SAME_ID
 from agentgym.policy.guided import GuidedPolicy
 from agentgym.storage.ledger import Ledger
-from agentgym.teams import DelegationLimits, with_delegation
-from agentgym.teams.delegation import EXECUTE, MAX_REPORT_CHARS, SAME_ID
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
 TASK = Task("t", "test/counter-v1", "Count to 3.", parameters={"target": 3}, truth=3)

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from agentgym.protocol.formulas import accepts, atoms_of, negated, parse, start, step
+from agentgym.methods.protocol.formulas import accepts, atoms_of, negated, parse, start, step
 
 ATOMS = "abc"
 WORDS = [word for length in range(1, 7) for word in product(ATOMS, repeat=length)]

@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from agentgym import AgentGymError, Call, Message, Result, ToolError
 from agentgym.environment import ContextChange, Environment
-from agentgym.errors import AgentGymError, ToolError
-from agentgym.messages import Call, Message, Result
 from agentgym.task import Task
-from agentgym.teams.pipeline import TASK, Pipeline, PipelineStage, check_role
 from agentgym.tools import tool
+
+from .pipeline import TASK, Pipeline, PipelineStage, check_role
 
 BUILDER = "builder"
 BUILD = (

@@ -1,13 +1,13 @@
 """Protocols: in which order an agent may call tools and answer, as a formula over the turns of an episode.
 
-    from agentgym.protocol import Protocol
+    from . import Protocol
     Protocol("U(not submit, test) and G(implies(final, False))")   # test before submit, and never just talk
 
 formulas.py   linear temporal logic over finite traces: reading a formula, and stepping through a trace
 episodes.py   a formula over the turns of an episode: what they are, and what may come next
 """
 
-from agentgym.protocol.episodes import Protocol, step_of
-from agentgym.protocol.formulas import accepts, parse, step
+from .episodes import Protocol, step_of
+from .formulas import accepts, parse, step
 
 __all__ = ["Protocol", "accepts", "parse", "step", "step_of"]
