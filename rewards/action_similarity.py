@@ -28,7 +28,7 @@ class ActionSimilarity(Reward):
     weights: Mapping[str, float] = {SUCCESS: 0.0, "action_similarity": 1.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no action of an expert."""
+        """Judge a finished episode. Raises: JudgeError if the task has no action of an expert."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not (truth.get("calls") or truth.get("text")):
             raise JudgeError(f"{episode.task.id} has no expert's action in its truth: neither calls nor text.")
@@ -49,6 +49,6 @@ def _similarity(episode: Trajectory, truth: Mapping[str, Any]) -> float:
 
 
 def _written(calls: Iterable[Call]) -> str:
-    """Calls as text, one a line, in a form that no call format changes."""
+    """Return calls as text, one a line, in a form that no call format changes."""
     rows = ([call.name, call.arguments] for call in calls)
     return "\n".join(json.dumps(row, sort_keys=True, ensure_ascii=False) for row in rows)

@@ -82,7 +82,10 @@ class AnswerConsistency(Reward):
             averaged.data.lerp_(current.data, 1.0 - self.decay)
 
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
-        """Raises: JudgeError without `success` or a policy that can score; PolicyError if it fails."""
+        """Judge the episodes of a group.
+
+        Raises: JudgeError without `success` or a policy that can score; PolicyError if it fails.
+        """
         if not all(map(has_tokens, episodes)):
             return [{} for _ in episodes]
         wins = [succeeded(episode, "answer_consistency") for episode in episodes]
@@ -98,7 +101,9 @@ class AnswerConsistency(Reward):
         return components
 
     async def _likelihood(self, episode: Trajectory) -> float | None:
-        """The mean probability of the answer's tokens after the reasoning, each at most `most`; None without answer."""
+        """Return the mean probability of the answer's tokens after the reasoning, each at most `most`; None without
+        answer.
+        """
         renderer = renderer_of(self.reference, "answer_consistency")
         assert self.reference is not None
         answer = final_answer(episode, self.argument)

@@ -13,7 +13,7 @@ from agentgym.policy import Policy
 
 
 def answer_message(text: str, tool: str | None, argument: str) -> Message:
-    """The message that gives an answer: a call of a final tool, or plain text where `tool` is None."""
+    """Return the message that gives an answer: a call of a final tool, or plain text where `tool` is None."""
     if tool is None:
         return Message("assistant", text)
     return Message("assistant", "", (Call(tool, {argument: text}),))
@@ -37,7 +37,7 @@ def before_answer(episode: Any, answer_ids: list[int]) -> list[int]:
 
 
 def renderer_of(policy: Policy | None, judge: str) -> Any:
-    """The renderer of a policy that can score. Raises: JudgeError saying what is missing."""
+    """Return the renderer of a policy that can score. Raises: JudgeError saying what is missing."""
     if policy is None:
         raise JudgeError(
             f"{judge} needs a policy that scores tokens: play with a single Policy, or pass one to the reward."

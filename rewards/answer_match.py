@@ -30,7 +30,7 @@ class AnswerMatch(Reward):
         self.argument, self.tolerance = argument, tolerance
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no `truth["answer"]`."""
+        """Judge a finished episode. Raises: JudgeError if the task has no `truth["answer"]`."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or "answer" not in truth:
             raise JudgeError(f"{episode.task.id} has no truth['answer'], so no answer can be judged by answer_match.")
@@ -50,7 +50,7 @@ def same_answer(answer: Any, gold: Any, *, tolerance: float = 1e-6) -> bool:
 
 
 def normalised(text: str) -> str:
-    """The text in lower case, without runs of spaces, outer quotes and a final full stop."""
+    """Return the text in lower case, without runs of spaces, outer quotes and a final full stop."""
     text = " ".join(text.casefold().split()).removesuffix(".")
     while len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"`":
         text = text[1:-1].strip()
@@ -58,7 +58,7 @@ def normalised(text: str) -> str:
 
 
 def as_number(text: str) -> float | None:
-    """The value of a plain number; None for anything else (a date, a phone number, inf, nan)."""
+    """Return the value of a plain number; None for anything else (a date, a phone number, inf, nan)."""
     if len(text) > 40 or not _NUMBER.fullmatch(text):
         return None
     value = float(re.sub(r"[$€£,]", "", text))

@@ -35,7 +35,7 @@ class AstSimilarity(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no reference, or one that is no Python."""
+        """Judge a finished episode. Raises: JudgeError if the task has no reference, or one that is no Python."""
         truth = episode.task.truth
         reference = truth.get("reference") if isinstance(truth, dict) else None
         gold = subtrees(reference) if isinstance(reference, str) else None

@@ -49,7 +49,7 @@ class BehaviourAction(Reward):
         self.difficulty, self.threshold = difficulty, threshold
 
     def turn(self, turn: Turn, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no actions in its truth."""
+        """Judge a turn. Raises: JudgeError if the task has no actions in its truth."""
         actions = _true_actions(episode)
         earlier = sum(len(_predictions(other)) for other in episode.turns if other.index < turn.index)
         paid = [self._parts(own, true) for own, true in zip(_predictions(turn), actions[earlier:], strict=False)]
@@ -57,14 +57,14 @@ class BehaviourAction(Reward):
         return {name: math.fsum(parts[n] for parts in paid) / len(actions) for n, name in enumerate(names)}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no actions in its truth."""
+        """Judge a finished episode. Raises: JudgeError if the task has no actions in its truth."""
         actions = _true_actions(episode)
         predicted = [own for turn in episode.turns for own in _predictions(turn)]
         exact = sum(own == true for own, true in zip(predicted, actions, strict=False)) / len(actions)
         return {SUCCESS: float(exact == 1.0), "exact_actions": exact}
 
     def spans(self, episode: Trajectory) -> list[list[Span]]:
-        """The rationale of each call of `act` that ran, with the value 1."""
+        """Return the rationale of each call of `act` that ran, with the value 1."""
         return [
             [
                 Span(0, len(text), 1.0, index, "rationale")
@@ -75,7 +75,7 @@ class BehaviourAction(Reward):
         ]
 
     def _parts(self, own: Action, true: Action) -> tuple[float, float, float]:
-        """What is paid of the type, the element and the value."""
+        """Return what is paid of the type, the element and the value."""
         if own[0] != true[0]:
             return 0.0, 0.0, 0.0
         if not true[1] or own[1] != true[1]:
@@ -104,7 +104,7 @@ def rouge_l(text: str, gold: str) -> float:
 
 
 def _predictions(turn: Turn) -> list[Action]:
-    """The actions that a turn predicts, by the calls that ran."""
+    """Return the actions that a turn predicts, by the calls that ran."""
     return [
         _action(*(call.arguments.get(name, "") for name in ("type", "target", "value")))
         for call, result in zip(turn.calls, turn.results, strict=False)
@@ -125,7 +125,7 @@ def _true_actions(episode: Trajectory) -> Sequence[Action]:
 
 
 def _read(action: str) -> Action:
-    """An action as it is logged: `terminate`, or `type target: value`."""
+    """Return an action as it is logged: `terminate`, or `type target: value`."""
     kind, _, rest = action.partition(" ")
     target, _, value = rest.partition(": ")
     return _action(kind, target, value)

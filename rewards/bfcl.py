@@ -66,7 +66,7 @@ class Bfcl(Reward):
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError for a task without such a truth."""
+        """Judge a finished episode. Raises: JudgeError for a task without such a truth."""
         truth = episode.task.truth
         kind = truth.get("kind") if isinstance(truth, dict) else None
         if kind not in ("calls", "no_call", "some_call"):
@@ -99,7 +99,7 @@ def all_fit(calls: Sequence[Call], accepted: Sequence[AcceptedCall]) -> bool:
 
 
 def accepted_calls(task: Task) -> list[AcceptedCall]:
-    """The calls that a task asks for. Raises: JudgeError for a truth that lists none."""
+    """Return the calls that a task asks for. Raises: JudgeError for a truth that lists none."""
     try:
         calls = [
             AcceptedCall(
@@ -153,7 +153,7 @@ def _is_typed(value: Any, accepted: Sequence[Any], expected: Any, of_items: Any)
 
 
 def _type_of(accepted: Sequence[Any]) -> type | None:
-    """The type of the first accepted value that is one."""
+    """Return the type of the first accepted value that is one."""
     return next((type(value) for value in accepted if value != LEFT_OUT), None)
 
 

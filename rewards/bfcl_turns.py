@@ -30,7 +30,10 @@ class BfclTurns(Reward):
     weights: Mapping[str, float] = {"progress": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError for a task without such a truth, or a record that cannot be read."""
+        """Judge a finished episode.
+
+        Raises: JudgeError for a task without such a truth, or a record that cannot be read.
+        """
         truth = episode.task.truth
         try:
             expected = [(turn["state"], list(turn["results"])) for turn in truth["turns"]]
@@ -64,7 +67,9 @@ def _most_steps(episode: Trajectory) -> int:
 
 
 def _record_of(episode: Trajectory) -> list[dict[str, Any]]:
-    """The turns in the last reply, which only the environment writes; none if something else ended the episode."""
+    """Return the turns in the last reply, which only the environment writes; none if something else ended the
+    episode.
+    """
     if episode.stop_reason is not StopReason.ENVIRONMENT or not episode.turns or not episode.turns[-1].replies:
         return []
     _, mark, line = episode.turns[-1].replies[-1].text.rpartition(RECORD)

@@ -38,7 +38,10 @@ class BoundedSteps(Reward):
         self.component, self.mode, self.threshold = component, mode, threshold
 
     async def hindsight(self, episode: Trajectory) -> list[Components]:
-        """Raises: JudgeError without a reward and a component, or if the reward cannot score."""
+        """Judge the turns of a finished episode.
+
+        Raises: JudgeError without a reward and a component, or if the reward cannot score.
+        """
         if self.inner is None or not self.component:
             raise JudgeError("bounded_steps needs the options `reward`, which scores the steps, and `component`.")
         scores = []

@@ -17,7 +17,7 @@ class BoxSize(Reward):
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no `truth["box"]`."""
+        """Judge a finished episode. Raises: JudgeError if the task has no `truth["box"]`."""
         truth, box = true_box(episode, "box_size"), answered_box(episode)
         if box is None:
             return {}

@@ -32,7 +32,7 @@ def as_box(value: Any) -> Box | None:
 
 
 def final_call(episode: Trajectory) -> Call | None:
-    """The first final call that succeeded: the agent's answer."""
+    """Return the first final call that succeeded: the agent's answer."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.final and result.ok:
@@ -42,14 +42,14 @@ def final_call(episode: Trajectory) -> Call | None:
 
 
 def answered_box(episode: Trajectory) -> Box | None:
-    """The box that the agent answered with; None for a point or no answer."""
+    """Return the box that the agent answered with; None for a point or no answer."""
     call = final_call(episode)
     sides = () if call is None else ("left", "top", "right", "bottom")
     return as_box([call.arguments.get(side) for side in sides]) if call is not None else None
 
 
 def answered_point(episode: Trajectory) -> Point | None:
-    """The point that the agent answered with, or the middle of its box; None without either."""
+    """Return the point that the agent answered with, or the middle of its box; None without either."""
     call = final_call(episode)
     if call is None:
         return None

@@ -25,7 +25,7 @@ class ByTask(Reward):
         self._progress, self._policy = 0.0, None
 
     def reward_of(self, episode: Trajectory) -> Reward:
-        """The reward that judges an episode. Raises: JudgeError if the task names none, or an unknown one."""
+        """Return the reward that judges an episode. Raises: JudgeError if the task names none, or an unknown one."""
         truth = episode.task.truth
         name = truth.get("reward", self.default) if isinstance(truth, dict) else self.default
         if not isinstance(name, str) or name == "by_task":

@@ -86,7 +86,7 @@ class ChatJudge:
         read: Callable[[str], _Answer | None],
         expected: str,
     ) -> _Answer:
-        """What `read` finds in the judge's first reply in which it finds something."""
+        """Return what `read` finds in the judge's first reply in which it finds something."""
         policy = self._judge()
         shortened = {name: self._shortened(text) for name, text in texts.items()}
         key = _digest([policy.name, rules, question, shortened])
@@ -106,7 +106,7 @@ class ChatJudge:
         )
 
     async def text(self, question: str, texts: Mapping[str, str]) -> str:
-        """What the judge says of the texts, in its own words. Raises: JudgeError as `verdict`."""
+        """Return what the judge says of the texts, in its own words. Raises: JudgeError as `verdict`."""
         policy = self._judge()
         async with self._limit():
             shortened = {name: self._shortened(text) for name, text in texts.items()}
@@ -142,7 +142,7 @@ class ChatJudge:
         return self._policy
 
     def _limit(self) -> asyncio.Semaphore:
-        """The semaphore of the running event loop, because a semaphore cannot move from one loop to another."""
+        """Return the semaphore of the running event loop, because a semaphore cannot move from one loop to another."""
         loop = asyncio.get_running_loop()
         if self._semaphore is None or self._loop is not loop:
             self._loop, self._semaphore = loop, asyncio.Semaphore(self.concurrency)
@@ -161,7 +161,7 @@ class ChatJudge:
 
 
 def verdict_in(reply: str, choices: Sequence[str]) -> str | None:
-    """The verdict in the last line of a reply; None without one, or if an earlier line has another verdict."""
+    """Return the verdict in the last line of a reply; None without one, or if an earlier line has another verdict."""
     lines = [line.strip() for line in reply.strip().splitlines()]
     verdicts = [match[1] for line in lines if (match := re.fullmatch(r"VERDICT: (\S+)", line))]
     if (
@@ -175,7 +175,9 @@ def verdict_in(reply: str, choices: Sequence[str]) -> str | None:
 
 
 def quotes_in(reply: str, keys: Sequence[str]) -> Quotes | None:
-    """The lists of quotes in the last line of a reply; None if that is not one object of such lists with these keys."""
+    """Return the lists of quotes in the last line of a reply; None if that is not one object of such lists with these
+    keys.
+    """
     lines = reply.strip().splitlines()
     try:
         lists = json.loads(lines[-1]) if lines else None

@@ -31,7 +31,7 @@ class Citation(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no truth."""
+        """Judge a finished episode. Raises: JudgeError if the task has no truth."""
         gold = gold_pages(episode)
         cited = self._cited(episode)
         if not gold or cited is None:
@@ -44,7 +44,7 @@ class Citation(Reward):
         }
 
     def _cited(self, episode: Trajectory) -> set[str] | None:
-        """The titles in the first successful final call; None without such a call."""
+        """Return the titles in the first successful final call; None without such a call."""
         final = final_call(episode)
         if final is None:
             return None

@@ -38,14 +38,14 @@ class Completion(Reward):
         self.tests = HiddenTests(cpu_s=cpu_s, backend=backend)
 
     def turn(self, turn: Turn, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no completion."""
+        """Judge a turn. Raises: JudgeError if the task has no completion."""
         target = _target(episode)
         before = written([past for past in episode.turns if past.index < turn.index])
         after = written([past for past in episode.turns if past.index <= turn.index])
         return {"nearer": similarity(after, target) - similarity(before, target)}
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no completion or tests, or no sandbox works."""
+        """Judge a finished episode. Raises: JudgeError if the task has no completion or tests, or no sandbox works."""
         target, truth = _target(episode), episode.task.truth
         if not truth.get("tests"):
             raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by completion.")
@@ -63,7 +63,7 @@ class Completion(Reward):
 
 
 def written(turns: Sequence[Turn]) -> str:
-    """The code that the calls of these turns have written."""
+    """Return the code that the calls of these turns have written."""
     pieces: list[str] = []
     for turn in turns:
         for call, result in zip(turn.calls, turn.results, strict=False):

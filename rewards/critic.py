@@ -33,7 +33,7 @@ class CritiqueByModel(Reward):
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
 
     async def feedback(self, episode: Trajectory) -> str:
-        """Raises: JudgeError if the model cannot be asked."""
+        """Say what went wrong in an attempt. Raises: JudgeError if the model cannot be asked."""
         opening = len(episode.opening)
         lines = [f"{message.role}: {_line(message)}" for message in episode.messages()[opening:]]
         judged = ", ".join(f"{name} {value:g}" for name, value in episode.outcome.items())
@@ -43,5 +43,5 @@ class CritiqueByModel(Reward):
 
 
 def _line(message: Any) -> str:
-    """The text of a message, and its calls."""
+    """Return the text of a message, and its calls."""
     return "\n".join([message.text, *(f"{call.name}({dict(call.arguments)})" for call in message.calls)]).strip()

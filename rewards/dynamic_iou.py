@@ -34,7 +34,7 @@ class DynamicIoU(Reward):
         self.threshold = self.thresholds[passed]
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no `truth["box"]`."""
+        """Judge a finished episode. Raises: JudgeError if the task has no `truth["box"]`."""
         truth, box = true_box(episode, "dynamic_iou"), answered_box(episode)
         fit = 0.0 if box is None else overlap(box, truth)
         return {"dynamic_iou": fit if fit >= self.threshold else 0.0}

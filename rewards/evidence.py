@@ -28,7 +28,7 @@ class Evidence(Reward):
     weights: Mapping[str, float] = {"evidence": 0.3}
 
     def turn(self, turn: Turn, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no truth."""
+        """Judge a turn. Raises: JudgeError if the task has no truth."""
         gold = gold_pages(episode)
         if not gold:
             return {}
@@ -38,7 +38,7 @@ class Evidence(Reward):
 
 
 def gold_pages(episode: Trajectory) -> set[str]:
-    """The folded titles of the pages that the answer needs; empty if the truth has no `pages`.
+    """Return the folded titles of the pages that the answer needs; empty if the truth has no `pages`.
 
     Raises: JudgeError if the task has no truth, or if `pages` has another form.
     """
@@ -57,7 +57,7 @@ def pages_read(turn: Turn) -> list[str]:
 
 
 def folded(title: str) -> str:
-    """A title in the form in which titles are compared."""
+    """Return a title in the form in which titles are compared."""
     return " ".join(title.casefold().split())
 
 

@@ -6,7 +6,7 @@ from agentgym import Call, JudgeError, Result, StopReason, Trajectory
 
 
 def final_call(episode: Trajectory) -> tuple[Call, Result] | None:
-    """The first final call that succeeded, with its result; None without one. Later final calls do not count."""
+    """Return the first final call that succeeded, with its result; None without one. Later final calls do not count."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.final and result.ok:
@@ -15,7 +15,7 @@ def final_call(episode: Trajectory) -> tuple[Call, Result] | None:
 
 
 def last_words(episode: Trajectory) -> str | None:
-    """The text of the last message, if it has no calls and ended the episode."""
+    """Return the text of the last message, if it has no calls and ended the episode."""
     if episode.turns and episode.stop_reason is StopReason.ANSWERED and not episode.turns[-1].calls:
         text: str = episode.turns[-1].message.text
         return text
@@ -23,7 +23,7 @@ def last_words(episode: Trajectory) -> str | None:
 
 
 def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
-    """The text of the agent's answer; None if it never answered.
+    """Return the text of the agent's answer; None if it never answered.
 
     This is the argument of the first final call that succeeded or, without such a call, the text of the last message if
     it has no calls and ended the episode. So the first of several answers counts, and a refused one does not.
@@ -35,7 +35,7 @@ def final_answer(episode: Trajectory, argument: str = "text") -> str | None:
 
 
 def submitted_text(episode: Trajectory, argument: str) -> str | None:
-    """A text argument of the final call; None if it is not text or there was no such call."""
+    """Return a text argument of the final call; None if it is not text or there was no such call."""
     final = final_call(episode)
     text = final[0].arguments.get(argument) if final is not None else None
     return text if isinstance(text, str) else None

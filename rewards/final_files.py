@@ -37,7 +37,7 @@ class FinalFiles(Reward):
         self.tests = HiddenTests(cpu_s=cpu_s, timeout_s=timeout_s, backend=backend)
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the truth has no checks, or if no sandbox works."""
+        """Judge a finished episode. Raises: JudgeError if the truth has no checks, or if no sandbox works."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not any(truth.get(name) for name in CHECKS):
             raise JudgeError(f"{episode.task.id}: truth has none of {', '.join(CHECKS)}: final_files has no checks.")

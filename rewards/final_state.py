@@ -28,7 +28,10 @@ class FinalState(Reward):
     weights: Mapping[str, float] = {"progress": 0.0, "return": 0.0}
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the environment cannot be made or has no `verdict`, or if a replayed result differs."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the environment cannot be made or has no `verdict`, or if a replayed result differs.
+        """
         task = episode.task.public()
         async with judge_environment(task, "verdict", "final_state") as environment:
             await environment.reset(task, seed=getattr(episode, "seed", 0))

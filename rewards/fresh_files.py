@@ -35,7 +35,7 @@ class SubmittedFiles:
     folders: Sequence[str] = ()
 
     def text(self, path: str) -> str | None:
-        """A file as text, with invalid UTF-8 replaced; None if there is no such file."""
+        """Return a file as text, with invalid UTF-8 replaced; None if there is no such file."""
         raw = self.contents.get(path)
         return None if raw is None else raw.decode("utf-8", "replace")
 
@@ -70,7 +70,7 @@ class Command:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text without trailing spaces, and without empty lines at the end."""
+    """Return the lines of a text without trailing spaces, and without empty lines at the end."""
     return [line.rstrip() for line in text.rstrip().splitlines()]
 
 
@@ -148,7 +148,10 @@ class FreshSandbox:
 
 
 def submitted_files(episode: Trajectory) -> SubmittedFiles | None:
-    """The files that the final call submitted; None without one. Raises: JudgeError if its result holds no files."""
+    """Return the files that the final call submitted; None without one.
+
+    Raises: JudgeError if its result holds no files.
+    """
     final = final_call(episode)
     return None if final is None else _parsed(str(final[1].content))
 

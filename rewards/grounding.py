@@ -19,7 +19,7 @@ class Grounding(Reward):
     weights: Mapping[str, float] = {"iou": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no `truth["box"]`."""
+        """Judge a finished episode. Raises: JudgeError if the task has no `truth["box"]`."""
         truth = true_box(episode, "grounding")
         point, box = answered_point(episode), answered_box(episode)
         components = {SUCCESS: float(point is not None and inside(point, truth))}

@@ -25,7 +25,7 @@ class GuiAction(Reward):
     weights: Mapping[str, float] = {"action_type": 0.5, "action_argument": 0.5}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the truth names no action."""
+        """Judge a finished episode. Raises: JudgeError if the truth names no action."""
         truth = episode.task.truth
         act = truth.get("act") if isinstance(truth, Mapping) else None
         if not isinstance(act, (list, tuple)) or not 1 <= len(act) <= 2 or not isinstance(act[0], str):

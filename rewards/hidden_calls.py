@@ -57,7 +57,10 @@ class HiddenCalls(Reward):
         self.cpu_s, self.timeout_s, self.backend, self.argument = cpu_s, timeout_s, backend, argument
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task's calls are unusable, or no sandbox or toolchain works."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the task's calls are unusable, or no sandbox or toolchain works.
+        """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("calls"):
             raise JudgeError(f"{episode.task.id} has no truth['calls'], so nothing can be judged by hidden_calls.")

@@ -89,7 +89,7 @@ class HiddenTests(Reward):
         self.cpu_s, self.timeout_s, self.backend, self.argument = cpu_s, timeout_s, backend, argument
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError when the tests are unusable or no sandbox would run them."""
+        """Judge a finished episode. Raises: JudgeError when the tests are unusable or no sandbox would run them."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not (truth.get("tests") or truth.get("check")):
             raise JudgeError(f"{episode.task.id} has no truth['tests'], so nothing can be judged by hidden_tests.")
@@ -102,7 +102,7 @@ class HiddenTests(Reward):
         return {SUCCESS: float(all(passed)), "tests_passed": sum(passed) / len(passed)}
 
     async def feedback(self, episode: Trajectory) -> str:
-        """The first test that fails, for a training task; for others only how many do, so that they stay hidden.
+        """Return the first test that fails, for a training task; for others only how many do, so that they stay hidden.
 
         It judges the submission again. Raises: as `outcome`.
         """
@@ -142,7 +142,7 @@ class HiddenTests(Reward):
             raise JudgeError(f"The sandbox does not run Python as it should: {cause}") from cause
 
     async def _expected(self, tests: Sequence[HiddenTest], setup: str) -> dict[int, Any]:
-        """The encoded expected values: literals are read here, other expressions are evaluated in a sandbox."""
+        """Return the encoded expected values: literals are read here, other expressions are evaluated in a sandbox."""
         expected: dict[int, Any] = {}
         expressions: dict[int, str] = {}
         for number, test in enumerate(tests):
@@ -254,7 +254,7 @@ def _same_number(left: Any, right: Any) -> bool:
 
 
 def _truth_of(data: Any) -> bool:
-    """The truth value of an encoded value; unknown objects count as false."""
+    """Return the truth value of an encoded value; unknown objects count as false."""
     if not isinstance(data, list):
         return bool(data)
     if data[:1] == ["n"]:
@@ -263,7 +263,9 @@ def _truth_of(data: Any) -> bool:
 
 
 def read_report(raw: bytes, nonce: str, count: int) -> dict[int, Any]:
-    """The encoded value in the first line for each call. Everything else that the submission wrote is ignored."""
+    """Return the encoded value in the first line for each call. Everything else that the submission wrote is
+    ignored.
+    """
     values: dict[int, Any] = {}
     for line in raw.decode("utf-8", "replace").splitlines():
         mark, _, rest = line.partition(" ")

@@ -49,7 +49,10 @@ class HttpJudge(Reward):
         self._cache: OrderedDict[str, Components] = OrderedDict()
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError without a URL, if the service cannot be reached, or if its response has another form."""
+        """Judge a finished episode.
+
+        Raises: JudgeError without a URL, if the service cannot be reached, or if its response has another form.
+        """
         if self._endpoint is None:
             raise JudgeError("http_judge has no service to ask: give it the option `url`.")
         body = self._body(episode)

@@ -16,7 +16,7 @@ class NoPlainValue(ValueError):
 
 
 def pack(value: Any, depth: int = 0) -> Any:
-    """A value as [kind, content]. Subclasses of plain types are sent as the plain type. Raises: NoPlainValue."""
+    """Return a value as [kind, content]. Subclasses of plain types are sent as the plain type. Raises: NoPlainValue."""
     if depth > MAX_DEPTH:
         raise NoPlainValue("nested too deeply")
     if value is None or value is True or value is False:
@@ -40,7 +40,7 @@ def pack(value: Any, depth: int = 0) -> Any:
 
 
 def unpack(data: Any, depth: int = 0) -> Any:
-    """The inverse of `pack`. Raises: NoPlainValue for data that `pack` never makes."""
+    """Return the inverse of `pack`. Raises: NoPlainValue for data that `pack` never makes."""
     if data is None or data is True or data is False:
         return data
     try:

@@ -36,7 +36,7 @@ class JudgedSpans(Reward):
         self.tool, self.argument = tool, argument
 
     async def spans(self, episode: Trajectory) -> list[list[Span]]:
-        """Raises: JudgeError without a judge, or if it gives no quotes."""
+        """Name parts of turns. Raises: JudgeError without a judge, or if it gives no quotes."""
         task = "\n".join(message.text for message in episode.task.opening())
         return await asyncio.gather(*(self._of_turn(task, turn) for turn in episode.turns))
 
@@ -49,7 +49,7 @@ class JudgedSpans(Reward):
         return [span for spans in await asyncio.gather(*questions) for span in spans]
 
     def _texts(self, turn: Turn) -> Iterator[tuple[int | None, str, str]]:
-        """The index of the call, the text that is criticised, and what the tools answered."""
+        """Yield the index of the call, the text that is criticised, and what the tools answered."""
         results = [result.message().text for result in turn.results]
         if not self.tool:
             yield None, turn.message.text, "\n".join(results)

@@ -45,7 +45,7 @@ class Brevity(Reward):
     weights: Mapping[str, float] = {"brevity": 0.2}
 
     def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
-        """Raises: JudgeError if no reward judged `success`."""
+        """Judge the episodes of a group. Raises: JudgeError if no reward judged `success`."""
         right = [succeeded(episode, "brevity") for episode in episodes]
         lengths = [tokens_of(episode) for episode in episodes]
         known = [length for length in lengths if length is not None]

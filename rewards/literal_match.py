@@ -29,7 +29,7 @@ class LiteralMatch(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no gold answer, or it is no literal."""
+        """Judge a finished episode. Raises: JudgeError if the task has no gold answer, or it is no literal."""
         golds = [literal(gold) for gold in gold_answers(episode, "literal_match")]
         if None in golds:
             raise JudgeError(f"{episode.task.id}: truth['answer'] is no Python literal: write text with its quotes.")
@@ -38,7 +38,9 @@ class LiteralMatch(Reward):
 
 
 def literal(text: str) -> tuple[Any, ...] | None:
-    """The value of a Python literal in a form in which equal means the same value and kind; None if it is none."""
+    """Return the value of a Python literal in a form in which equal means the same value and kind; None if it
+    is none.
+    """
     if len(text) > MAX_CHARS:
         return None
     try:

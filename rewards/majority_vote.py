@@ -50,7 +50,7 @@ class MajorityVote(Reward):
         ]
 
     def winner(self, answers: Sequence[str | None]) -> tuple[str | None, float]:
-        """The answer with the most votes and its share of all episodes; None with fewer than two answers."""
+        """Return the answer with the most votes and its share of all episodes; None with fewer than two answers."""
         voted = [answer for answer in answers if answer is not None and answer.strip()]
         if len(voted) < 2:
             return None, 0.0
@@ -87,7 +87,7 @@ class CoReward(MajorityVote):
         self._waiting: dict[str, list[_WaitingGroup]] = {}
 
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:  # type: ignore[override]
-        """Raises: JudgeError if the task belongs to no pair."""
+        """Judge the episodes of a group. Raises: JudgeError if the task belongs to no pair."""
         task = episodes[0].task
         if not isinstance(task.truth, dict) or "pair" not in task.truth:
             raise JudgeError(f"{task.id} has no truth['pair'], so co_reward does not know which task asks the same.")

@@ -60,7 +60,10 @@ class MathVerify(Reward):
         self.argument, self.timeout_s, self.backend = argument, timeout_s, backend
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError without a gold answer or a working sandbox; MissingExtraError without Math-Verify."""
+        """Judge a finished episode.
+
+        Raises: JudgeError without a gold answer or a working sandbox; MissingExtraError without Math-Verify.
+        """
         gold = gold_answers(episode, "math_verify")
         answer = final_answer(episode, self.argument)
         if answer is None or not answer.strip() or len(answer) > MAX_CHARS:

@@ -54,14 +54,14 @@ _CONTAINERS = ("set", "union", "tuple", "matrix", "row", "base")
 
 
 def _bare(tree: Tree) -> Tree:
-    """The tree without a leading `x =`."""
+    """Return the tree without a leading `x =`."""
     if tree[0] == "relation" and len(tree) == 4 and tree[2] == "=" and tree[1][0] == "sym" and not _symbols(tree[3]):
         return _bare(tree[3])
     return tree
 
 
 def _solutions(tree: Tree) -> Tree:
-    """A plus-minus as the set of both values, and `x = 1, x = 2` as the set of both values."""
+    """Return a plus-minus as the set of both values, and `x = 1, x = 2` as the set of both values."""
     if tree[0] == "pm":
         return ("set", ("add", tree[1], tree[2]), ("sub", tree[1], tree[2]))
     if tree[0] == "set":
@@ -124,7 +124,9 @@ def _same_relation(left: Tree, right: Tree, tolerance: float) -> bool:
 
 
 def _fraction(tree: Tree) -> Fraction | None:
-    """The exact value of a tree of numbers and the four operations; None for any other tree, or if it is too large."""
+    """Return the exact value of a tree of numbers and the four operations; None for any other tree, or if it is too
+    large.
+    """
     kind, *parts = tree
     if kind == "num":
         return Fraction(parts[0]) if len(parts[0]) <= 400 else None
@@ -205,7 +207,7 @@ def _near(a: Any, b: Any, tolerance: float) -> bool:
 
 
 def _value(tree: Tree, point: dict[str, Any]) -> Any:
-    """A number of 50 digits, real or complex. Raises: Unanswerable, ArithmeticError, ValueError."""
+    """Return a number of 50 digits, real or complex. Raises: Unanswerable, ArithmeticError, ValueError."""
     context, kind, parts = _context(), tree[0], tree[1:]
     if kind == "num":
         return _bounded(context.mpf(parts[0]))
@@ -276,7 +278,7 @@ def _bounded(number: Any) -> Any:
 
 @cache
 def _context() -> Any:
-    """An mpmath context of our own, because changing the global precision would affect other code."""
+    """Return an mpmath context of our own, because changing the global precision would affect other code."""
     try:
         from mpmath.ctx_mp import MPContext
     except ModuleNotFoundError as error:

@@ -17,7 +17,7 @@ MAX_CHARS, MAX_DEPTH = 600, 40
 
 
 def read(text: str) -> Tree:
-    """The tree of an answer. Raises: NoMaths if it is too long, nested too deeply or has an unknown token."""
+    """Return the tree of an answer. Raises: NoMaths if it is too long, nested too deeply or has an unknown token."""
     if len(text) > MAX_CHARS:
         raise NoMaths(f"{len(text)} characters are more than {MAX_CHARS}")
     parser = _Parser(tokens_of(text))
@@ -140,7 +140,7 @@ class _Parser:
         return tree
 
     def _argument(self) -> Tree:
-        """The argument of \\frac, \\sqrt and others: a group or one token, so that \\frac12 is one half."""
+        r"""Return the argument of \frac, \sqrt and others: a group or one token, so that \frac12 is one half."""
         self._take(GAP)
         if self.token == "{":
             return self._group()
@@ -217,7 +217,7 @@ class _Parser:
         return subscript
 
     def _enclosed(self, opening: str) -> Tree:
-        """A bracketed expression, or a tuple, interval or set."""
+        """Return a bracketed expression, or a tuple, interval or set."""
         self._depth += 1
         parts = [self._joined()]
         while self._take(",", ";"):
@@ -249,7 +249,7 @@ class _Parser:
 
 
 def _in_base(digits: str, base: Tree) -> Tree:
-    """A number with its base, as in 52_8. It has no equal but the same digits in the same base."""
+    """Return a number with its base, as in 52_8. It has no equal but the same digits in the same base."""
     try:
         return ("base", ("num", str(int(digits, int(base[1])))), base)
     except (ValueError, TypeError) as error:

@@ -129,13 +129,13 @@ def _ends_factor(tokens: list[str]) -> bool:
 
 
 def _without_thousands(text: str) -> str:
-    """The text with its numbers in one piece: `1,234`, `1{,}234`, `10,\\!080` and `1\\,000` are thousands."""
+    r"""Return the text with its numbers in one piece: `1,234`, `1{,}234`, `10,\!080` and `1\,000` are thousands."""
     text = _SPACED_THOUSANDS.sub(lambda m: re.sub(r"\D", "", m[1]), text)
     return _THOUSANDS.sub(lambda m: m[1].replace(",", ""), text)
 
 
 def plain_text(text: str) -> str:
-    """A text without case, spaces, dollars, \\text and \\left, to compare what is no mathematics."""
+    r"""Return a text without case, spaces, dollars, \text and \left, to compare what is no mathematics."""
     text = _TEXT.sub(r"\1", _NOISE.sub("", _without_thousands(text)))
     for name, synonym in _SYNONYMS.items():
         text = re.sub(rf"\\{name}(?![a-zA-Z])", rf"\\{synonym}", text)

@@ -27,7 +27,10 @@ class McpReward(Reward):
     weights: Mapping[str, float] = {"checks_passed": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the truth says nothing that can be judged, or not of each call of `state`."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the truth says nothing that can be judged, or not of each call of `state`.
+        """
         task = episode.task
         truth = task.truth if isinstance(task.truth, Mapping) else {}
         expected = truth.get("state")

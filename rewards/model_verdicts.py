@@ -36,7 +36,7 @@ class _ModelJudge(Reward):
         self.argument = argument
 
     def question_of(self, episode: Trajectory) -> str:
-        """The task's own messages, without what the environment adds."""
+        """Return the task's own messages, without what the environment adds."""
         return "\n".join(message.text for message in episode.task.opening())
 
 
@@ -52,7 +52,7 @@ class EquivalenceJudge(_ModelJudge):
     """
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError without gold, or if the model gives no verdict."""
+        """Judge a finished episode. Raises: JudgeError without gold, or if the model gives no verdict."""
         gold = gold_answers(episode, "equivalence_judge")
         answer = final_answer(episode, self.argument)
         if answer is None or not answer.strip():
@@ -82,7 +82,10 @@ class RubricJudge(_ModelJudge):
         self.pass_at = pass_at
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError without a rubric, or if the model gives no verdict on a criterion."""
+        """Judge a finished episode.
+
+        Raises: JudgeError without a rubric, or if the model gives no verdict on a criterion.
+        """
         rubric = _rubric(episode)
         answer = final_answer(episode, self.argument)
         if answer is None or not answer.strip():
@@ -118,7 +121,7 @@ class PairwiseJudge(_ModelJudge):
         self.against = against
 
     async def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
-        """Raises: JudgeError if the model gives no verdict."""
+        """Judge the episodes of a group. Raises: JudgeError if the model gives no verdict."""
         question = self.question_of(episodes[0])
         answers = [final_answer(episode, self.argument) or "" for episode in episodes]
         if self.against == "gold":
@@ -148,7 +151,7 @@ class PairwiseJudge(_ModelJudge):
 
 
 def _chosen(answers: Sequence[str]) -> int:
-    """The index of the reference answer: unpredictable for an agent, and the same for the same answers."""
+    """Return the index of the reference answer: unpredictable for an agent, and the same for the same answers."""
     digest = hashlib.sha256("\x1f".join(answers).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:8], "big") % len(answers)
 

@@ -32,7 +32,7 @@ class PatchSimilarity(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no patch in its truth."""
+        """Judge a finished episode. Raises: JudgeError if the task has no patch in its truth."""
         truth = episode.task.truth
         gold = changes(truth["patch"]) if isinstance(truth, dict) and isinstance(truth.get("patch"), str) else None
         if not gold:
@@ -42,13 +42,13 @@ class PatchSimilarity(Reward):
 
 
 def similarity(submitted: Mapping[str, str], gold: Mapping[str, str]) -> float:
-    """The mean similarity of the changes over all files, 0 to 1; a file that only one patch touches counts 0."""
+    """Return the mean similarity of the changes over all files, 0 to 1; a file that only one patch touches counts 0."""
     files = submitted.keys() | gold.keys()
     return sum(alike(submitted.get(file, ""), gold.get(file, "")) for file in files) / len(files)
 
 
 def alike(first: str, second: str) -> float:
-    """The ratio of difflib's SequenceMatcher, by characters, or by lines for long texts."""
+    """Return the ratio of difflib's SequenceMatcher, by characters, or by lines for long texts."""
     if not first or not second:
         return 0.0
     if max(len(first), len(second)) > MAX_LETTERS:
@@ -57,7 +57,7 @@ def alike(first: str, second: str) -> float:
 
 
 def changes(patch: str) -> dict[str, str]:
-    """The added and removed lines of a unified diff by file, with their signs. Empty for any other text."""
+    """Return the added and removed lines of a unified diff by file, with their signs. Empty for any other text."""
     if len(patch) > MAX_CHARS:
         return {}
     fenced = _FENCE.match(patch)

@@ -43,7 +43,10 @@ class ProgramOutput(Reward):
         self._working: set[str] = set()  # commands that were seen to work on a harmless program
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no hidden runs or no usable program, or no sandbox or toolchain works."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the task has no hidden runs or no usable program, or no sandbox or toolchain works.
+        """
         truth, program = episode.task.truth, episode.task.parameters.get("program")
         if not isinstance(truth, dict) or not truth.get("runs"):
             raise JudgeError(f"{episode.task.id} has no truth['runs'], so nothing can be judged by program_output.")

@@ -36,7 +36,7 @@ class QueryEvidence(Reward):
         self.tool, self.argument, self.separator = tool, argument, separator
 
     def turn(self, turn: Turn, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no `truth["answer"]`."""
+        """Judge a turn. Raises: JudgeError if the task has no `truth["answer"]`."""
         chain = _chain(episode)
         earlier_queries: set[str] = set()
         reached = paid = 0
@@ -58,7 +58,7 @@ class QueryEvidence(Reward):
         return call.name == self.tool and result.ok and result.content not in ("", "[no rows]")
 
     def _furthest(self, result: Result, query: str, chain: list[str], reached: int) -> int:
-        """The number of links that are reached after this result; `reached` if it has nothing new."""
+        """Return the number of links that are reached after this result; `reached` if it has nothing new."""
         rows = str(result.content).split("\n")
         cells = [cell for row in rows for cell in row.split(self.separator)]
         if len(rows) > MAX_ROWS or len(cells) > MAX_CELLS:

@@ -42,7 +42,10 @@ class ReferenceProbability(Reward):
             self.policy = policy
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError without gold or a policy that can score; PolicyError if it fails."""
+        """Judge a finished episode.
+
+        Raises: JudgeError without gold or a policy that can score; PolicyError if it fails.
+        """
         gold = gold_answers(episode, "reference_probability")[0]
         if not has_tokens(episode):
             return {}

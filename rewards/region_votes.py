@@ -45,7 +45,7 @@ class RegionVotes(Reward):
         return [{"region_votes": 0.0 if region is None else next(shares)} for region in regions]
 
     def region(self, episode: Trajectory) -> Box | None:
-        """The region that an episode votes for; None without an answer."""
+        """Return the region that an episode votes for; None without an answer."""
         box, point = answered_box(episode), answered_point(episode)
         if box is not None or point is None:
             return box
@@ -66,7 +66,7 @@ def densities(regions: Sequence[Box]) -> list[float]:
 
 
 def consensus(regions: Sequence[Box]) -> Box:
-    """The largest cell among those with the most votes: where a group points.
+    """Return the largest cell among those with the most votes: where a group points.
 
     Source: GUI-RC, as above; there the connected region of most votes, of which this is the largest cell.
     """

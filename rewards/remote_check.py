@@ -73,7 +73,7 @@ class RemoteCheck:
         return passed
 
     async def _ask(self, candidate: Channel, message: dict[str, Any]) -> dict[str, Any] | None:
-        """The submission's answer; None once its process has ended, hangs or sends anything else."""
+        """Return the submission's answer; None once its process has ended, hangs or sends anything else."""
         try:
             answer = await candidate.request(message, timeout_s=self.timeout_s)
         except (SandboxDied, TimeoutError):

@@ -48,7 +48,9 @@ class Repetition(Reward):
 
 
 def repeated_share(text: str, words: int) -> float:
-    """The share of a text's word n-grams that have occurred before in it: 0 for none, near 1 for one word repeated."""
+    """Return the share of a text's word n-grams that have occurred before in it: 0 for none, near 1 for one word
+    repeated.
+    """
     if len(text) > MAX_CHARS:
         return 1.0
     split = text.casefold().split()

@@ -51,7 +51,7 @@ class RewardModel(Reward):
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if there is no model, or it gives no number."""
+        """Judge a finished episode. Raises: JudgeError if there is no model, or it gives no number."""
         answer = final_answer(episode, self.argument)
         if self.path is None:
             raise JudgeError(
@@ -63,7 +63,7 @@ class RewardModel(Reward):
         return {"reward_model": await self.score(question, answer)}
 
     async def score(self, question: str, answer: str) -> float:
-        """The score of one pair; pairs that wait together are scored in one pass. Raises: JudgeError."""
+        """Return the score of one pair; pairs that wait together are scored in one pass. Raises: JudgeError."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop or self._busy is None:
             self._loop, self._busy, self._waiting = loop, asyncio.Lock(), []

@@ -74,7 +74,7 @@ class Runtime(Reward):
         self.tests = HiddenTests(cpu_s=cpu_s, backend=backend, argument=argument)
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError when there are no tests or no reference, or no sandbox works."""
+        """Judge a finished episode. Raises: JudgeError when there are no tests or no reference, or no sandbox works."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("tests") or not truth.get("reference"):
             raise JudgeError(f"{episode.task.id}: truth needs tests and a reference, for runtime to compare with.")
@@ -92,7 +92,7 @@ class Runtime(Reward):
         }
 
     async def speedup(self, code: str, reference: str, calls: Sequence[str], *, setup: str = "") -> float:
-        """The reference's processor time divided by the code's; 0 if their values differ. Raises: JudgeError."""
+        """Return the reference's processor time divided by the code's; 0 if their values differ. Raises: JudgeError."""
         of_code, of_reference = [], []
         for _ in range(self.rounds):
             of_reference.append(await self._time(reference, calls, setup))

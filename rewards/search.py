@@ -20,7 +20,7 @@ class QuestionAnswered(AnswerMatch):
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no `truth["answer"]`."""
+        """Judge a finished episode. Raises: JudgeError if the task has no `truth["answer"]`."""
         gold = gold_answers(episode, "search")
         answer = final_answer(episode, self.argument) or ""
         same = any(same_answer(answer, g, tolerance=self.tolerance) for g in gold)

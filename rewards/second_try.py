@@ -13,7 +13,7 @@ V = TypeVar("V")
 async def second_try(
     attempt: Callable[[], Awaitable[V]], check_sandbox: Callable[[Exception], Awaitable[None]], failed: V
 ) -> V:
-    """The result of an attempt; if its sandbox broke, the result of a second attempt in a new sandbox.
+    """Return the result of an attempt; if its sandbox broke, the result of a second attempt in a new sandbox.
 
     If the second sandbox breaks too, but sandboxes work without the submission, the submission has failed.
 

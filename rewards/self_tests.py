@@ -41,7 +41,7 @@ class SelfTests(Reward):
         self.argument, self.judge = argument, HiddenTests(cpu_s=cpu_s, backend=backend)
 
     async def turn(self, turn: Turn, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no reference."""
+        """Judge a turn. Raises: JudgeError if the task has no reference."""
         reference = _reference(episode)
         earlier_tests = {test for past in episode.turns if past.index < turn.index for test in self._written(past)}
         new = [test for test in self._written(turn) if test not in earlier_tests][
@@ -53,7 +53,7 @@ class SelfTests(Reward):
         return {"tests_valid": (2 * valid - len(new)) / MAX_TESTS}
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no reference or no mutants."""
+        """Judge a finished episode. Raises: JudgeError if the task has no reference or no mutants."""
         reference, mutants = _reference(episode), episode.task.truth.get("mutants")
         if not mutants:
             raise JudgeError(f"{episode.task.id} has no truth['mutants']: self_tests cannot tell what tests notice.")
@@ -73,7 +73,7 @@ class SelfTests(Reward):
         return [verdicts.get(test, False) for test in tests]
 
     def _written(self, turn: Turn) -> list[str]:
-        """The tests of all calls of a turn that succeeded, each once."""
+        """Return the tests of all calls of a turn that succeeded, each once."""
         tests = [
             test
             for call, result in zip(turn.calls, turn.results, strict=False)

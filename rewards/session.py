@@ -23,7 +23,7 @@ class SessionReward(Reward):
     weights: Mapping[str, float] = {"progress": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no requests."""
+        """Judge a finished episode. Raises: JudgeError if the task has no requests."""
         requests = episode.task.parameters.get("requests")
         if not isinstance(requests, list | tuple) or not requests:
             raise JudgeError(f"{episode.task.id} has no parameters['requests'], so nothing can be judged by session.")
@@ -34,7 +34,7 @@ class SessionReward(Reward):
 
 
 def final_verdicts(episode: Trajectory) -> str | None:
-    """A 1 or 0 for each request; None if the episode was cut before the last."""
+    """Return a 1 or 0 for each request; None if the episode was cut before the last."""
     for turn in episode.turns[-1:]:
         for result in turn.results:
             if isinstance(result.content, str) and (match := VERDICTS.fullmatch(result.content)):

@@ -71,7 +71,7 @@ class SqlExecution(Reward):
         self._gold: OrderedDict[str, dict[str, Any]] = OrderedDict()
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the gold query or the judge's environment does not work."""
+        """Judge a finished episode. Raises: JudgeError if the gold query or the judge's environment does not work."""
         gold = gold_sql(episode, "sql_execution")
         submitted = submitted_sql(episode)
         if submitted is None:
@@ -111,7 +111,7 @@ class SqlExecution(Reward):
     async def results(
         self, task: Task, gold: str, submitted: str
     ) -> AsyncGenerator[tuple[dict[str, Any], dict[str, Any] | None], None]:
-        """What both queries give on each database of the task; None for a submitted query that does not run.
+        """Yield what both queries give on each database of the task; None for a submitted query that does not run.
 
         Yields: as `rows(sql)` of the environment gives it, for the gold query and for the submitted one.
         Raises: JudgeError if the gold query or the judge's environment does not work.
@@ -145,6 +145,6 @@ class SqlExecution(Reward):
 
 
 def variants_of(task: Task) -> list[Task]:
-    """The task as the environment sees it, on each of its databases: its own, then those of its test suite."""
+    """Return the task as the environment sees it, on each of its databases: its own, then those of its test suite."""
     suite = task.truth.get("suite", ()) if isinstance(task.truth, dict) else ()
     return [replace(task.public(), parameters={**task.parameters, **changes}) for changes in ({}, *suite)]

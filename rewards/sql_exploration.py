@@ -28,7 +28,10 @@ class SqlExploration(Reward):
         self.tool, self.argument = tool, argument
 
     def turn(self, turn: Turn, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the gold query is missing or cannot be parsed; MissingExtraError without sqlglot."""
+        """Judge a turn.
+
+        Raises: JudgeError if the gold query is missing or cannot be parsed; MissingExtraError without sqlglot.
+        """
         gold, dialect = gold_sql(episode, "sql_exploration"), dialect_of(episode.task.environment)
         tree = parse_select(gold, dialect)
         needed = schema_items(tree) if tree is not None else frozenset()

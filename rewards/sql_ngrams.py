@@ -31,13 +31,13 @@ class SqlNgrams(Reward):
         self.n = n
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no gold query."""
+        """Judge a finished episode. Raises: JudgeError if the task has no gold query."""
         gold, submitted = tokens(gold_sql(episode, "sql_ngrams")), tokens(submitted_sql(episode) or "")
         return {"ngrams": jaccard(_ngrams(gold, self.n), _ngrams(submitted, self.n))}
 
 
 def tokens(sql: str) -> list[str]:
-    """A query's words, numbers, signs and quoted texts, without a final semicolon."""
+    """Return a query's words, numbers, signs and quoted texts, without a final semicolon."""
     parts = [token if token[0] in "'\"" else token.casefold() for token in _TOKEN.findall(sql)]
     while parts and parts[-1] == ";":
         parts.pop()

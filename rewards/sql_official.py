@@ -45,7 +45,7 @@ class SqlOfficial(Reward):
         self._execution = SqlExecution(backend=backend, environment_options=environment_options)
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the gold query or the judge's environment does not work."""
+        """Judge a finished episode. Raises: JudgeError if the gold query or the judge's environment does not work."""
         gold, submitted = gold_sql(episode, "sql_official"), submitted_sql(episode)
         if submitted is None:
             return {"spider_execution": 0.0, "bird_execution": 0.0}

@@ -14,12 +14,12 @@ MAX_DEPTH = 200
 
 
 def dialect_of(environment: str) -> str:
-    """The SQL dialect of an environment: SQLite's unless it has another engine."""
+    """Return the SQL dialect of an environment: SQLite's unless it has another engine."""
     return DIALECTS.get(environment, "sqlite")
 
 
 def parse_select(sql: str, dialect: str = "sqlite") -> Any | None:
-    """A query's syntax tree; None if the text is not exactly one SELECT that can be parsed.
+    """Return a query's syntax tree; None if the text is not exactly one SELECT that can be parsed.
 
     Raises: MissingExtraError without the extra `sql`.
     """
@@ -39,7 +39,7 @@ def parse_select(sql: str, dialect: str = "sqlite") -> Any | None:
 
 
 def schema_items(tree: Any) -> frozenset[str]:
-    """The tables and columns that a query names, without case, except its own aliases and subqueries."""
+    """Return the tables and columns that a query names, without case, except its own aliases and subqueries."""
     from sqlglot import exp
 
     subqueries = {node.alias_or_name.casefold() for node in tree.find_all(exp.CTE)}

@@ -64,7 +64,7 @@ def _outermost(sql: str) -> str:
 
 
 def _normalised(value: Any) -> Any:
-    """A bool as 0 or 1, and a float without a fraction as an int."""
+    """Return a bool as 0 or 1, and a float without a fraction as an int."""
     if isinstance(value, bool):
         return int(value)
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 2**53 else value
@@ -75,7 +75,7 @@ def _exactly(row: Row) -> tuple[tuple[str, Any], ...]:
 
 
 def _sort_key(row: Row) -> tuple[tuple[int, float, str], ...]:
-    """The sort key of a row; numbers are rounded to six digits."""
+    """Return the sort key of a row; numbers are rounded to six digits."""
     return tuple(
         (1, float(f"{value:.6g}"), "") if _is_number(value) else (0 if value is None else 2, 0.0, str(value))
         for value in row

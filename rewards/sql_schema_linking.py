@@ -23,7 +23,10 @@ class SqlSchemaLinking(Reward):
     weights: Mapping[str, float] = {"schema_linking": 0.2}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the gold query is missing or cannot be parsed; MissingExtraError without sqlglot."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the gold query is missing or cannot be parsed; MissingExtraError without sqlglot.
+        """
         gold, dialect = gold_sql(episode, "sql_schema_linking"), dialect_of(episode.task.environment)
         tree = parse_select(gold, dialect)
         if tree is None:

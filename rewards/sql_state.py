@@ -41,7 +41,10 @@ class SqlState(Reward):
         self._gold: OrderedDict[str, str] = OrderedDict()
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the gold statements or the judge's environment do not work."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the gold statements or the judge's environment do not work.
+        """
         task, truth = episode.task, episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("sql"), (list, tuple)):
             raise JudgeError(f"{task.id} has no list truth['sql'], so nothing can be judged by sql_state.")
@@ -53,7 +56,7 @@ class SqlState(Reward):
         return {SUCCESS: float(right and state_matches)}
 
     async def gold_state(self, task: Task, statements: Sequence[str]) -> str:
-        """The state that the gold statements leave. Raises: JudgeError."""
+        """Return the state that the gold statements leave. Raises: JudgeError."""
         key = json.dumps([task.environment, dict(task.parameters), list(statements)], sort_keys=True, default=str)
         if key in self._gold:
             self._gold.move_to_end(key)
@@ -86,7 +89,7 @@ def same_answers(answer: str, gold: Sequence[str]) -> bool:
 
 
 def _lists(text: str) -> list[list[str]]:
-    """The ways to read a text as a list."""
+    """Return the ways to read a text as a list."""
     readings = [text.split("\n"), text.split(",")]
     try:
         value = ast.literal_eval(text.strip())

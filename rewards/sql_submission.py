@@ -13,7 +13,8 @@ _FENCE = re.compile(r"```(?:sql)?\s*\n?(.*?)```", re.DOTALL | re.IGNORECASE)
 
 
 def submitted_sql(episode: Trajectory, argument: str = "sql") -> str | None:
-    """The query in the first final call that succeeded, else the query in the last message; in a ```sql fence or bare.
+    """Return the query in the first final call that succeeded, else the query in the last message; in a ```sql fence or
+    bare.
 
     Returns: None without a query, or if it is longer than MAX_SQL.
     """
@@ -29,7 +30,7 @@ def submitted_sql(episode: Trajectory, argument: str = "sql") -> str | None:
 
 
 def gold_sql(episode: Trajectory, judge: str) -> str:
-    """The task's gold query. Raises: JudgeError if it has none."""
+    """Return the task's gold query. Raises: JudgeError if it has none."""
     truth = episode.task.truth
     if not isinstance(truth, dict) or not isinstance(truth.get("sql"), str) or not truth["sql"].strip():
         raise JudgeError(f"{episode.task.id} has no truth['sql'], so nothing can be judged by {judge}.")

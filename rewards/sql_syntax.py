@@ -20,7 +20,10 @@ class SqlSyntax(Reward):
     weights: Mapping[str, float] = {"syntax": 0.1}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no gold query; MissingExtraError without the extra `sql`."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the task has no gold query; MissingExtraError without the extra `sql`.
+        """
         gold_sql(episode, "sql_syntax")
         submitted = submitted_sql(episode)
         dialect = dialect_of(episode.task.environment)

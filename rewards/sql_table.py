@@ -41,7 +41,10 @@ class SqlTable(Reward):
         self.digits, self.backend, self.environment_options = digits, backend, dict(environment_options or {})
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no usable tables, or the judge's environment does not work."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the task has no usable tables, or the judge's environment does not work.
+        """
         task, submitted = episode.task, submitted_sql(episode)
         tables = self._tables(task.truth, task.id)
         if submitted is None:
@@ -60,7 +63,7 @@ class SqlTable(Reward):
         return {SUCCESS: float(right), "runs": 1.0}
 
     def _tables(self, truth: Any, name: str) -> list[tuple[list[Row], bool]]:
-        """The tables, of each the columns that count and whether its rows are ordered. Raises: JudgeError."""
+        """Return the tables, of each the columns that count and whether its rows are ordered. Raises: JudgeError."""
         tables = truth.get("tables") if isinstance(truth, dict) else None
         try:
             parsed = []

@@ -39,7 +39,10 @@ class StateChanges(Reward):
     weights: Mapping[str, float] = {}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no list truth["changes"], or for a record that cannot be read."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the task has no list truth["changes"], or for a record that cannot be read.
+        """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("changes"), list | tuple):
             raise JudgeError(f"{episode.task.id} has no list truth['changes'], so state_changes cannot judge it.")
@@ -76,7 +79,7 @@ class StateChanges(Reward):
 
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:
-    """The record in the result or reply that ended the episode; None without one.
+    """Return the record in the result or reply that ended the episode; None without one.
 
     Raises: JudgeError for a record that cannot be read.
     """

@@ -46,7 +46,10 @@ class SubgoalFeedback(Reward):
         self.basis, self.placement, self.every, self.delay, self.noise = basis, placement, every, delay, noise
 
     def hindsight(self, episode: Trajectory) -> list[Components]:
-        """Raises: JudgeError without a potential at every turn or a `progress`, or a horizon for the basis "calls"."""
+        """Judge the turns of a finished episode.
+
+        Raises: JudgeError without a potential at every turn or a `progress`, or a horizon for the basis "calls".
+        """
         earned = _gains(episode) if self.basis == "potential" else _calls(episode)
         paid = _PLACEMENTS[self.placement](delayed(accumulated(earned, self.every), self.delay))
         if self.noise:
@@ -96,7 +99,7 @@ _PLACEMENTS: dict[str, Callable[[list[float]], list[float]]] = {
 
 
 def _gains(episode: Trajectory) -> list[float]:
-    """What each turn added to the potential."""
+    """Return what each turn added to the potential."""
     before = [turn.potential for turn in episode.turns]
     if not before:
         return []

@@ -51,7 +51,10 @@ class SymbolicMaths(Reward):
         self.argument, self.tolerance = argument, tolerance
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no gold answer; MissingExtraError without mpmath."""
+        """Judge a finished episode.
+
+        Raises: JudgeError if the task has no gold answer; MissingExtraError without mpmath.
+        """
         gold = gold_answers(episode, "symbolic_maths")
         answer = final_answer(episode, self.argument)
         return {SUCCESS: float(answer is not None and equivalent(answer, gold, tolerance=self.tolerance))}
@@ -64,7 +67,7 @@ def equivalent(answer: str, gold: str | Iterable[str], *, tolerance: float = 1e-
 
 
 def extracted(text: str) -> str:
-    """The answer within a text: in the last box, after the last ####, or the whole text."""
+    """Return the answer within a text: in the last box, after the last ####, or the whole text."""
     text = text[-MAX_CHARS:]
     boxed = _last_box(text)
     if boxed is not None:
@@ -102,7 +105,9 @@ def _same(answer: str, gold: str, tolerance: float) -> bool:
 
 
 def unwrapped(text: str) -> str:
-    """The text without what stands around an answer: dollars, brackets of LaTeX, \\text, bold type, "The answer is"."""
+    r"""Return the text without what stands around an answer: dollars, brackets of LaTeX, \text, bold type, "The answer
+    is".
+    """
     for _ in range(MAX_LAYERS):
         text = text.strip()
         text = next((match[1] for pattern in _AROUND if (match := pattern.fullmatch(text))), text)

@@ -25,7 +25,7 @@ class TaskWeight(Reward):
         self.key = key
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the truth has no such number, or a negative one."""
+        """Judge a finished episode. Raises: JudgeError if the truth has no such number, or a negative one."""
         truth = episode.task.truth
         value = truth.get(self.key) if isinstance(truth, Mapping) else None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:

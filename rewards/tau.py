@@ -26,7 +26,10 @@ class TauBench(Reward):
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError for a task without such a truth, or a record that cannot be read."""
+        """Judge a finished episode.
+
+        Raises: JudgeError for a task without such a truth, or a record that cannot be read.
+        """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str):
             raise JudgeError(f"{episode.task.id} has no digest truth['state'], so tau cannot judge it.")
@@ -54,7 +57,7 @@ def are_said(outputs: Iterable[Any], messages: Iterable[Message]) -> bool:
 
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:
-    """The record in the reply or the result that ended the episode; None without one. Raises: JudgeError."""
+    """Return the record in the reply or the result that ended the episode; None without one. Raises: JudgeError."""
     final = final_call(episode)
     if final is not None:
         text = str(final[1].content)

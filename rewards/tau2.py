@@ -30,7 +30,10 @@ class Tau2Bench(Reward):
     """
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError for a task without such a truth, or a record that cannot be read."""
+        """Judge a finished episode.
+
+        Raises: JudgeError for a task without such a truth, or a record that cannot be read.
+        """
         truth = episode.task.truth
         if not isinstance(truth, dict) or not isinstance(truth.get("state"), str) or not truth.get("basis"):
             raise JudgeError(f"{episode.task.id} has no truth['state'] and truth['basis'], so tau2 cannot judge it.")

@@ -37,14 +37,14 @@ class TokenOverlap(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no gold answer."""
+        """Judge a finished episode. Raises: JudgeError if the task has no gold answer."""
         gold = gold_answers(episode, "token_overlap")
         answer = final_answer(episode, self.argument) or ""
         return {SUCCESS: float(exact_match(answer, gold)), "f1": f1(answer, gold)}
 
 
 def normalised(text: str) -> str:
-    """The text in lower case, without punctuation, articles and runs of white space."""
+    """Return the text in lower case, without punctuation, articles and runs of white space."""
     text = unicodedata.normalize("NFKC", text[: MAX_CHARS + 1]).casefold()
     text = "".join(char for char in text if not unicodedata.category(char).startswith("P"))
     return " ".join(_ARTICLES.sub(" ", text).split())
@@ -57,7 +57,7 @@ def exact_match(text: str, gold: Iterable[str]) -> bool:
 
 
 def f1(text: str, gold: Iterable[str]) -> float:
-    """The harmonic mean of word precision and recall, 0 to 1; the best over all gold answers."""
+    """Return the harmonic mean of word precision and recall, 0 to 1; the best over all gold answers."""
     return max((word_f1(text, g) for g in gold), default=0.0)
 
 

@@ -39,7 +39,7 @@ _AMOUNT = re.compile(r"(?<![\w.])(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)
 
 
 def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
-    """The values that no message of an agent has told.
+    """Return the values that no message of an agent has told.
 
     A date (2025-12-14), a time (07:05) and an amount (45) have to stand in a message among at most `MAX_IN_MESSAGE`
     of their kind, and the messages that tell may hold only a few more than there are values to tell: an agent that says
@@ -66,7 +66,7 @@ def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
 
 
 def _values_in(text: str) -> dict[str, set[str]]:
-    """The dates, times and amounts in a text of small letters, each in one spelling."""
+    """Return the dates, times and amounts in a text of small letters, each in one spelling."""
     values: dict[str, set[str]] = {"date": set(), "time": set(), "amount": set()}
     for match in _DATE.finditer(text):
         year, month, day, day_before, month_after, year_after, month_before, day_after, last_year = match.groups()

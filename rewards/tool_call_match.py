@@ -47,7 +47,7 @@ class ToolCallMatch(Reward):
         self.tools = None if tools is None else frozenset(tools)
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the task has no expected calls."""
+        """Judge a finished episode. Raises: JudgeError if the task has no expected calls."""
         expected = _expected_calls(episode)
         calls = [call for turn in episode.turns for call in turn.calls if self.tools is None or call.name in self.tools]
         if any(call.error is not None for call in calls) or len(calls) > MAX_CALLS:
@@ -121,7 +121,9 @@ def _equal(left: Any, right: Any) -> bool:
 
 
 def _best_matching(scores: Sequence[Sequence[float]]) -> float:
-    """The largest sum of at most one score per row and column. Exact, by dynamic programming over subsets of rows."""
+    """Return the largest sum of at most one score per row and column. Exact, by dynamic programming over subsets of
+    rows.
+    """
     rows = len(scores)
     if not rows or not scores[0]:
         return 0.0

@@ -35,7 +35,7 @@ class ToolEfficiency(Reward):
         self.against, self.smooth, self.tools = against, smooth, None if tools is None else frozenset(tools)
 
     def group(self, episodes: Sequence[Trajectory]) -> list[Components]:
-        """Raises: JudgeError if no reward judged `success`."""
+        """Judge the episodes of a group. Raises: JudgeError if no reward judged `success`."""
         wins = [succeeded(episode, "tool_efficiency") for episode in episodes]
         counts = [self.calls_of(episode) for episode in episodes]
         right = [count for count, won in zip(counts, wins, strict=True) if won]
@@ -49,7 +49,7 @@ class ToolEfficiency(Reward):
         ]
 
     def calls_of(self, episode: Trajectory) -> int:
-        """The number of calls that count. Malformed calls count too, because they cost a turn."""
+        """Return the number of calls that count. Malformed calls count too, because they cost a turn."""
         pairs = [pair for turn in episode.turns for pair in zip(turn.calls, turn.results, strict=False)]
         if self.tools is not None:
             return sum(call.name in self.tools for call, _ in pairs)
@@ -57,7 +57,7 @@ class ToolEfficiency(Reward):
 
 
 def r_tool(calls: int, fewest: int, smooth: float) -> float:
-    """The efficiency of `made` calls where `fewest` were enough: 1 at best, falling towards 0.
+    """Return the efficiency of `made` calls where `fewest` were enough: 1 at best, falling towards 0.
 
     Source: OTC-PO, equations 5 and 6; equation 4 is the case of fewest = 0.
     """

@@ -35,7 +35,7 @@ class UserJudge(Reward):
         self.judge = judge if isinstance(judge, ChatJudge) else ChatJudge(judge, **options)
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError without a judge, or if it gives no verdict."""
+        """Judge a finished episode. Raises: JudgeError without a judge, or if it gives no verdict."""
         texts = {"GOAL": _goal_of(episode), "CONVERSATION": _conversation_of(episode)}
         return {"user_faithful": float(await self.judge.verdict(FAITHFUL, texts) == "YES")}
 
@@ -48,7 +48,7 @@ def _goal_of(episode: Trajectory) -> str:
 
 
 def _conversation_of(episode: Trajectory) -> str:
-    """What user and agent have said to each other: no calls, no results."""
+    """Return what user and agent have said to each other: no calls, no results."""
     lines = [f"USER: {message.text}" for message in episode.opening if message.role == "user"]
     for turn in episode.turns:
         if turn.calls:

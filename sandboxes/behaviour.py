@@ -80,7 +80,7 @@ class Behaviour(Environment):
         return f"They did: {done}\n\n{self._steps[self._step][0]}"
 
     async def respond(self, message: Message) -> list[Message]:
-        """A message without a call predicts nothing."""
+        """Return a message without a call predicts nothing."""
         return [Message("user", "Call act.")]
 
     async def turns_needed(self) -> int | None:
@@ -98,7 +98,7 @@ class Behaviour(Environment):
 
 
 def _step_of(step: Any, where: str) -> tuple[str, str]:
-    """The page of a step, and its action in words. Raises: TaskError naming what is wrong."""
+    """Return the page of a step, and its action in words. Raises: TaskError naming what is wrong."""
     page, action = (step.get("page"), step.get("action")) if isinstance(step, Mapping) else (None, None)
     if not isinstance(page, str) or not isinstance(action, str):
         raise TaskError(f"{where} is a mapping of 'page' and 'action', both texts.")

@@ -16,7 +16,7 @@ class Lamps:
         self.is_on = dict(scenario.get("is_on", {"hall": True, "kitchen": False}))
 
     def list_lamps(self) -> dict[str, Any]:
-        """The lamps, and whether they are on."""
+        """Return the lamps, and whether they are on."""
         return {"lamps": self.is_on}
 
     def switch(self, lamp: str, on: bool) -> dict[str, Any]:

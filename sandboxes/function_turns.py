@@ -68,7 +68,7 @@ class FunctionTurns(Environment):
         self._results: list[str] = []
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for parameters that describe no functions."""
+        """Begin a task. Raises: TaskError for parameters that describe no functions."""
         self._ended, self._records, self._results = False, [], []
         parameters = {**EXAMPLE, **task.parameters} if "source" not in task.parameters else task.parameters
         try:
@@ -115,7 +115,7 @@ class FunctionTurns(Environment):
 
     @classmethod
     def program(cls, parameters: Mapping[str, Any]) -> tuple[Contents, dict[str, Any]]:
-        """The files that the functions need, and how they are opened.
+        """Return the files that the functions need, and how they are opened.
 
         Raises: KeyError, TypeError, ValueError, OSError for parameters that describe none.
         """
@@ -181,7 +181,7 @@ class LocalFunctions:
         self._written: list[Contents] = []
 
     def play(self, parameters: Mapping[str, Any], turns: Sequence[Sequence[Sequence[Any]]]) -> list[dict[str, Any]]:
-        """What calls do. Raises: ValueError if the functions cannot be loaded.
+        """Return what calls do. Raises: ValueError if the functions cannot be loaded.
 
         Args:
             turns: the calls of each turn, as name, positional arguments, arguments by name.
@@ -214,13 +214,13 @@ class LocalFunctions:
 
 
 def _digest_of(result: str) -> str:
-    """A result in the record."""
+    """Return a result in the record."""
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 @lru_cache(maxsize=8)
 def _contents(source: Path, package: str) -> Contents:
-    """The Python files of a folder, or one file. Raises: ValueError if there are none; OSError."""
+    """Return the Python files of a folder, or one file. Raises: ValueError if there are none; OSError."""
     paths = sorted(source.glob("*.py")) if source.is_dir() else [source]
     if not paths:
         raise ValueError(f"{source} holds no Python file")

@@ -49,7 +49,7 @@ class Functions:
                     self._methods[name] = method
 
     def call(self, name: str, positional: list[Any], arguments: dict[str, Any]) -> str:
-        """The result of a method as text, or its error."""
+        """Return the result of a method as text, or its error."""
         try:
             if name not in self._methods:
                 raise NameError(f"name {name!r} is not defined")
@@ -58,7 +58,7 @@ class Functions:
             return f"Error during execution: {error}"
 
     def state(self) -> str:
-        """A digest of the public attributes, equal for what is equal."""
+        """Return a digest of the public attributes, equal for what is equal."""
         values = {
             name: instance._state() if hasattr(instance, "_state") else _public(instance, ())
             for name, instance in self._objects.items()
@@ -91,7 +91,7 @@ def _text_of(value: Any) -> str:
 
 
 def _public(value: Any, holders: tuple[int, ...]) -> Any:
-    """A value as JSON: what Python calls equal is equal there."""
+    """Return a value as JSON: what Python calls equal is equal there."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):

@@ -68,7 +68,7 @@ class StoreApp:
         return cls.apis[name]
 
     def row(self, table: str, row_id: int) -> Row:
-        """A record. Raises: NotFound."""
+        """Return a record. Raises: NotFound."""
         row = self.store.get(table, row_id)
         if row is None:
             raise NotFound(f"{table} has no id {row_id}. Look it up first.")
@@ -76,7 +76,7 @@ class StoreApp:
 
 
 def listing(rows: Iterable[Row], page: int, *columns: str) -> dict[str, Any]:
-    """A page of rows, with these columns. Raises: ToolError for a page below 0."""
+    """Return a page of rows, with these columns. Raises: ToolError for a page below 0."""
     if page < 0:
         raise ToolError("Pages count from 0.")
     everything = list(rows)
@@ -92,5 +92,5 @@ def holds(row: Row, text: str, *columns: str) -> bool:
 
 
 def schema_of(apps: Iterable[type[StoreApp]]) -> dict[str, TableSchema]:
-    """The tables of all the apps by name."""
+    """Return the tables of all the apps by name."""
     return {table.name: table for app in apps for table in app.tables}

@@ -46,7 +46,7 @@ class Conduct:
     failing: list[str] = field(default_factory=list)
 
     def counts(self) -> dict[str, int]:
-        """The numbers alone."""
+        """Return the numbers alone."""
         return {each.name: value for each in fields(self) if isinstance(value := getattr(self, each.name), int)}
 
     def read_documentation(self, app: str, api: str) -> None:
@@ -123,7 +123,7 @@ class StoreEnvironment(Environment, ABC):
         self.apps = {kind.name: kind(self.store, self.now) for kind in self.kinds}
 
     def app(self, name: str) -> StoreApp:
-        """An app by its name. Raises: ToolError naming those that there are."""
+        """Return an app by its name. Raises: ToolError naming those that there are."""
         if name not in self.apps:
             raise ToolError(f"There is no app {name[:60]!r}. There are: {', '.join(self.apps)}.")
         return self.apps[name]
@@ -153,17 +153,17 @@ class StoreEnvironment(Environment, ABC):
             raise ToolError("It is over: nothing changes any more.")
 
     def record(self) -> str:
-        """The line that the reward reads."""
+        """Return the line that the reward reads."""
         digests = sorted(self.store.changes())
         changes = digests if len(digests) <= MAX_CHANGES else None
         return RECORD + json.dumps({"changes": changes, **self.counts()})
 
     def counts(self) -> dict[str, int]:
-        """The numbers in the record."""
+        """Return the numbers in the record."""
         return self.conduct.counts()
 
     async def potential(self) -> float | None:
-        """Changes that were asked for and are there, as a share of all that were asked for or are there.
+        """Return changes that were asked for and are there, as a share of all that were asked for or are there.
 
         It is 1 only if exactly the changes that were asked for are there. 0 if the task asks for none.
         """
@@ -206,7 +206,8 @@ def _check_size(name: str, arguments: Any) -> None:
 
 @lru_cache(maxsize=64)
 def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tuple[str, Tables]:
-    """The time and the tables that an asset gives for a seed. They are read by many episodes, and changed by none.
+    """Return the time and the tables that an asset gives for a seed. They are read by many episodes, and changed by
+    none.
 
     Raises: TaskError if it gives no JSON, or rows that are none of the apps'; UnknownNameError for an unknown asset.
     """

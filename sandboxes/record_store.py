@@ -46,7 +46,7 @@ class Store:
         self._effects: list[dict[str, Any]] = []
 
     def get(self, table: str, row_id: int) -> Row | None:
-        """The row with this id; None without one."""
+        """Return the row with this id; None without one."""
         changed = self._changed.get(table)
         if changed is not None and row_id in changed:
             return changed[row_id]
@@ -119,7 +119,7 @@ class Store:
         return differences
 
     def data(self) -> dict[str, Any]:
-        """The changes as plain data, for a checkpoint."""
+        """Return the changes as plain data, for a checkpoint."""
         changed = {table: [[row_id, row] for row_id, row in rows.items()] for table, rows in self._changed.items()}
         return {"changed": changed, "created": dict(self._created), "effects": list(self._effects)}
 
@@ -139,7 +139,7 @@ class Store:
         return {"table": table, "id": row_id, "changed": self._content(table, row, columns)} if columns else None
 
     def _content(self, table: str, row: Row, columns: set[str] | None = None) -> dict[str, Any]:
-        """A row without its id; a reference to a new row is that row's content, for its id says nothing."""
+        """Return a row without its id; a reference to a new row is that row's content, for its id says nothing."""
         schema = self._schema[table]
         references = dict(schema.references)
         content: dict[str, Any] = {}

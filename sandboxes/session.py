@@ -56,7 +56,7 @@ class SessionEnvironment(Environment, ABC):
         return [Message("system", self.system_text()), *task.opening()]
 
     def system_text(self) -> str:
-        """The system message."""
+        """Return the system message."""
         return self.system
 
     @property
@@ -97,11 +97,11 @@ class SessionEnvironment(Environment, ABC):
         return [] if self.ended else [Message("user", self._requests[len(self._verdicts)])]
 
     async def potential(self) -> float | None:
-        """The share of the requests that were done rightly so far."""
+        """Return the share of the requests that were done rightly so far."""
         return self._verdicts.count("1") / len(self._requests)
 
     async def hopeless(self) -> str | None:
-        """A request was not done rightly: a session succeeds only if all are."""
+        """Return a request was not done rightly: a session succeeds only if all are."""
         return f"request {wrong + 1} was not done rightly" if (wrong := self._verdicts.find("0")) >= 0 else None
 
     async def turns_needed(self) -> int | None:

@@ -59,7 +59,10 @@ class Tau(FunctionTurns):
         return _files_of(Path(parameters["source"]), domain), opening
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for parameters that describe no domain; PolicyError if the customer does not begin."""
+        """Begin a task.
+
+        Raises: TaskError for parameters that describe no domain; PolicyError if the customer does not begin.
+        """
         opening = await super().reset(task, seed=seed)
         system = [Message("system", str(task.parameters["wiki"]))] if "wiki" in task.parameters else []
         history = list(self._history(task))
@@ -106,18 +109,18 @@ class Tau(FunctionTurns):
         return [self._user.goal] if self._user is not None else []
 
     def _history(self, task: Task) -> Sequence[Message]:
-        """What agent and customer have exchanged before the episode."""
+        """Return what agent and customer have exchanged before the episode."""
         return ()
 
     def _customer(self, task: Task, policy: Policy, behaviour: UserBehaviour) -> SimulatedUser:
         return SimulatedUser(policy, goal=task.prompt, behaviour=behaviour)
 
     async def _end_state(self) -> dict[str, Any]:
-        """What the reward has to know of the data. Raises: ToolError."""
+        """Return what the reward has to know of the data. Raises: ToolError."""
         return {"state": (await self._ask({"state": True}, timeout_s=START_S))["state"]}
 
     async def _record(self) -> str:
-        """The line that the reward reads. Raises: ToolError."""
+        """Return the line that the reward reads. Raises: ToolError."""
         report = self._user.report() if self._user is not None else {}
         return RECORD + json.dumps({**await self._end_state(), **report})
 
@@ -130,7 +133,7 @@ class Tau(FunctionTurns):
 
 @lru_cache(maxsize=8)
 def _files_of(source: Path, domain: str) -> Contents:
-    """The tools and the data of a domain, without the modules that need the clients of models.
+    """Return the tools and the data of a domain, without the modules that need the clients of models.
 
     Raises: ValueError for a folder that holds none; OSError.
     """

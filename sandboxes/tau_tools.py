@@ -27,11 +27,11 @@ class TauTools:
             setattr(self, name, MethodType(_caller(tool), self))
 
     def describe_tools(self) -> str:
-        """The schemas of the tools, as JSON."""
+        """Return the schemas of the tools, as JSON."""
         return json.dumps([tool.get_info()["function"] for tool in self._tools.values()])
 
     def _state(self) -> str:
-        """The data as text, equal for what tau-bench calls equal."""
+        """Return the data as text, equal for what tau-bench calls equal."""
         return str(_hashable(self._data))
 
 

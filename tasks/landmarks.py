@@ -6,5 +6,5 @@ import hashlib
 
 
 def landmark(title: str) -> str:
-    """The hash of a title as it stands in task parameters, blind to case and white space."""
+    """Return the hash of a title as it stands in task parameters, blind to case and white space."""
     return hashlib.sha256(" ".join(title.casefold().split()).encode()).hexdigest()[:16]

@@ -40,7 +40,7 @@ def mutants(source: str, tests: Sequence[str], rng: random.Random, *, limit: int
 
 
 def _change_of(node: ast.AST) -> tuple[str, Any] | None:
-    """The attribute of a node that can be changed and its new value; None if the node cannot be changed."""
+    """Return the attribute of a node that can be changed and its new value; None if the node cannot be changed."""
     if isinstance(node, ast.Compare) and type(node.ops[0]) in _COMPARISONS:
         return "ops", [_COMPARISONS[type(node.ops[0])](), *node.ops[1:]]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:

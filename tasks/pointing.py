@@ -30,7 +30,7 @@ def looks_and_points(box: Sequence[int], size: Sequence[int], *, boxed: bool = F
 
 
 def points(box: Sequence[int]) -> Message:
-    """The message that points at the middle of a box."""
+    """Return the message that points at the middle of a box."""
     x, y = middle(box)
     return calling("point", {"x": x, "y": y})
 
@@ -41,7 +41,7 @@ def elsewhere(boxes: Sequence[Sequence[int]], truth: Sequence[int]) -> list[Sequ
 
 
 def middle(box: Sequence[int]) -> tuple[int, int]:
-    """The pixel in the middle of a box."""
+    """Return the pixel in the middle of a box."""
     return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
 
 
@@ -51,5 +51,5 @@ def covers(box: Sequence[int], point: tuple[int, int]) -> bool:
 
 
 def calling(name: str, arguments: dict[str, Any]) -> Message:
-    """An assistant message with one call."""
+    """Return an assistant message with one call."""
     return Message("assistant", "", (Call(name, arguments),))

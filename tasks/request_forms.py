@@ -40,14 +40,14 @@ class RequestForms:
         }
 
     def parsed(self, request: str) -> tuple[str, Parts]:
-        """The kind of a request, and its parts. Raises: ValueError for a text that is no request."""
+        """Return the kind of a request, and its parts. Raises: ValueError for a text that is no request."""
         for kind, pattern in self._patterns.items():
             if match := pattern.fullmatch(request):
                 return kind, match.groupdict()
         raise ValueError(f"{request!r} is no request of this set.")
 
     def done(self, kind: str, parts: Parts) -> str:
-        """The text that does what a request asks."""
+        """Return the text that does what a request asks."""
         return self.forms[kind][1].format(**parts)
 
     def oracle(self, task: Task) -> Script:
@@ -66,7 +66,7 @@ class RequestForms:
         return self.player(act)
 
     def player(self, act: Callable[[str, int], str]) -> Script:
-        """A script that answers the request that it reads last with one call.
+        """Return a script that answers the request that it reads last with one call.
 
         Args:
             act: from a request and the turn, counted from 0, to the argument of the call.

@@ -116,7 +116,7 @@ class AppsCode(AppsEnvironment):
         raise ToolError(f"One run may call APIs {MAX_CALLS} times. What the calls have changed stays.")
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a call from the sandbox, which may hold anything."""
+        """Return the reply to a call from the sandbox, which may hold anything."""
         arguments = request["arguments"]
         if not isinstance(arguments, dict):
             raise TypeError("arguments are an object")
@@ -127,7 +127,10 @@ class AppsCode(AppsEnvironment):
 
 
 def _report(reply: Any) -> str:
-    """What the agent reads of a run. Raises: KeyError, TypeError for what is no reply: the code may have written it."""
+    """Return what the agent reads of a run.
+
+    Raises: KeyError, TypeError for what is no reply: the code may have written it.
+    """
     output, status = reply["output"], reply["status"]
     if not isinstance(output, str) or type(status) is not int:
         raise TypeError("the output is text and the status a whole number")

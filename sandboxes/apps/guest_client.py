@@ -52,7 +52,7 @@ class AllApps:
 
 
 def read() -> Any:
-    """The next line. Read byte by byte, so that no process takes what is meant for another."""
+    """Return the next line. Read byte by byte, so that no process takes what is meant for another."""
     line = bytearray()
     while (byte := os.read(0, 1)) != b"\n":
         if not byte:

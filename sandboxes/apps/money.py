@@ -132,7 +132,7 @@ class ShopApp(StoreApp):
 
 
 def balance_of(store: Store) -> int:
-    """What is on the account, in crowns: all payments together."""
+    """Return what is on the account, in crowns: all payments together."""
     return sum(row["amount"] for row in store.rows("payments"))
 
 

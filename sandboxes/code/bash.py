@@ -44,7 +44,7 @@ class CodeBash(Environment):
     _bench: Workbench
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for files that are none."""
+        """Begin a task. Raises: TaskError for files that are none."""
         self._bench = Workbench(self, files_of(task), programs=("bash",))
         return [Message("system", SYSTEM), *task.opening()]
 

@@ -31,7 +31,7 @@ class CodeChores(SessionEnvironment):
     _files: dict[str, str]  # what the folder holds, by name
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for files or goals that are none."""
+        """Begin a task. Raises: TaskError for files or goals that are none."""
         opening = await super().reset(task, seed=seed)
         if wrong := [goal for goal in self._goals if not isinstance(goal, Mapping)]:
             raise TaskError(f"{task.id}: the goal {wrong[0]!r:.80} is no mapping of texts by the names of files.")
@@ -73,13 +73,13 @@ class CodeChores(SessionEnvironment):
 
 
 def _changed(files: Mapping[str, str], goal: Mapping[str, str | None]) -> dict[str, str]:
-    """The files with those of a goal as it asks."""
+    """Return the files with those of a goal as it asks."""
     unchanged = {name: text for name, text in files.items() if name not in goal}
     return unchanged | {name: _normalised(text) for name, text in goal.items() if text is not None}
 
 
 async def _files_in(sandbox: Sandbox) -> dict[str, str]:
-    """The files of /work by name. What is no text of ordinary size differs from every goal."""
+    """Return the files of /work by name. What is no text of ordinary size differs from every goal."""
     try:
         names = await sandbox.list()
     except SandboxError:  # a dead sandbox is a ConnectionError too
@@ -103,5 +103,5 @@ async def _text_of(sandbox: Sandbox, name: str) -> str:
 
 
 def _normalised(text: str) -> str:
-    """The lines without spaces at their ends, and without empty ones at the end of the text."""
+    """Return the lines without spaces at their ends, and without empty ones at the end of the text."""
     return "\n".join(line.rstrip() for line in text.rstrip().splitlines())

@@ -130,7 +130,8 @@ def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple
 
 
 def mapped_folder(path: str) -> str:
-    """The folder to be a link into /work for a path to be writable: its topmost, below folders of the system itself.
+    """Return the folder to be a link into /work for a path to be writable: its topmost, below folders of the system
+    itself.
 
     Empty for a path that is writable anyway, and for folders of the system.
     """
@@ -150,8 +151,9 @@ def stored(path: str, folders: Sequence[str]) -> str:
 
 
 def expanded(text: str, environment: Mapping[str, str], *, keep: bool = False) -> str:
-    """A text with the values of its variables. One without a value is nothing, or stays as it is where `keep` says so:
-    the base image may have it."""
+    """Return a text with the values of its variables. One without a value is nothing, or stays as it is where `keep`
+    says so: the base image may have it.
+    """
     return VARIABLE.sub(lambda match: environment.get(match[1] or match[2], match[0] if keep else ""), text)
 
 
@@ -170,7 +172,7 @@ def _words(text: str) -> list[str]:
 
 
 def _json_words(text: str) -> list[str]:
-    """The words of an instruction in JSON; none for one that is not, such as `[ -f x ] || touch x`."""
+    """Return the words of an instruction in JSON; none for one that is not, such as `[ -f x ] || touch x`."""
     try:
         words = json.loads(text) if text.startswith("[") else []
     except (ValueError, RecursionError):

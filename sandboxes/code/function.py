@@ -58,7 +58,10 @@ class CodeFunction(Environment):
     _observed: ObservedState
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for a function or examples that are none, and for a toolchain that does not work."""
+        """Begin a task.
+
+        Raises: TaskError for a function or examples that are none, and for a toolchain that does not work.
+        """
         await self._open(task, None)
         signature = self._function.signature
         stubs = [f"{name}:\n{LANGUAGES[name].stub(signature)}" for name in self._function.languages]
@@ -171,7 +174,7 @@ class CodeFunction(Environment):
             await sandbox.close()
 
     async def _failure(self, function: CalledFunction, case: Case) -> str:
-        """What is wrong with the function's value for an example; nothing if it is right."""
+        """Return what is wrong with the function's value for an example; nothing if it is right."""
         signature = self._function.signature
         words = f"{signature.name}({', '.join(cut(json.dumps(value), 300) for value in case.arguments)})"
         expected = cut(json.dumps(case.value), 300)
@@ -185,7 +188,7 @@ class CodeFunction(Environment):
 
 
 async def _printed(sandbox: Sandbox) -> str:
-    """What the program printed, standard output and errors together."""
+    """Return what the program printed, standard output and errors together."""
     try:
         raw = await sandbox.read(PRINTED, max_bytes=65_536)
     except (OSError, ValueError):

@@ -12,7 +12,7 @@ MAX_ENTRIES = 50_000
 
 
 def entries(top: str) -> list[list[str]]:
-    """The paths below a folder of files that can be executed, and [path, target] of links."""
+    """Return the paths below a folder of files that can be executed, and [path, target] of links."""
     executable: list[str] = []
     links: list[list[str]] = []
     for folder, names, files in os.walk(os.fsencode(top)):

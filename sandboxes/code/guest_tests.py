@@ -38,7 +38,7 @@ def try_tests(code: str, setup: str, tests: list[str]) -> None:
 
 
 def outcome(test: str, namespace: dict[str, object]) -> str:
-    """What is wrong with one assertion, nothing if it holds."""
+    """Return what is wrong with one assertion, nothing if it holds."""
     try:
         exec(compile(test, "test.py", "exec"), namespace)
     except AssertionError:
@@ -59,7 +59,7 @@ def short_repr(value: object) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """The error and the candidate's line it came from."""
+    """Return the error and the candidate's line it came from."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "candidate.py"]
     where = f" (line {lines[-1]})" if lines else ""
     return f"{type(error).__name__}: {str(error)[:MAX_VALUE]}{where}"

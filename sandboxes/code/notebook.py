@@ -48,7 +48,7 @@ class CodeNotebook(Environment):
     _lost: bool
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for files that are none."""
+        """Begin a task. Raises: TaskError for files that are none."""
         self._open(task)
         return [Message("system", SYSTEM), *task.opening()]
 
@@ -81,11 +81,11 @@ class CodeNotebook(Environment):
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The cells; None once one was stopped, as it cannot be run again to the same end."""
+        """Return the cells; None once one was stopped, as it cannot be run again to the same end."""
         return None if self._lost else Checkpoint({"cells": [list(pair) for pair in self._cells]})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        """Raises: SandboxError if a cell prints something else than it did."""
+        """Continue from a checkpoint. Raises: SandboxError if a cell prints something else than it did."""
         self._open(task)
         for code, printed in checkpoint.data["cells"]:
             if code == RESTARTED:

@@ -31,7 +31,7 @@ class Program:
 
     @classmethod
     def of(cls, task: Task) -> Program:
-        """The task's `parameters["program"]`. Raises: TaskError if that is none."""
+        """Return the task's `parameters["program"]`. Raises: TaskError if that is none."""
         given: Any = task.parameters.get("program")
         if not isinstance(given, Mapping) or not given.get("run") or not isinstance(given.get("file"), str):
             raise TaskError(
@@ -62,7 +62,7 @@ class ProgramEnvironment(Environment):
     _compiles: bool  # the program handed in last did
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for a program or examples that are none."""
+        """Begin a task. Raises: TaskError for a program or examples that are none."""
         self._open(task, None)
         return [Message("system", self.system), *task.opening()]
 
@@ -86,7 +86,7 @@ class ProgramEnvironment(Environment):
         self._bench = Workbench(self, {}, programs=self._program.needs, checkpoint=checkpoint)
 
     async def _run_program(self, code: str, stdin: str) -> str:
-        """What a program prints. Raises: ToolError if it does not compile or is stopped."""
+        """Return what a program prints. Raises: ToolError if it does not compile or is stopped."""
         await self._build(code)
         return transcript(await self._bench.command(self._program.run, stdin=stdin), RUN_S)
 
@@ -109,7 +109,7 @@ class ProgramEnvironment(Environment):
         return "Submitted."
 
     async def _try_example(self, example: Mapping[str, str]) -> str:
-        """What is wrong with the built program's output for an example; nothing if it is right."""
+        """Return what is wrong with the built program's output for an example; nothing if it is right."""
         result = await self._bench.command(self._program.run, stdin=example["stdin"])
         stop_if_stopped(result, RUN_S, f"input:\n{cut(example['stdin'], 300)}")
         if result.ok and result.text.split() == example["stdout"].split():

@@ -61,7 +61,10 @@ class CodeTerminal(Environment):
     _spent_s: float  # wall time of all commands
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for a folder that cannot be read or built, or is another than when it was imported."""
+        """Begin a task.
+
+        Raises: TaskError for a folder that cannot be read or built, or is another than when it was imported.
+        """
         await self._open(task)
         return [Message("system", SYSTEM), *task.opening()]
 
@@ -98,7 +101,7 @@ class CodeTerminal(Environment):
 
     @classmethod
     def task_of(cls, path: str | Path, *, image: str = "") -> dict[str, Any]:
-        """What a `Task` needs of a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
+        """Return what a `Task` needs of a task folder: `id`, `prompt`, `parameters`, `truth` and `tags`.
 
         Args: `image` in place of the one that its Dockerfile names; `host` for this host's programs.
         Raises: TaskError naming the folder and what is missing or not supported.
@@ -119,7 +122,7 @@ class CodeTerminal(Environment):
 
     @classmethod
     def solution_of(cls, task: Task) -> list[Message]:
-        """The messages of one who runs the solution of a task folder. Raises: TaskError if it has none."""
+        """Return the messages of one who runs the solution of a task folder. Raises: TaskError if it has none."""
         folder = folder_of(task)
         if not folder.solution:
             raise TaskError(f"{task.id}: its folder has no solution.")
@@ -145,7 +148,7 @@ class CodeTerminal(Environment):
         self._shell = await self.open_sandbox(spec, snapshot=snapshot or self._base)
 
     async def _changes(self) -> str:
-        """What is other than at the beginning, as JSON: an archive of it, and the names of what is gone.
+        """Return what is other than at the beginning, as JSON: an archive of it, and the names of what is gone.
 
         Raises: ToolError if it is too much or too large, or the agent's processes leave no room to look.
         """
@@ -185,7 +188,7 @@ class CodeTerminal(Environment):
 
 
 def _below_store(names: Iterable[bytes]) -> list[str]:
-    """The paths below the store of entries of a snapshot, in order, without those that are not handed in."""
+    """Return the paths below the store of entries of a snapshot, in order, without those that are not handed in."""
     prefix = f"{STORE}/".lstrip("/").encode()
     inside = (name.lstrip(b"/").removeprefix(prefix) for name in names if name.lstrip(b"/").startswith(prefix))
     paths = sorted(name.decode("utf-8", "surrogateescape") for name in inside)

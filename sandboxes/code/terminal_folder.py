@@ -134,7 +134,7 @@ def _terminal_bench(folder: Path) -> TerminalFolder:
 def _checked(
     folder: Path, *, dockerfile: str, context: Files, tests: Files, solution: Files, **fields: Any
 ) -> TerminalFolder:
-    """A folder whose parts are there."""
+    """Return a folder whose parts are there."""
     script, solve = fields.get("test_script", "test.sh"), fields.get("solution_script", "solve.sh")
     if not fields["instruction"].strip():
         raise TaskError("it has no instruction")
@@ -151,7 +151,7 @@ def _checked(
 
 
 def _files(folder: Path) -> Files:
-    """The regular files below a folder; none if there is no folder."""
+    """Return the regular files below a folder; none if there is no folder."""
     files: dict[str, tuple[bytes, int]] = {}
     size = 0
     for path in sorted(folder.rglob("*")) if folder.is_dir() else ():
@@ -202,7 +202,9 @@ def _mib(section: Mapping[str, Any], name: str, default: int) -> int:
 
 
 def _yaml_scalars(text: str) -> dict[str, str]:
-    """The texts of the top level of a YAML file, plain, quoted or as blocks; all that is nested is passed over."""
+    """Return the texts of the top level of a YAML file, plain, quoted or as blocks; all that is nested is
+    passed over.
+    """
     scalars: dict[str, str] = {}
     lines = text.splitlines()
     for number, line in enumerate(lines):

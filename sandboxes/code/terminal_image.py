@@ -28,8 +28,8 @@ HOME = "/root"
 
 
 def image_of(base: str) -> str:
-    """The image in agentgym's cache that a FROM means: python:3.12-slim may be there as `python-3.12-slim`, or the
-    image `python3.12` of an interpreter. A Dockerfile names no path: what it says may be a stranger's.
+    """Return the image in agentgym's cache that a FROM means: python:3.12-slim may be there as `python-3.12-slim`, or
+    the image `python3.12` of an interpreter. A Dockerfile names no path: what it says may be a stranger's.
 
     Raises: TaskError saying how to get the image.
     """
@@ -48,7 +48,7 @@ def image_of(base: str) -> str:
 
 
 def chosen_image(name: str) -> str:
-    """An image that the user names, with the absolute path of one that is a path. Raises: TaskError."""
+    """Return an image that the user names, with the absolute path of one that is a path. Raises: TaskError."""
     try:
         return name if name == rootfs.HOST_IMAGE or "/" not in name else str(rootfs.locate(name))
     except SandboxUnavailable as error:
@@ -56,7 +56,7 @@ def chosen_image(name: str) -> str:
 
 
 def make_image(plan: BuildPlan, base: str) -> tuple[Path, tuple[tuple[str, str], ...]]:
-    """The image of a plan, made unless it is in the cache, and the variables of its base. Raises: TaskError."""
+    """Return the image of a plan, made unless it is in the cache, and the variables of its base. Raises: TaskError."""
     try:
         name = str(rootfs.make_python_image(HERE)) if base == rootfs.HOST_IMAGE else base
         source = rootfs.prepare_rootfs(name)
@@ -119,7 +119,7 @@ def _link_into_work(root: Path, folder: str, moved: Path) -> None:
 
 
 async def spec_of(folder: TerminalFolder, base: str) -> SandboxSpec:
-    """The sandbox of a task. Raises: TaskError."""
+    """Return the sandbox of a task. Raises: TaskError."""
     image, variables = await asyncio.to_thread(make_image, folder.plan, base)
     home = HOME if (image / "root" / HOME[1:]).is_symlink() else f"{STORE}{HOME}"
     environment = {"HOME": home, **dict(variables)}
@@ -136,7 +136,7 @@ async def spec_of(folder: TerminalFolder, base: str) -> SandboxSpec:
 
 
 async def built(backend: Backend, folder: TerminalFolder, base: str) -> tuple[SandboxSpec, Snapshot]:
-    """The sandbox of a task, and the files in it when the agent begins: made once, shared by all episodes.
+    """Return the sandbox of a task, and the files in it when the agent begins: made once, shared by all episodes.
 
     Raises: TaskError with what a step of the Dockerfile output that fails; SandboxError.
     """

@@ -42,7 +42,10 @@ class TerminalVerifier(Reward):
         self.backend = backend
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError when the folder is not what it was, or no sandbox would run the tests."""
+        """Judge a finished episode.
+
+        Raises: JudgeError when the folder is not what it was, or no sandbox would run the tests.
+        """
         final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
         submission = next((text.removeprefix(HANDED_IN) for text in final if text.startswith(HANDED_IN)), None)
         if not isinstance(episode.task.truth, dict) or "folder" not in episode.task.truth:
@@ -55,7 +58,7 @@ class TerminalVerifier(Reward):
             raise JudgeError(str(error)) from error
 
     async def score(self, task: Task, submission: str) -> Components:
-        """What files earn that were handed in; empty for none. Raises: TaskError, JudgeError."""
+        """Return what files earn that were handed in; empty for none. Raises: TaskError, JudgeError."""
         reward = await self._reward(task, submission)
         if reward > 0 and await self._is_forged(task, submission, reward):
             return {SUCCESS: 0.0, "forged": 1.0}
@@ -77,7 +80,7 @@ class TerminalVerifier(Reward):
         return ""
 
     async def solve(self, task: Task) -> str:
-        """What one hands in who runs the folder's solution. Raises: TaskError, ToolError, SandboxError."""
+        """Return what one hands in who runs the folder's solution. Raises: TaskError, ToolError, SandboxError."""
         environment = load("environments", task.environment)()
         environment.backend = shared_backend(self.backend)
         try:
@@ -155,7 +158,7 @@ async def _put(sandbox: Sandbox, submission: str, task: Task) -> None:
 
 
 async def _written(sandbox: Sandbox) -> float:
-    """The reward that the tests wrote, 0 for none."""
+    """Return the reward that the tests wrote, 0 for none."""
     for ending in (".txt", ".json"):
         try:
             text = (await sandbox.read(f"{STORE}{REWARD_FILE}{ending}", max_bytes=MAX_REWARD)).decode("utf-8")
@@ -169,7 +172,7 @@ async def _written(sandbox: Sandbox) -> float:
 
 
 def _of_json(data: object) -> float:
-    """A number, or a table with a number named reward, or with one number."""
+    """Return a number, or a table with a number named reward, or with one number."""
     if isinstance(data, dict):
         data = data["reward"] if "reward" in data else next(iter(data.values())) if len(data) == 1 else math.nan
     return float(data) if isinstance(data, int | float) else math.nan

@@ -9,7 +9,7 @@ MAX_CHARS = 2_000
 
 
 def report(result: ExecResult, limit_s: float, *, max_chars: int = MAX_CHARS) -> str:
-    """What a run printed, and the end of its errors if it failed. Raises: ToolError if it was stopped."""
+    """Return what a run printed, and the end of its errors if it failed. Raises: ToolError if it was stopped."""
     printed = cut(result.text.rstrip(), max_chars)
     stop_if_stopped(result, limit_s, printed)
     if result.exit_code:
@@ -38,10 +38,10 @@ def stop_if_stopped(result: ExecResult, limit_s: float, printed: str) -> None:
 
 
 def cut(text: str, max_chars: int = MAX_CHARS) -> str:
-    """The beginning of a text, and a note if that is not all."""
+    """Return the beginning of a text, and a note if that is not all."""
     return text if len(text) <= max_chars else f"{text[:max_chars]}\n[cut: {max_chars} characters are shown]"
 
 
 def last_lines(raw: bytes, count: int) -> str:
-    """The last lines of what a program wrote."""
+    """Return the last lines of what a program wrote."""
     return "\n".join(raw.decode("utf-8", "replace").strip().splitlines()[-count:])[-MAX_CHARS:]

@@ -51,7 +51,7 @@ class Workbench:
         self._key: str | None = checkpoint.data["key"] if checkpoint else hashlib.sha256(given).hexdigest()[:32]
 
     async def sandbox(self) -> Sandbox:
-        """The sandbox, opened at the first use. Raises: TaskError if its image lacks a program; SandboxError."""
+        """Return the sandbox, opened at the first use. Raises: TaskError if its image lacks a program; SandboxError."""
         async with self._opening:
             if self._sandbox is None:
                 sandbox = await self._environment.open_sandbox(self._spec, snapshot=self._snapshot)
@@ -96,7 +96,7 @@ class Workbench:
             raise ToolError(f"{path} cannot be written: {error.strerror or error}.") from error
 
     async def read(self, path: str) -> str:
-        """The text of a file. Raises: ToolError if there is none, or it is too large."""
+        """Return the text of a file. Raises: ToolError if there is none, or it is too large."""
         try:
             raw = await (await self.sandbox()).read(path, max_bytes=2**20)
         except (OSError, ValueError) as error:
@@ -115,13 +115,13 @@ class Workbench:
         return f"{_SUBMITTED} {result.text.strip()}"
 
     async def state_key(self) -> str:
-        """A hash of the files: of the task's own as long as no tool could have changed them."""
+        """Return a hash of the files: of the task's own as long as no tool could have changed them."""
         if self._key is None:
             self._key = (await (await self.sandbox()).snapshot()).id[:32]
         return self._key
 
     async def checkpoint(self, **data: Any) -> Checkpoint:
-        """The files now, and whatever else the environment must keep."""
+        """Return the files now, and whatever else the environment must keep."""
         if self._sandbox is None:
             return Checkpoint({**data, "key": self._key}, self._snapshot)
         snapshot = await self._sandbox.snapshot()
@@ -141,7 +141,7 @@ async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
 
 
 def files_of(task: Task) -> dict[str, str]:
-    """The task's `parameters["files"]`. Raises: TaskError if they are no texts by path below /work."""
+    """Return the task's `parameters["files"]`. Raises: TaskError if they are no texts by path below /work."""
     files = task.parameters.get("files", {})
     if not isinstance(files, Mapping) or not all(
         isinstance(path, str) and isinstance(text, str) and _is_below(path) for path, text in files.items()
@@ -151,7 +151,7 @@ def files_of(task: Task) -> dict[str, str]:
 
 
 def assertions_of(task: Task) -> list[str]:
-    """The task's `parameters["tests"]`. Raises: TaskError if they are no list of text."""
+    """Return the task's `parameters["tests"]`. Raises: TaskError if they are no list of text."""
     tests = task.parameters.get("tests", [])
     if not (isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests)):
         raise TaskError(f"{task.id}: parameters['tests'] is {tests!r:.200}; give a list of assertions as text.")
@@ -159,7 +159,7 @@ def assertions_of(task: Task) -> list[str]:
 
 
 def text_of(task: Task, name: str, default: str = "") -> str:
-    """A text among the task's parameters. Raises: TaskError if it is something else."""
+    """Return a text among the task's parameters. Raises: TaskError if it is something else."""
     text = task.parameters.get(name, default)
     if not isinstance(text, str):
         raise TaskError(f"{task.id}: parameters[{name!r}] is {text!r:.200}; give text.")
@@ -167,7 +167,7 @@ def text_of(task: Task, name: str, default: str = "") -> str:
 
 
 def checked_path(path: str) -> str:
-    """The path, if it lies below /work. Raises: ToolError saying what a path looks like."""
+    """Return the path, if it lies below /work. Raises: ToolError saying what a path looks like."""
     path = path.removeprefix("/work/").removeprefix("./") or "."
     if not _is_below(path):
         raise ToolError(f"{path[:80]!r} is no path here. Paths are relative to /work, such as 'src/main.py'.")

@@ -38,7 +38,7 @@ Content = str | dict[str, str]
 
 
 def bytes_of(content: Content) -> bytes:
-    """The bytes of a file: text, or `{"base64": ...}`. Raises: ValueError."""
+    """Return the bytes of a file: text, or `{"base64": ...}`. Raises: ValueError."""
     if isinstance(content, str):
         return content.encode()
     if not isinstance(content, dict) or content.keys() != {"base64"}:
@@ -47,7 +47,7 @@ def bytes_of(content: Content) -> bytes:
 
 
 def content_of(data: bytes) -> Content:
-    """A file as text where it is text, otherwise as `{"base64": ...}`."""
+    """Return a file as text where it is text, otherwise as `{"base64": ...}`."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -55,7 +55,8 @@ def content_of(data: bytes) -> Content:
 
 
 def cells(data: bytes) -> dict[str, str | float]:
-    """The cells that are not empty, by name, such as B3: numbers, texts, and formulas in lower case that begin with =.
+    """Return the cells that are not empty, by name, such as B3: numbers, texts, and formulas in lower case that begin
+    with =.
 
     Reads Gnumeric's XML, compressed or not, XLSX and CSV. Cells of the second sheet are named 2!B3.
     Raises: one of UNREADABLE.
@@ -73,7 +74,8 @@ def cells(data: bytes) -> dict[str, str | float]:
 
 
 def paragraphs(data: bytes) -> list[list[list[str]]]:
-    """The paragraphs of an AbiWord document: of each the runs, as pairs of a text and its styles, such as "bold".
+    """Return the paragraphs of an AbiWord document: of each the runs, as pairs of a text and its styles, such as
+    "bold".
 
     Empty paragraphs at the end are left out. Raises: one of UNREADABLE.
     """

@@ -191,7 +191,7 @@ class Desktop(Environment):
         return self._render(screen)
 
     def _render(self, screen: dict[str, Any]) -> list[Part]:
-        """What the agent sees of a screen."""
+        """Return what the agent sees of a screen."""
         lines = [
             f"{'*' if window['active'] else '-'} {window['title']} [{window['class']}], "
             f"{window['size'][0]} x {window['size'][1]}"
@@ -201,7 +201,7 @@ class Desktop(Environment):
         return [window_text, ImagePart(screen["png"])] if "png" in screen else [window_text]
 
     async def _ask(self, steps: list[list[str]], *, image: bool) -> dict[str, Any] | None:
-        """The screen after some steps; None once the guest process has ended, which only the agent can cause."""
+        """Return the screen after some steps; None once the guest process has ended, which only the agent can cause."""
         if self._ended_by_agent or self._channel is None or self._sandbox is None:
             return None
         try:
@@ -237,7 +237,7 @@ class Desktop(Environment):
         self._channel = await self._sandbox.open_channel(["sh", "-c", start])
 
     def _settings(self) -> dict[str, Any]:
-        """What the guest process is told when it starts."""
+        """Return what the guest process is told when it starts."""
         return {"width": WIDTH, "height": HEIGHT}
 
     async def _home_files(self) -> dict[str, Content | None]:

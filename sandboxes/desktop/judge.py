@@ -33,7 +33,7 @@ class DesktopReward(Reward):
     weights: Mapping[str, float] = {"checks_passed": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the truth says nothing that can be judged."""
+        """Judge a finished episode. Raises: JudgeError if the truth says nothing that can be judged."""
         truth = episode.task.truth
         if not isinstance(truth, Mapping) or not any(truth.get(name) is not None for name in CHECKS):
             raise JudgeError(f"{episode.task.id}: truth has none of {', '.join(CHECKS)}: nothing can be judged.")
@@ -79,7 +79,7 @@ def _as_expected(contents: Mapping[str, Content | None], path: str, expected: An
 
 
 def _end_state(episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
-    """The end state, None if the agent never called `done`; and the answer."""
+    """Return the end state, None if the agent never called `done`; and the answer."""
     for turn in episode.turns:
         for call, result in zip(turn.calls, turn.results, strict=False):
             if result.final and result.ok and isinstance(result.content, str) and result.content.startswith(TASK_OVER):

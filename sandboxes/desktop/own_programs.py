@@ -122,7 +122,7 @@ class DesktopPrograms(Desktop):
         return opening
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The actions so far, and a hash of the files, windows and pixels that they led to."""
+        """Return the actions so far, and a hash of the files, windows and pixels that they led to."""
         return Checkpoint({"done": [list(steps) for steps in self._done], "key": await self._state()})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -200,7 +200,7 @@ class DesktopPrograms(Desktop):
     # ---- inside ----------------------------------------------------------------------------------------------------
 
     def _to(self, x: int, y: int) -> list[str]:
-        """The step that moves the pointer to a place. Raises: ToolError if it is outside of the screen."""
+        """Return the step that moves the pointer to a place. Raises: ToolError if it is outside of the screen."""
         width, height = self._size
         if not (0 <= x < width and 0 <= y < height):
             raise ToolError(f"{x},{y} is outside of the screen of {width} x {height} pixels.")
@@ -265,7 +265,7 @@ class DesktopPrograms(Desktop):
 
 
 def _programs(task: Task, given: Any) -> dict[str, DesktopProgram]:
-    """The programs that a task names. Raises: TaskError."""
+    """Return the programs that a task names. Raises: TaskError."""
     if not isinstance(given, Mapping) or not given:
         raise TaskError(f"{task.id}: parameters['programs'] is {given!r:.80}; give objects by the programs' names.")
     chosen: dict[str, DesktopProgram] = {}

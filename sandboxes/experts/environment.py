@@ -57,7 +57,10 @@ class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):  # type: ignore[
         super().__init__(OneQuestion(), self._models)
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for models that the pool has not, or that a task of this split may not offer."""
+        """Begin a task.
+
+        Raises: TaskError for models that the pool has not, or that a task of this split may not offer.
+        """
         opening = await super().reset(task, seed=seed)
         models = "\n".join(map(self.described, self.offered(task)))
         return [*opening[:-1], Message("user", f"{opening[-1].text}\n{models}")]
@@ -69,7 +72,7 @@ class AskExperts(Routing, tools=[*OneQuestion.tools.values()]):  # type: ignore[
         super()._offer(task)
 
     def _named_by(self, task: Task) -> Sequence[str]:
-        """The names of the models that a task offers. Raises: TaskError."""
+        """Return the names of the models that a task offers. Raises: TaskError."""
         names: Any = task.parameters.get("models")
         is_list = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
         if not is_list or not 1 <= len(names) <= len(ascii_uppercase):

@@ -77,7 +77,7 @@ def _hidden_number(kind: str, digits: int) -> Callable[[re.Match[str]], str]:
 
 
 def _other_number(rng: random.Random, right: str) -> str:
-    """A number of as many digits, of which one is another."""
+    """Return a number of as many digits, of which one is another."""
     position = rng.randrange(len(right))
     digits = "123456789" if position == 0 else "0123456789"
     return right[:position] + rng.choice(digits) + right[position + 1 :]
@@ -141,7 +141,7 @@ SKILLS = tuple(name for name in FIELDS if name != EASY)
 
 
 def question_in(text: str) -> tuple[str, re.Match[str]] | None:
-    """The field of the first question in a text, and its match; None for no question of any field."""
+    """Return the field of the first question in a text, and its match; None for no question of any field."""
     for name, field in FIELDS.items():
         if (match := re.search(field.pattern, text, re.IGNORECASE)) is not None:
             return name, match

@@ -42,7 +42,7 @@ class Expert:
         return f"quick, {fields}" if self.price == 1 else fields
 
     def answer(self, text: str) -> str:
-        """The right answer in its fields, else a wrong one of the same kind, which does not look wrong."""
+        """Return the right answer in its fields, else a wrong one of the same kind, which does not look wrong."""
         if (question := question_in(text)) is None:
             return UNKNOWN
         name, match = question

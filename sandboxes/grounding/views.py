@@ -23,7 +23,7 @@ PILLOW_MISSING = f"It needs the package Pillow to draw and cut screens: {install
 
 
 def missing_packages() -> str:
-    """What must be installed to draw screens; empty if nothing is missing."""
+    """Return what must be installed to draw screens; empty if nothing is missing."""
     try:
         import PIL  # noqa: F401
     except ImportError:
@@ -32,7 +32,8 @@ def missing_packages() -> str:
 
 
 def screen_of(data: Any, where: str) -> Image:
-    """A screen: drawn from widgets, or read from `{"path", "sha256"}`, `{"data"}` in base64 or `{"asset", "name"}`.
+    """Return a screen: drawn from widgets, or read from `{"path", "sha256"}`, `{"data"}` in base64 or `{"asset",
+    "name"}`.
 
     Raises: TaskError that begins with `where`, when it is none, too large, or another file than the task means.
     """
@@ -57,14 +58,14 @@ def screen_of(data: Any, where: str) -> Image:
 
 
 def whole_screen(image: Image, longest: int) -> ImagePart:
-    """The screen, at most `longest` pixels wide and high."""
+    """Return the screen, at most `longest` pixels wide and high."""
     scale = min(1.0, longest / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return as_part(image if scale == 1.0 else image.resize(size))
 
 
 def enlarged(image: Image, box: tuple[int, int, int, int], longest: int) -> tuple[Part, ...]:
-    """A part of the screen, scaled so that its longer side is `longest` pixels, with a caption.
+    """Return a part of the screen, scaled so that its longer side is `longest` pixels, with a caption.
 
     Raises: ToolError for a box outside of the screen or too small to see anything.
     """
@@ -83,7 +84,7 @@ def enlarged(image: Image, box: tuple[int, int, int, int], longest: int) -> tupl
 
 
 def as_part(image: Image) -> ImagePart:
-    """An image as PNG inside a message."""
+    """Return an image as PNG inside a message."""
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
     return ImagePart(base64.b64encode(buffer.getvalue()).decode())

@@ -138,7 +138,7 @@ _all: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.WeakKeyDictio
 
 
 def browsers_of(backend: Backend) -> Browsers:
-    """The browsers of a backend in the running event loop."""
+    """Return the browsers of a backend in the running event loop."""
     of_loop = _all.setdefault(asyncio.get_running_loop(), weakref.WeakKeyDictionary())
     return of_loop.setdefault(backend, Browsers(backend))
 

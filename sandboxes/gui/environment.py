@@ -106,7 +106,7 @@ class WebPages(Environment):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        """What to install where no Chromium is found."""
+        """Return what to install where no Chromium is found."""
         try:
             chromium()
         except SandboxUnavailable as error:
@@ -152,7 +152,7 @@ class WebPages(Environment):
         return self._key
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The actions so far and the resulting state key. Pages without a clock depend on the actions alone."""
+        """Return the actions so far and the resulting state key. Pages without a clock depend on the actions alone."""
         return Checkpoint({"done": [list(action) for action in self._actions], "key": self._key})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -187,12 +187,12 @@ class WebPages(Environment):
     # ---- for scripted players and tests ----------------------------------------------------------------------------
 
     async def boxes(self) -> list[list[Any]]:
-        """Number, role, line and box (left, top, right, bottom, in pixels) of every element that is laid out."""
+        """Return number, role, line and box (left, top, right, bottom, in pixels) of every element that is laid out."""
         elements: list[list[Any]] = await self._ask({"do": "boxes"})
         return elements
 
     async def evaluate(self, script: str) -> Any:
-        """The value of a script run in the page. Not a tool: for oracles."""
+        """Return the value of a script run in the page. Not a tool: for oracles."""
         return await self._ask({"do": "evaluate", "script": script})
 
     # ---- inside ----------------------------------------------------------------------------------------------------

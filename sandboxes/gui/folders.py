@@ -17,7 +17,8 @@ _LINK = (stat.S_IFLNK | 0o777) << 16
 
 
 def folder_archive(folder: str, *, left_out: str = "", links: bool = False) -> bytes:
-    """A folder as a zip, with its empty folders and the modes of its files. It is packed again when a file has changed.
+    """Return a folder as a zip, with its empty folders and the modes of its files. It is packed again when a file has
+    changed.
 
     Args:
         left_out: the beginning of the names that are left out, such as "flight/".
@@ -48,7 +49,7 @@ def _is_empty(path: Path) -> bool:
 
 @lru_cache(_CACHED)
 def _packed(root: Path, entries: tuple[tuple[str, str, int, int, int], ...]) -> bytes:
-    """The zip of the files: name, where a link leads, mode, time of change, size."""
+    """Return the zip of the files: name, where a link leads, mode, time of change, size."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, link, mode, _, _ in entries:

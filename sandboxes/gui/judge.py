@@ -31,7 +31,7 @@ class WebReward(Reward):
     weights: Mapping[str, float] = {"effects_right": 0.0, "page_reward": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the truth says nothing that can be judged."""
+        """Judge a finished episode. Raises: JudgeError if the truth says nothing that can be judged."""
         truth = episode.task.truth
         _check_truth(episode.task.id, episode.task.parameters, truth)
         end_state, answer = self._end_state(episode)
@@ -59,7 +59,7 @@ class WebReward(Reward):
         return {SUCCESS: float(right), **({"effects_right": share} if expected else {})}
 
     def _end_state(self, episode: Trajectory) -> tuple[Mapping[str, Any] | None, str]:
-        """The end state, None if the agent never ended the task; and the answer, empty if there is none."""
+        """Return the end state, None if the agent never ended the task; and the answer, empty if there is none."""
         for turn in episode.turns[-1:]:
             for call, result in zip(turn.calls, turn.results, strict=False):
                 if (end_state := _parse_end_state(result)) is not None:
@@ -94,7 +94,7 @@ def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
 
 
 def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
-    """The effects of a task's truth, which may be JSON. Raises: JudgeError if they are no mapping."""
+    """Return the effects of a task's truth, which may be JSON. Raises: JudgeError if they are no mapping."""
     try:
         effects = json.loads(raw) if isinstance(raw, str) else raw
     except ValueError as error:
@@ -121,7 +121,7 @@ def _check_truth(task_id: str, parameters: Mapping[str, Any], truth: Any) -> Non
 
 
 def _normalised(value: Any) -> Any:
-    """The value with text in lower case and single spaces and with sorted keys; the order of lists is kept."""
+    """Return the value with text in lower case and single spaces and with sorted keys; the order of lists is kept."""
     if isinstance(value, str):
         return " ".join(value.casefold().split())
     if isinstance(value, Mapping):

@@ -10,7 +10,7 @@ _MAX_LINE = 2_000
 
 
 def render(observed: dict[str, Any], max_chars: int) -> str:
-    """A line about the page, its dialogs, then its elements and its text if they were requested.
+    """Return a line about the page, its dialogs, then its elements and its text if they were requested.
 
     Args:
         observed: the observation as the guest sends it.

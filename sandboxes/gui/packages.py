@@ -34,7 +34,7 @@ def packages_archive(names: tuple[str, ...]) -> bytes:
 
 
 def _with_requirements(names: tuple[str, ...]) -> dict[str, Distribution]:
-    """The distributions of some names and of what they require without an extra, as far as it is installed."""
+    """Return the distributions of some names and of what they require without an extra, as far as it is installed."""
     distributions: dict[str, Distribution] = {}
     pending = [(name, True) for name in reversed(names)]
     while pending:

@@ -73,7 +73,7 @@ class WebParameters:
 
     @classmethod
     def of(cls, task: Task) -> WebParameters:
-        """The parameters of a task. Raises: TaskError naming the parameter and its value."""
+        """Return the parameters of a task. Raises: TaskError naming the parameter and its value."""
         raw = task.parameters
         site, seed, page = raw.get("site"), raw.get("seed", 0), raw.get("page", "")
         if site not in (*APPS, "miniwob", "folder", "server"):
@@ -127,7 +127,7 @@ class WebParameters:
         return cls(site, data, page, str(raw.get("folder", "")), seed, (viewport[0], viewport[1]), files, **own)
 
     def archives(self) -> tuple[bytes, ...]:
-        """The pages, or the application and its packages, as zips; none for a bundled application.
+        """Return the pages, or the application and its packages, as zips; none for a bundled application.
 
         Raises: TaskError, also for a first page that is not in the folder; MissingExtraError.
         """
@@ -149,7 +149,7 @@ class WebParameters:
         return (pages,)
 
     def site_in(self, archives: Sequence[str]) -> dict[str, Any]:
-        """The site as the guest expects it; `archives` are the paths of the archives in the sandbox."""
+        """Return the site as the guest expects it; `archives` are the paths of the archives in the sandbox."""
         if self.site in APPS:
             return {"kind": "app", "name": self.site, "data": self.data}
         if self.site == "miniwob":
@@ -166,7 +166,7 @@ class WebParameters:
 
 
 def miniwob_folder(given: str | Path = "") -> Path:
-    """The folder with MiniWoB++'s HTML: `given`, else $AGENTGYM_MINIWOB, else the installed package.
+    """Return the folder with MiniWoB++'s HTML: `given`, else $AGENTGYM_MINIWOB, else the installed package.
 
     Raises: TaskError for a folder that holds no such pages; MissingExtraError if none is given and none installed.
     """
@@ -187,7 +187,7 @@ def miniwob_folder(given: str | Path = "") -> Path:
 
 
 def _asset_or_folder(name: str, links: bool) -> bytes:
-    """What an asset of this name gives, or the archive of a folder. Raises: TaskError if there is neither."""
+    """Return what an asset of this name gives, or the archive of a folder. Raises: TaskError if there is neither."""
     try:
         factory = load("assets", name)
     except UnknownNameError:
@@ -197,7 +197,7 @@ def _asset_or_folder(name: str, links: bool) -> bytes:
 
 
 def _own_app(task: Task) -> dict[str, Any]:
-    """The parameters of an application of the task's own. Raises: TaskError."""
+    """Return the parameters of an application of the task's own. Raises: TaskError."""
     raw, own = task.parameters, dict[str, Any]()
     for name in ("command", "setup", "state", "packages"):
         value = raw.get(name, ())

@@ -47,7 +47,7 @@ class WebWizard(WebPages):
         return str(observation)
 
     async def potential(self) -> float | None:
-        """The share of all steps that were taken rightly so far."""
+        """Return the share of all steps that were taken rightly so far."""
         _, right, count = self._steps
         return right / count
 
@@ -66,7 +66,7 @@ class WebStepsReward(WebReward):
     weights: Mapping[str, float] = {"progress": 0.0}
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError if the truth says nothing that can be judged."""
+        """Judge a finished episode. Raises: JudgeError if the truth says nothing that can be judged."""
         components = super().outcome(episode)
         progress = components.get("effects_right", 0.0)
         if self._end_state(episode)[0] is None:

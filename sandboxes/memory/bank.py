@@ -44,7 +44,8 @@ class MemoryBank:
         del self.entries[number]
 
     def search(self, query: str) -> list[str]:
-        """The entries that share the most telling words with a query, the best first; those without any are left out.
+        """Return the entries that share the most telling words with a query, the best first; those without any are left
+        out.
 
         A word counts by its inverse document frequency, log(1 + n / n_with_it); of equal entries the older is first.
         """
@@ -68,7 +69,7 @@ class MemoryBank:
 
 
 def words(text: str) -> set[str]:
-    """The words of a text, in lower case, without an 's."""
+    """Return the words of a text, in lower case, without an 's."""
     return set(re.findall(r"\w+", re.sub(r"'s\b", "", text.casefold())))
 
 

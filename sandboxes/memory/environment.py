@@ -111,13 +111,13 @@ class Memory(Environment):
         return "Answered."
 
     async def respond(self, message: Message) -> list[Message]:
-        """A message without a call answers the question; before that it is none."""
+        """Return a message without a call answers the question; before that it is none."""
         if self.role == ANSWERER:
             return []
         return [Message("user", "Call add, update, delete or end_session.")]
 
     async def potential(self) -> float:
-        """The share of the facts needed for the answer that some entry holds; 1 where none is needed."""
+        """Return the share of the facts needed for the answer that some entry holds; 1 where none is needed."""
         entries = [words(text) for text in self.bank.entries.values()]
         held = [any(fact <= entry for entry in entries) for fact in self._needed]
         return sum(held) / len(held) if held else 1.0

@@ -189,7 +189,7 @@ class Search(Environment):
         return "\n".join(lines) or "[nothing found]"
 
     def _known_page(self, title: str) -> Page:
-        """The page of a title that was shown. Raises: ToolError for another one."""
+        """Return the page of a title that was shown. Raises: ToolError for another one."""
         self._ready()
         for name in _readings(title):
             if name in self._known:
@@ -233,12 +233,12 @@ class Search(Environment):
 
 
 def landmark(title: str) -> str:
-    """The form of a title in a task's `landmarks`: it can be recognised but not read."""
+    """Return the form of a title in a task's `landmarks`: it can be recognised but not read."""
     return hashlib.sha256(folded(title).encode()).hexdigest()[:16]
 
 
 def _readings(title: str) -> tuple[str, str]:
-    """The titles that a text can mean: itself, or the text between the brackets of a link."""
+    """Return the titles that a text can mean: itself, or the text between the brackets of a link."""
     return folded(title), folded(title.strip().removeprefix("[").removesuffix("]"))
 
 

@@ -77,7 +77,9 @@ class WebPage:
 
 
 def read_html(url: str, html: str) -> WebPage:
-    """The text of a page. Never raises, and takes time in proportion to the page's length, whatever the server sent."""
+    """Return the text of a page. Never raises, and takes time in proportion to the page's length, whatever the server
+    sent.
+    """
     reader = _Reader()
     reader.read(html)
     lines = (" ".join(line.split()) for line in "".join(reader.pieces).split("\n"))
@@ -155,7 +157,7 @@ class _Reader:
 
 
 def _address(attributes: str) -> str:
-    """The href of an anchor; "" if it has none."""
+    """Return the href of an anchor; "" if it has none."""
     address = ""
     for match in _ATTRIBUTE.finditer(attributes):
         if match["name"].lower() == "href":

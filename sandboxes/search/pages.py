@@ -20,12 +20,12 @@ def result_line(number: int, page: Page, query: str) -> str:
 
 
 def sentences(text: str) -> list[str]:
-    """A text cut after full stops, question and exclamation marks, and at line ends."""
+    """Return a text cut after full stops, question and exclamation marks, and at line ends."""
     return [sentence for sentence in _SENTENCE.split(text) if sentence.strip()]
 
 
 def snippet(text: str, query_words: Collection[str]) -> str:
-    """The first sentence with most of the query words, cut to SNIPPET_CHARS."""
+    """Return the first sentence with most of the query words, cut to SNIPPET_CHARS."""
     best, most = "", -1
     for sentence in sentences(text[:20_000]):
         held = len(set(words(sentence)) & set(query_words))
@@ -36,7 +36,9 @@ def snippet(text: str, query_words: Collection[str]) -> str:
 
 
 def windows(text: str, chars: int) -> list[str]:
-    """A text in pieces of at most `chars` characters, cut between lines, sentences or words where there are any."""
+    """Return a text in pieces of at most `chars` characters, cut between lines, sentences or words where there
+    are any.
+    """
     pieces, at = [], 0
     while len(text) - at > chars:
         half, end = at + chars // 2, at + chars

@@ -25,7 +25,7 @@ class Reader(Protocol):
     """Reads a page for the agent."""
 
     async def read(self, title: str, text: str, question: str) -> str:
-        """What the page says about the question."""
+        """Return what the page says about the question."""
         ...
 
 

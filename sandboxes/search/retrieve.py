@@ -107,7 +107,7 @@ class SearchRetrieve(Environment):
 
 
 def _passage(page: Page) -> str:
-    """A page on one line, behind its title, without tags that are the conversation's own.
+    """Return a page on one line, behind its title, without tags that are the conversation's own.
 
     A space takes a tag's place, so that what stood around it cannot close up to another tag.
     """

@@ -168,7 +168,7 @@ class SearchServer:
 async def _request(
     connection: h11.Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> tuple[h11.Request | None, bytes | None]:
-    """The next request and its body; no request at the end, no body where it is too large."""
+    """Return the next request and its body; no request at the end, no body where it is too large."""
     request: h11.Request | None = None
     body, size = bytearray(), 0
     while True:

@@ -20,12 +20,12 @@ _LINK = re.compile(r"\[([^\[\]\n]{1,300})\]")
 
 
 def start_html(pages: int) -> str:
-    """The page one starts at."""
+    """Return the page one starts at."""
     return _document("Search", f"<h1>Search</h1>{_form('')}<p>{pages:,} pages.</p>")
 
 
 def results_html(query: str, pages: Sequence[Page]) -> str:
-    """A page of search results."""
+    """Return a page of search results."""
     query_words = words(query)
     items = "".join(f"<li>{_anchor(page.title)}<br>{escape(snippet(page.text, query_words))}</li>" for page in pages)
     results = f"<ol>{items}</ol>" if items else "<p>Nothing was found.</p>"

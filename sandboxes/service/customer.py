@@ -20,7 +20,7 @@ _DONE = re.compile(r"\banything else\b")
 
 
 def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message | str]:
-    """The script of a customer.
+    """Return the script of a customer.
 
     Args:
         wishes: `requests`, sentences that are said one after the other as each is done or refused; the first one is
@@ -58,7 +58,7 @@ def customer(wishes: Mapping[str, Any]) -> Callable[[Sequence[Message]], Message
 
 
 def _use_of_phone(text: str) -> Call | None:
-    """What the customer is told to do with its telephone."""
+    """Return what the customer is told to do with its telephone."""
     for words, name in SETTINGS.items():
         if match := re.search(rf"\b(?:turn|switch) (?:{words} (on|off)|(on|off) {words})\b", text):
             return Call(name, {"on": (match[1] or match[2]) == "on"})

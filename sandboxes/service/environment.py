@@ -68,7 +68,7 @@ class Service(StoreEnvironment):
         return DOMAINS[domain]
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for a domain, or a customer, that is none."""
+        """Begin a task. Raises: TaskError for a domain, or a customer, that is none."""
         name, wishes = task.parameters.get("domain"), task.parameters.get("customer")
         if name not in DOMAINS:
             raise TaskError(f"{task.id}: parameters['domain'] is {name!r:.80}; choose from {', '.join(DOMAINS)}.")
@@ -143,7 +143,7 @@ class Service(StoreEnvironment):
 
 @cache
 def _tools_of(domain: str) -> Mapping[str, Tool]:
-    """The APIs of a domain's app as tools that the agent calls directly."""
+    """Return the APIs of a domain's app as tools that the agent calls directly."""
     app = DOMAINS[domain].app
 
     def tool_of(api: str, each: Tool) -> Tool:

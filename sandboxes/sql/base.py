@@ -58,14 +58,14 @@ class SqlEnvironment(Environment, ABC):
         return [Message("system", system), *task.opening()]
 
     def spec_for(self, content: bytes) -> SandboxSpec:
-        """The sandbox in which a database of this size has room."""
+        """Return the sandbox in which a database of this size has room."""
         assert self.sandbox is not None
         return self.limits.spec(
             self.sandbox, len(content), disk_per_byte=self.disk_per_byte, memory_per_byte=self.memory_per_byte
         )
 
     async def sandbox_with(self, content: bytes) -> Sandbox:
-        """A sandbox with nothing in it but the database's file: the one of the last reset where it has room."""
+        """Return a sandbox with nothing in it but the database's file: the one of the last reset where it has room."""
         spec = self.spec_for(content)
         if self._holder is not None and self._holder[0] != spec:
             await self._holder[1].close()

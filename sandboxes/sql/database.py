@@ -17,7 +17,7 @@ CACHED_FILE_BYTES = 16 * 2**20
 
 
 def database_of(task: Task) -> bytes:
-    """An SQLite file, from the task's parameters.
+    """Return an SQLite file, from the task's parameters.
 
     Either `database`, the name of an asset such as "sql/store" or the path of an SQLite file (and `seed`, an integer
     given to the asset); or `tables`, a list of `{"name", "columns": [[name, type], ...], "rows": [[...], ...]}`.
@@ -50,7 +50,7 @@ def database_of(task: Task) -> bytes:
 
 @lru_cache(maxsize=8)
 def _read(name: str, changed_ns: int, size: int) -> bytes:
-    """A file's bytes; the other arguments tell one version of it from another."""
+    """Return a file's bytes; the other arguments tell one version of it from another."""
     return Path(name).read_bytes()
 
 

@@ -128,7 +128,7 @@ class Database:
         return "\n".join(lines) or "[no rows]"
 
     def _explain(self, error: str, sql: str) -> str:
-        """What SQLite said, and what helps to write the query again."""
+        """Return what SQLite said, and what helps to write the query again."""
         if "not authorized to use function" in error:
             return f"The function {error.split(':')[-1].strip()} is not available here."
         if "not authorized" in error or "authorization denied" in error or "prohibited" in error:
@@ -166,7 +166,7 @@ def _read_only(cursor: sqlite3.Cursor) -> sqlite3.Cursor:
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """Reading is allowed, nothing else: no writes, no ATTACH, no PRAGMA that changes or reveals the machine."""
+    """Return reading is allowed, nothing else: no writes, no ATTACH, no PRAGMA that changes or reveals the machine."""
     if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_FUNCTION and second not in REFUSED_FUNCTIONS:
@@ -177,7 +177,7 @@ def _authorize(action: int, first: str | None, second: str | None, *_: object) -
 
 
 def cell(value: object) -> str:
-    """A value on one line: text as it is without line breaks, NULL for nothing, bytes by their number."""
+    """Return a value on one line: text as it is without line breaks, NULL for nothing, bytes by their number."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
@@ -186,5 +186,5 @@ def cell(value: object) -> str:
 
 
 def plain(value: object) -> object:
-    """A value as JSON can carry it: bytes as their hexadecimal digits behind an `x`."""
+    """Return a value as JSON can carry it: bytes as their hexadecimal digits behind an `x`."""
     return f"x'{value.hex()}'" if isinstance(value, bytes) else value

@@ -109,7 +109,7 @@ def make_cluster(binaries: str, path: str) -> None:
 
 
 def _keep_one_database(binaries: str) -> None:
-    """Copies of the system's tables, of which a cluster has three, are most of its size."""
+    """Copy of the system's tables, of which a cluster has three, are most of its size."""
     statements = (
         "UPDATE pg_database SET datistemplate = false;",
         "ALTER DATABASE template1 RENAME TO world;",

@@ -201,7 +201,9 @@ class PostgresDatabase:
 
 
 def _value(raw, kind: int):  # type: ignore[no-untyped-def]
-    """A value by its type: whole numbers, numbers, truth as 1 and 0; all others as the text that the server sends."""
+    """Return a value by its type: whole numbers, numbers, truth as 1 and 0; all others as the text that the server
+    sends.
+    """
     if raw is None:
         return None
     text = raw.decode("utf-8", "replace")

@@ -87,7 +87,7 @@ class NumberTable(Database):
 
 
 def _authorize(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """Reading, and changing numbers; no other tables, transactions, settings or clocks."""
+    """Return reading, and changing numbers; no other tables, transactions, settings or clocks."""
     if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
         return sqlite3.SQLITE_OK
     if action == sqlite3.SQLITE_UPDATE and first == "stock" and second != "city":

@@ -26,7 +26,7 @@ class SourceTable:
         ]
 
     def rows(self) -> Iterator[tuple[object, ...]]:
-        """The rows as they fit the columns, one after another: a large table need not fit into memory."""
+        """Return the rows as they fit the columns, one after another: a large table need not fit into memory."""
         for row in self._connection.execute(f"SELECT * FROM {quote(self.name)}"):
             yield tuple(_fitting(value, kind) for value, kind in zip(row, self._kinds))  # noqa: B905
 
@@ -41,7 +41,7 @@ def source_tables(path: str) -> list[SourceTable]:
 
 
 def quote(name: str) -> str:
-    """A name as SQL writes it."""
+    """Return a name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -132,7 +132,7 @@ def _stop_the_clock(connection: sqlite3.Connection) -> None:
 
 
 def _authorize(action: int, first: str | None, second: str | None, database: str | None, _: object) -> int:
-    """Reading and changing this database; no ATTACH, no triggers, no temporary or virtual tables, no PRAGMA."""
+    """Return reading and changing this database; no ATTACH, no triggers, no temporary or virtual tables, no PRAGMA."""
     if action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE):
         return sqlite3.SQLITE_OK
     if action in CHANGES and database in (None, "main"):

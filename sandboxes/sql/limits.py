@@ -35,7 +35,8 @@ class SqlLimits:
                 raise TaskError(f"The SQL environment's option {name} is {value!r}: give a number above 0.")
 
     def spec(self, base: SandboxSpec, size: int, *, disk_per_byte: float, memory_per_byte: float) -> SandboxSpec:
-        """The sandbox for a database of `size` bytes: `base`, enlarged by powers of two so that few specs are in use.
+        """Return the sandbox for a database of `size` bytes: `base`, enlarged by powers of two so that few specs are in
+        use.
 
         Args:
             disk_per_byte, memory_per_byte: what the engine needs for each byte of the file.

@@ -90,7 +90,7 @@ class SqlPostgres(WritableSqlEnvironment):
 
 @cache
 def server_programs() -> str:
-    """The folder of PostgreSQL's own programs, the newest version's; empty if there is none."""
+    """Return the folder of PostgreSQL's own programs, the newest version's; empty if there is none."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: path.parts[4].zfill(4))
     others = [Path(folder, "postgres") for folder in ("/usr/bin", "/usr/local/bin", "/usr/pgsql/bin")]
     servers = [path for path in (*others, *versions) if path.with_name("initdb").exists() and path.exists()]

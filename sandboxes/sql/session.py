@@ -66,7 +66,10 @@ class StockSession(SessionEnvironment):
         return (*table, limits.max_rows, limits.max_chars, limits.query_s, limits.max_columns)
 
     def judged(self, reply: Mapping[str, Any]) -> str:
-        """The result of a statement, from the table's reply. Raises: ToolError with the result if it was refused."""
+        """Return the result of a statement, from the table's reply.
+
+        Raises: ToolError with the result if it was refused.
+        """
         before, self._numbers = self._numbers, list(reply["numbers"])
         right = not reply["refused"] and self._is_right(reply["text"], before)
         text = self.next_request(reply["text"], right=right)
@@ -165,7 +168,7 @@ class SqlSessionInProcess(StockSession):
 
 
 def _table_of(task: Task) -> tuple[list[str], list[str], list[int]]:
-    """The task's table. Raises: TaskError."""
+    """Return the task's table. Raises: TaskError."""
     items: Any
     cities: Any
     numbers: Any

@@ -73,7 +73,7 @@ class WritableSqlEnvironment(SqlEnvironment):
         return self._observed.key(self._state, *self._pending)
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The statements whose effect stands, those of the open transaction, and the results seen.
+        """Return the statements whose effect stands, those of the open transaction, and the results seen.
 
         None once a statement was cut off from outside: what it has done is not known.
         """

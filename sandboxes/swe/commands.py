@@ -60,8 +60,8 @@ async def judged_report(
     cpu_s: int,
     timeout_s: float,
 ) -> tuple[Report, bool]:
-    """What the runner reports, and whether it is forged: a test that must fail is said to have passed. An empty report
-    where that test is not in it, or the run did not come to its end.
+    """Return what the runner reports, and whether it is forged: a test that must fail is said to have passed. An empty
+    report where that test is not in it, or the run did not come to its end.
 
     Args:
         patterns: of the test files.
@@ -109,7 +109,7 @@ async def write_controls(
 
 
 def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -> str:
-    """A test file of any language with another value in one line of each test that asserts.
+    """Return a test file of any language with another value in one line of each test that asserts.
 
     Changed is what is compared, else the last literal; equal literals become equal ones. It is one line, as a patch
     that has only some assertions pass would fail at another. `known`: lines that are left as they are.
@@ -129,7 +129,7 @@ def control_text(source: str, rng: random.Random, known: Collection[str] = ()) -
 
 
 def _literal_to_change(line: str) -> re.Match[str] | None:
-    """What an assertion compares; a text rather than the 0 that says that two are equal."""
+    """Return what an assertion compares; a text rather than the 0 that says that two are equal."""
     if IMPORT.search(line) or not ASSERTION.search(line):
         return None
     literals = [literal for literal in LITERAL.finditer(line) if not NAMED.search(line[: literal.start()])]
@@ -152,8 +152,11 @@ def _other(literal: str, rng: random.Random) -> str:
 
 
 async def files_of_tests(sandbox: Sandbox, patterns: Sequence[str]) -> dict[str, str]:
-    """The texts of the test files by path. Raises: SandboxError if not all files can be listed: what is made of the
-    test files stands against cheats, so some of them would not do."""
+    """Return the texts of the test files by path.
+
+    Raises: SandboxError if not all files can be listed: what is made of the test files stands against cheats, so some
+        of them would not do.
+    """
     command = ["find", ".", "-type", "f", "-not", "-path", "./.git/*", "-print0"]
     listing = await sandbox.exec(command, cwd=ROOT, env=QUIET, timeout_s=60, max_output_bytes=MAX_LISTING)
     if not listing.ok or listing.truncated:

@@ -41,8 +41,9 @@ class ParameterRow:
 
 
 def rows_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ParameterRow]:
-    """The rows of a test with one decorator `parametrize`, by their ids, as pytest makes them; without those whose ids
-    are not plain."""
+    """Return the rows of a test with one decorator `parametrize`, by their ids, as pytest makes them; without those
+    whose ids are not plain.
+    """
     marks = [node for node in function.decorator_list if isinstance(node, ast.Call) and _called(node) == "parametrize"]
     if len(marks) != 1 or len(marks[0].args) != 2:
         return {}
@@ -88,7 +89,7 @@ def _row(index: int, node: ast.expr, names: Sequence[str]) -> ParameterRow | Non
 
 
 def _part(name: str, index: int, value: Any) -> str | None:
-    """The part of an id that stands for an argument; None for a text that pytest would escape."""
+    """Return the part of an id that stands for an argument; None for a text that pytest would escape."""
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() and "\\" not in value else None
     if isinstance(value, bytes):
@@ -112,7 +113,9 @@ def is_literal(node: ast.expr) -> bool:
 
 
 def related(name: str, values: Sequence[ast.expr | None], rng: random.Random) -> str:
-    """An expression that is not equal to what a name or expression stands for, of its type if its values are known."""
+    """Return an expression that is not equal to what a name or expression stands for, of its type if its values are
+    known.
+    """
     types = {type(ast.literal_eval(value)) for value in values if value is not None and is_literal(value)}
     number, letter = rng.randrange(2, 9), rng.choice("aehnorst")
     endings = {int: number, float: number, str: repr(letter), list: f"[{number}]", tuple: f"({number},)"}
@@ -122,7 +125,7 @@ def related(name: str, values: Sequence[ast.expr | None], rng: random.Random) ->
 
 
 def other_error(node: ast.expr, rng: random.Random) -> str:
-    """The name of an exception that is neither one that a test expects, nor derived from it, nor its base."""
+    """Return the name of an exception that is neither one that a test expects, nor derived from it, nor its base."""
     expected = [getattr(builtins, name.id, None) for name in ast.walk(node) if isinstance(name, ast.Name)]
     classes = [each for each in expected if isinstance(each, type)]
     free = [e for e in ERRORS if not any(issubclass(e, each) or issubclass(each, e) for each in classes)]
@@ -130,7 +133,9 @@ def other_error(node: ast.expr, rng: random.Random) -> str:
 
 
 def other(value: Any, rng: random.Random, *, exact: bool) -> Any:
-    """A value of the same type and size that is not equal, and not near: nothing in it says that a control has it."""
+    """Return a value of the same type and size that is not equal, and not near: nothing in it says that a control has
+    it.
+    """
     if isinstance(value, bool):
         return not value
     if isinstance(value, int | float | complex):

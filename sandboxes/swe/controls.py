@@ -66,7 +66,7 @@ class _Change:
 
 
 def canary_name(source: str, rng: random.Random) -> str:
-    """The name of a test that could stand in a test file, and does not."""
+    """Return the name of a test that could stand in a test file, and does not."""
     names = sorted(set(TEST_NAME.findall(source))) or ["test_values"]
     while True:
         name = f"{rng.choice(names)}_{rng.choice(WORDS)}"
@@ -76,7 +76,7 @@ def canary_name(source: str, rng: random.Random) -> str:
 
 
 def canary(name: str, rng: random.Random) -> str:
-    """The source of a test with this name that fails."""
+    """Return the source of a test with this name that fails."""
     return f"def {name}():\n    {_false(rng)}\n"
 
 
@@ -91,7 +91,7 @@ def _false(rng: random.Random) -> str:
 
 
 def control_of(source: str, tests: Sequence[str], rng: random.Random, seen: str = "") -> tuple[str, dict[str, str]]:
-    """A test file in which some of its tests are controls.
+    """Return a test file in which some of its tests are controls.
 
     Args:
         source: the file. `tests`: pytest ids of tests, without the file's name. `seen`: the file as the agent had it.
@@ -168,8 +168,9 @@ class _File:
         return f"\n{lines.rstrip()}\n" in f"\n{self._seen.rstrip()}\n"
 
     def changes_of(self, function: ast.FunctionDef | ast.AsyncFunctionDef, ids: Sequence[str]) -> Iterator[_Change]:
-        """Changes that make a test fail which passed without them. One of a line that the agent has seen is worth less:
-        that it is gone could be seen as well."""
+        """Yield changes that make a test fail which passed without them. One of a line that the agent has seen is worth
+        less: that it is gone could be seen as well.
+        """
         if (rows := self._of_rows(function, ids)) is not None:
             yield rows
         for edit in self._edits_of(function):
@@ -267,7 +268,7 @@ class _File:
             yield from self._of_equality(call.args[0], call.args[1], function, exact=exact)
 
     def _other(self, literal: ast.expr, *, exact: bool = True) -> str:
-        """The text of another value; the same one for equal literals of the file."""
+        """Return the text of another value; the same one for equal literals of the file."""
         value = ast.literal_eval(literal)
         return repr(other(value, random.Random(f"{self._salt}:{value!r}"), exact=exact))
 
@@ -313,7 +314,7 @@ def _names_in(node: ast.AST) -> set[str]:
 
 
 def _compared(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
-    """The parameters that are one side of an equality of the function's own level, and are used nowhere else."""
+    """Return the parameters that are one side of an equality of the function's own level, and are used nowhere else."""
     names: set[str] = set()
     for statement in function.body:
         test = statement.test if isinstance(statement, ast.Assert) else None
@@ -326,7 +327,7 @@ def _compared(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:
 
 
 def _assigned(function: ast.FunctionDef | ast.AsyncFunctionDef, name: ast.Name) -> ast.expr | None:
-    """The literal that a name stands for which is assigned once, and used only here; None for any other."""
+    """Return the literal that a name stands for which is assigned once, and used only here; None for any other."""
     uses = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == name.id]
     for statement in function.body:
         if isinstance(statement, ast.Assign) and [*map(id, statement.targets), id(name)] == [*map(id, uses)]:

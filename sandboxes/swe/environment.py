@@ -167,7 +167,7 @@ class SweEdit(Environment):
         extras: str = "",
         version: str = "",
     ) -> dict[str, Any]:
-        """What a task on a repository needs as parameters, with its packages resolved and in the cache.
+        """Return what a task on a repository needs as parameters, with its packages resolved and in the cache.
 
         An image with its version of Python is made of an interpreter that is installed here, if there is none yet.
 
@@ -219,7 +219,7 @@ class SweEdit(Environment):
         self._fork = await self.open_sandbox(self._spec, snapshot=snapshot)
 
     async def _diff(self) -> str:
-        """The agent's changes, by content hash of every file: what git would say is not asked."""
+        """Return the agent's changes, by content hash of every file: what git would say is not asked."""
         now = await self._sandbox.snapshot()
         prefix = f"work/{ROOT}/".encode()
         changed: dict[str, bytes | None] = {}
@@ -248,7 +248,10 @@ class SweEdit(Environment):
         return self._task.spec(self.sandbox)
 
     async def _content(self, sandbox: Sandbox, path: str) -> bytes | None:
-        """A regular file's bytes; None if there is none. Raises: ToolError if it is too large to be handed in."""
+        """Return a regular file's bytes; None if there is none.
+
+        Raises: ToolError if it is too large to be handed in.
+        """
         try:
             return await sandbox.read(f"{ROOT}/{path}", max_bytes=2**20)
         except (FileNotFoundError, IsADirectoryError, PermissionError):
@@ -286,7 +289,7 @@ class SweEdit(Environment):
             raise ToolError(f"{path[:200]} cannot be written: {str(error)[:200]}.") from error
 
     async def _syntax_note(self, path: str) -> str:
-        """A note where an edit left a Python file that cannot be read."""
+        """Return a note where an edit left a Python file that cannot be read."""
         if not path.endswith(".py"):
             return ""
         note: str = await REPOSITORY.call(self._sandbox, "syntax_note", _inside(path), timeout_s=ASK_S)
@@ -321,7 +324,7 @@ class SweEdit(Environment):
         return f"[{'not all' if failed else 'all'} passed]\n{_cut(runner.without_durations(chr(10).join(lines)))}"
 
     async def _ask(self, function: str, *arguments: str) -> str:
-        """What a function of the guest says about the repository. Raises: ToolError."""
+        """Return what a function of the guest says about the repository. Raises: ToolError."""
         try:
             answer: str = await REPOSITORY.call(self._sandbox, function, *arguments, timeout_s=ASK_S)
         except GuestStopped as error:
@@ -352,7 +355,7 @@ class Swe(SweEdit):
 
 
 def _inside(path: str) -> str:
-    """A path relative to the repository. Raises: ToolError for one that leaves it, or git's own."""
+    """Return a path relative to the repository. Raises: ToolError for one that leaves it, or git's own."""
     cleaned = path.strip().removeprefix(f"/work/{ROOT}/").removeprefix("./").rstrip("/") or "."
     parts = cleaned.split("/")
     if cleaned.startswith("/") or ".." in parts or parts[0] == ".git" or "\0" in cleaned:

@@ -94,7 +94,7 @@ class CallWatcher:
         self.calls: list[list[str]] = []
 
     def enter(self, frame: FrameType, event: str, argument: Any) -> Any:
-        """What `sys.settrace` takes."""
+        """Return what `sys.settrace` takes."""
         caller = frame.f_back
         if caller is None or caller.f_code.co_filename != self._test_file or len(self.calls) >= MAX_CALLS:
             return None
@@ -126,7 +126,9 @@ class CallWatcher:
 
 
 def text_of(value: Any) -> str:
-    """A value as Python that gives it, where that can be; its repr without addresses for others. Cut if it is long."""
+    """Return a value as Python that gives it, where that can be; its repr without addresses for others. Cut if it is
+    long.
+    """
     text = _expression(value)
     return text if len(text) <= MAX_VALUE else f"{text[:MAX_VALUE]}..."
 
@@ -152,7 +154,7 @@ def _expression(value: Any, depth: int = 0) -> str:
 
 
 def _call(frame: FrameType) -> str:
-    """A call as it could be written: arguments by name, but for the object that a method belongs to."""
+    """Return a call as it could be written: arguments by name, but for the object that a method belongs to."""
     code, values = frame.f_code, frame.f_locals
     count, all_count = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
     positional, keywords = list(code.co_varnames[:count]), list(code.co_varnames[count:all_count])
@@ -182,7 +184,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _inside(path: str) -> str:
-    """The path within the repository of a file that is no test's, empty for any other."""
+    """Return the path within the repository of a file that is no test's, empty for any other."""
     if not path.startswith("/work/repo/"):
         return ""
     name = path.removeprefix("/work/repo/")

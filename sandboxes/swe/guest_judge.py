@@ -112,7 +112,7 @@ def _badness(outcome: str) -> int:
 
 
 def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes], int | None]:
-    """The lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status.
+    """Return the lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status.
 
     If tests are awaited, the child is ended when all have an outcome, and the status is None.
     """
@@ -157,7 +157,7 @@ def _reported_outcome(record: bytes) -> tuple[str, str, str] | None:
 
 
 def _read(descriptor: int) -> bytes | None:
-    """What is there; nothing at the end, None if more may come."""
+    """Return what is there; nothing at the end, None if more may come."""
     try:
         return os.read(descriptor, 65536)
     except BlockingIOError:
@@ -226,7 +226,7 @@ def run_judged(sink: int, chosen: list[str], source: list[str], plugins: list[st
 
 
 def trusted_plugins() -> list[str]:
-    """The plugins of pytest that lie outside the repository, by their entry points."""
+    """Return the plugins of pytest that lie outside the repository, by their entry points."""
     from importlib.metadata import distributions
 
     folders = [folder for folder in sys.path if folder.startswith(("/packages", "/work/packages/env/"))]
@@ -254,7 +254,7 @@ def fingerprint() -> dict[str, tuple[int, ...]]:
 
 
 def mark_of(value: Any) -> tuple[int, ...]:
-    """The identity of a function, and of its code and defaults."""
+    """Return the identity of a function, and of its code and defaults."""
     function = getattr(value, "__func__", value)
     return (id(value), id(getattr(function, "__code__", None)), id(getattr(function, "__defaults__", None)))
 

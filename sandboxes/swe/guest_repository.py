@@ -32,7 +32,7 @@ def files_under(path: str) -> list[str]:
 
 
 def listing(path: str) -> str:
-    """The files under a path, one a line."""
+    """Return the files under a path, one a line."""
     begin([])
     if not os.path.exists(path):
         raise RequestRefused(f"There is no file or folder {path!r}.")
@@ -42,7 +42,7 @@ def listing(path: str) -> str:
 
 
 def search(pattern: str, path: str) -> str:
-    """The lines that match a regular expression: file:line: text."""
+    """Return the lines that match a regular expression: file:line: text."""
     begin([])
     try:
         matcher = re.compile(pattern)
@@ -66,7 +66,7 @@ def search(pattern: str, path: str) -> str:
 
 
 def syntax_note(path: str) -> str:
-    """A note if a file cannot be read as Python, and nothing if it can."""
+    """Return a note if a file cannot be read as Python, and nothing if it can."""
     begin([])
     try:
         with open(path, encoding="utf-8") as file:

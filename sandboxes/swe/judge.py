@@ -72,8 +72,9 @@ class PatchVerdict:
     timed_out: bool = False
 
     def outcomes_of(self, test: str) -> set[str]:
-        """What came of a test; nothing if it did not run. An id whose bracket never closes was cut by whoever recorded
-        it: it stands for all tests that begin so."""
+        """Return what came of a test; nothing if it did not run. An id whose bracket never closes was cut by whoever
+        recorded it: it stands for all tests that begin so.
+        """
         if "[" not in test or test.endswith("]"):
             return {self.outcomes[test]} if test in self.outcomes else set()
         return {outcome for name, outcome in self.outcomes.items() if name.startswith(test)}
@@ -126,7 +127,7 @@ class RepositoryTests(Reward):
         self.cpu_s, self.timeout_s, self.controls, self.backend = cpu_s, timeout_s, controls, backend
 
     async def outcome(self, episode: Trajectory) -> Components:
-        """Raises: JudgeError when the truth is unusable or no sandbox would run the tests."""
+        """Judge a finished episode. Raises: JudgeError when the truth is unusable or no sandbox would run the tests."""
         truth = episode.task.truth
         if not isinstance(truth, dict) or not truth.get("fail_to_pass"):
             raise JudgeError(
@@ -137,7 +138,7 @@ class RepositoryTests(Reward):
         return Components({**components, "completed": float(patch is not None)})
 
     async def score(self, task: Task, patch: str) -> Components:
-        """What a patch earns on a task; nothing for an empty one. Raises: JudgeError as `outcome`."""
+        """Return what a patch earns on a task; nothing for an empty one. Raises: JudgeError as `outcome`."""
         truth: Mapping[str, Any] = task.truth or {}
         to_mend, to_keep = list(truth["fail_to_pass"]), list(truth.get("pass_to_pass", ()))
         components = Components({SUCCESS: 0.0, "completed": 1.0, "modified": 0.0, "mended": 0.0})
@@ -225,8 +226,9 @@ class RepositoryTests(Reward):
     async def _control(
         self, task: Task, patch: str, verdict: PatchVerdict, honest: Sequence[str], *, single: bool
     ) -> str:
-        """What one run of its controls says of a patch, as `fault_of`. Controls of which an honest patch makes the same
-        count for nothing."""
+        """Return what one run of its controls says of a patch, as `fault_of`. Controls of which an honest patch makes
+        the same count for nothing.
+        """
         truth: Mapping[str, Any] = task.truth or {}
         tests = (*truth["fail_to_pass"], *truth.get("pass_to_pass", ()))
         run = _Run(tests, control_seed=secrets.randbits(64), single=single)
@@ -360,7 +362,7 @@ class _Run:
 
 
 def submission(episode: Trajectory) -> str | None:
-    """The patch that was handed in, None if none was."""
+    """Return the patch that was handed in, None if none was."""
     final = (str(result.content) for turn in episode.turns for result in turn.results if result.final and result.ok)
     return next((text.removeprefix(SUBMITTED) for text in final if text.startswith(SUBMITTED)), None)
 
@@ -373,7 +375,7 @@ def _left_out(truth: Mapping[str, Any], parameters: RepositoryParameters) -> tup
 async def _sources_of_tests(
     sandbox: Sandbox, truth: Mapping[str, Any], parameters: RepositoryParameters
 ) -> dict[str, str]:
-    """The test files that are there, by path."""
+    """Return the test files that are there, by path."""
     if parameters.test_runner is None:
         return await python_sources(sandbox, truth["fail_to_pass"])
     return await files_of_tests(sandbox, truth.get("tests", ()))

@@ -136,7 +136,7 @@ class RepositoryParameters:
         return {"setup": self.setup, "path": self.path, "python": self.python, "programs": programs}
 
     def spec(self, base: SandboxSpec) -> SandboxSpec:
-        """The sandbox that its tests need. Raises: TaskError if there is no such version of Python here."""
+        """Return the sandbox that its tests need. Raises: TaskError if there is no such version of Python here."""
         image = self.image or image_of_python(self.python) or base.image
         warm = () if self.requirements or image != base.image else base.preload
         return replace(
@@ -149,7 +149,10 @@ class RepositoryParameters:
 
 
 def image_of_python(python: str) -> str:
-    """The image with a version of Python, such as 3.9; empty for the host's. Raises: TaskError if there is none."""
+    """Return the image with a version of Python, such as 3.9; empty for the host's.
+
+    Raises: TaskError if there is none.
+    """
     if python in ("", wheels.HERE):
         return ""
     name = f"python{python}"
@@ -164,8 +167,10 @@ def image_of_python(python: str) -> str:
 
 
 async def repository_of(parameters: RepositoryParameters, task: str) -> Repository:
-    """The repository of a task, the packages beside it, and its environment. Raises: TaskError if there is no such
-    package, path or asset."""
+    """Return the repository of a task, the packages beside it, and its environment.
+
+    Raises: TaskError if there is no such package, path or asset.
+    """
     try:
         python = parameters.python or wheels.HERE
         needs = (parameters.packages, parameters.requirements, python)
@@ -178,8 +183,9 @@ async def repository_of(parameters: RepositoryParameters, task: str) -> Reposito
 
 
 async def opened(backend: Backend, base: SandboxSpec, parameters: RepositoryParameters, task: str) -> Sandbox:
-    """A sandbox of its own with the repository of a task, as the agent finds it. `base`: the spec of one that says
-    nothing of its environment. Raises: TaskError; SandboxError."""
+    """Return a sandbox of its own with the repository of a task, as the agent finds it. `base`: the spec of one that
+    says nothing of its environment. Raises: TaskError; SandboxError.
+    """
     spec = parameters.spec(base)
     repository = await repository_of(parameters, task)
     snapshot = await prepared(backend, spec, repository, parameters.patch, **parameters.preparation)
@@ -198,7 +204,7 @@ def _with_environment(name: str, *needs: Any) -> Repository:
 
 @lru_cache(maxsize=64)
 def repository_named(name: str) -> Repository:
-    """What `RepositoryParameters.repository` names, read once a process. Raises: TaskError if there is none."""
+    """Return what `RepositoryParameters.repository` names, read once a process. Raises: TaskError if there is none."""
     clone, mark, commit = name.rpartition("@")
     if mark and Path(clone).is_dir():
         return Repository.from_git(Path(clone), commit)

@@ -11,7 +11,8 @@ MAX_FILE, MAX_PATCH = 2**20, 200_000
 
 
 def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -> str:
-    """The diff from `before` to `after`, by path; only paths of `after` are compared, and None is a deleted file.
+    """Return the diff from `before` to `after`, by path; only paths of `after` are compared, and None is a deleted
+    file.
 
     Files are compared as they are: nothing in the repository (its git folder, its settings) has a say.
     Raises: ToolError, for the agent, where a change is no text or too large to be handed in.
@@ -36,7 +37,7 @@ def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -
 
 
 def paths_of(patch: str) -> list[str]:
-    """The files that a unified diff touches, each once, in its order."""
+    """Return the files that a unified diff touches, each once, in its order."""
     paths: dict[str, None] = {}
     for line in patch.splitlines():
         if line.startswith("diff --git a/"):

@@ -25,7 +25,7 @@ COPY_BUILT = f"cp -rn ../{PREFIX}/{BUILT}/. . 2>/dev/null || true"
 
 
 def source_folders(repository: Repository) -> list[str]:
-    """The folders on a repository's import path: `src` or `lib` if packages lie there, and its top."""
+    """Return the folders on a repository's import path: `src` or `lib` if packages lie there, and its top."""
     folders = {
         path.partition("/")[0] for path in repository.files if path.count("/") == 2 and path.endswith("/__init__.py")
     }
@@ -41,7 +41,7 @@ def lock_project(
     python: str = HERE,
     version: str = "",
 ) -> list[str]:
-    """The `requirements` of a task on this repository: the packages that pip resolves, and what its build makes.
+    """Return the `requirements` of a task on this repository: the packages that pip resolves, and what its build makes.
 
     The build runs on this host, as `pip install` would have it. What was resolved once is remembered in the cache.
 

@@ -51,7 +51,7 @@ async def write_pytest_controls(
 
 
 def _by_function(tests: Sequence[str], rng: random.Random) -> list[list[str]]:
-    """The tests of each function, in the order of chance."""
+    """Return the tests of each function, in the order of chance."""
     functions: dict[str, list[str]] = {}
     for test in tests:
         functions.setdefault(test.partition("[")[0], []).append(test)
@@ -59,7 +59,7 @@ def _by_function(tests: Sequence[str], rng: random.Random) -> list[list[str]]:
 
 
 def _of_functions(tests: Sequence[str]) -> list[str]:
-    """The tests of the first `KEPT_CONTROLS` functions."""
+    """Return the tests of the first `KEPT_CONTROLS` functions."""
     functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:KEPT_CONTROLS]
     return [test for test in tests if test.partition("[")[0] in functions]
 
@@ -69,7 +69,7 @@ def _inside(file: str, tests: Sequence[str]) -> list[str]:
 
 
 async def python_sources(sandbox: Sandbox, tests: Sequence[str]) -> dict[str, str]:
-    """The files of tests, by path, without those that cannot be read as text."""
+    """Return the files of tests, by path, without those that cannot be read as text."""
     files = dict.fromkeys(test.partition("::")[0] for test in tests)
     return {file: text for file in files if (text := await _source(sandbox, file)) is not None}
 
@@ -101,7 +101,7 @@ async def write_canaries(sandbox: Sandbox, files: Sequence[str], rng: random.Ran
 
 
 async def _source(sandbox: Sandbox, path: str) -> str | None:
-    """A test file's text; None for what is no Python file that can be read."""
+    """Return a test file's text; None for what is no Python file that can be read."""
     if not path.endswith(".py"):
         return None
     try:
@@ -111,7 +111,7 @@ async def _source(sandbox: Sandbox, path: str) -> str | None:
 
 
 async def _new_name(sandbox: Sandbox, path: PurePosixPath, rng: random.Random) -> str:
-    """The path of a test file that is not there yet, with a name like that of another."""
+    """Return the path of a test file that is not there yet, with a name like that of another."""
     try:
         taken = set(await sandbox.list(f"{ROOT}/{path.parent}"))
     except OSError:

@@ -98,7 +98,7 @@ class Repository:
 
     @classmethod
     def from_git(cls, clone: Path, commit: str) -> Repository:
-        """The files of a commit of a local clone; no other commit comes along. Raises: TaskError."""
+        """Return the files of a commit of a local clone; no other commit comes along. Raises: TaskError."""
         if not re.fullmatch(r"[0-9a-zA-Z][\w./-]*", commit):
             raise TaskError(f"{commit!r} names no commit.")
         command = [
@@ -161,7 +161,7 @@ async def prepared(
     python: str = "",
     programs: Sequence[str] | None = None,
 ) -> Snapshot:
-    """A sandbox with a repository under /work/repo: its one commit is the state the agent begins with.
+    """Return a sandbox with a repository under /work/repo: its one commit is the state the agent begins with.
 
     Made at the first call with these arguments, shared by all that follow. What does not depend on the patch, which is
     everything but itself and the commit, is made once for all patches. `patch` is applied before the commit, so that
@@ -196,7 +196,7 @@ async def _unpack(
     python: str,
     programs: Sequence[str] | None,
 ) -> Snapshot:
-    """The files, as the set-up leaves them, with compiled ones beside them."""
+    """Return the files, as the set-up leaves them, with compiled ones beside them."""
     sandbox = await backend.create(spec)
     try:
         await sandbox.write("repository.tar", await asyncio.to_thread(repository.archive))
@@ -256,7 +256,7 @@ async def _run_setup(sandbox: Sandbox, command: str, path: Sequence[str]) -> Non
 
 
 def in_environment(command: str) -> str:
-    """A shell command that finds the environment's commands first."""
+    """Return a shell command that finds the environment's commands first."""
     return f"PATH=/work/{PREFIX}/bin:$PATH\n{command}"
 
 

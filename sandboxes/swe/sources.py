@@ -32,12 +32,12 @@ PINNED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9.!+_-]+)")
 
 
 def cache() -> Path:
-    """The folder `sources` of agentgym's cache."""
+    """Return the folder `sources` of agentgym's cache."""
     return cache_folder() / "sources"
 
 
 def archive(pinned: str) -> Path | None:
-    """The archive of `name==version` in the cache, None if it is not there, or the text names no package."""
+    """Return the archive of `name==version` in the cache, None if it is not there, or the text names no package."""
     match = PINNED.fullmatch(pinned)
     return next(iter(cache().glob(f"{_normal(match[1])}=={match[2]}.tar.*")), None) if match else None
 

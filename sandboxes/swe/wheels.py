@@ -32,12 +32,12 @@ SCRIPT = "#!/usr/bin/env python3\nimport sys\n\nfrom {module} import {first}\n\n
 
 
 def cache(python: str = HERE) -> Path:
-    """The folder of the wheels for a version of Python, such as 3.11."""
+    """Return the folder of the wheels for a version of Python, such as 3.11."""
     return cache_folder() / "wheels" / python
 
 
 def wheel(pinned: str, python: str = HERE) -> Path | None:
-    """The wheel of `name==version` in the cache; None if it is not there, or the text names no package."""
+    """Return the wheel of `name==version` in the cache; None if it is not there, or the text names no package."""
     match = PINNED.fullmatch(pinned)
     if match is None:
         return None
@@ -78,7 +78,7 @@ def lock(requirements: Sequence[str], python: str = HERE, *, leave_out: str = ""
 
 
 def interpreter_of(python: str) -> str | None:
-    """The interpreter of a version that has pip: this one, or another on this host; None if there is none."""
+    """Return the interpreter of a version that has pip: this one, or another on this host; None if there is none."""
     if python == HERE:
         return sys.executable
     path = rootfs.find_interpreter(python)
@@ -89,7 +89,8 @@ def interpreter_of(python: str) -> str | None:
 
 @lru_cache(maxsize=16)
 def environment(requirements: tuple[str, ...], python: str = HERE) -> Repository:
-    """The files of an environment: `site`, for the import path, with the packages' metadata, and `bin`, their commands.
+    """Return the files of an environment: `site`, for the import path, with the packages' metadata, and `bin`, their
+    commands.
 
     Without requirements it has the command `pytest`, for the pytest that the sandbox shows.
     Raises: TaskError for a package that is not in the cache, a wheel that is none, or more than 1 GiB.
@@ -143,7 +144,7 @@ def _unpack(archive: zipfile.ZipFile, files: dict[str, bytes], executable: set[s
 
 
 def _commands(entry_points: str) -> dict[str, str]:
-    """The console scripts of a wheel, by their names."""
+    """Return the console scripts of a wheel, by their names."""
     parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
     parser.optionxform = str  # type: ignore[assignment, method-assign]
     parser.read_string(entry_points)

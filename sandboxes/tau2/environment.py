@@ -64,7 +64,10 @@ class Tau2(Tau):
         return _files_of(Path(parameters["source"]), domain), opening
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: TaskError for parameters that describe no domain; PolicyError if the customer does not begin."""
+        """Begin a task.
+
+        Raises: TaskError for parameters that describe no domain; PolicyError if the customer does not begin.
+        """
         self._hand = CustomersTools()
         self._of_customer = [each["name"] for each in task.parameters.get("user_tools", ())]
         self._checks = list(task.parameters.get("checks", ()))
@@ -115,7 +118,10 @@ class CustomersTools(Environment):
 
 
 def folder_of(source: Path, folders_of_domains: Sequence[str], domain: str) -> Path:
-    """The folder of a domain in a clone, or in the package that is made of it. Raises: ValueError without one."""
+    """Return the folder of a domain in a clone, or in the package that is made of it.
+
+    Raises: ValueError without one.
+    """
     folders = [source / folder / domain for folder in folders_of_domains]
     if (folder := next((folder for folder in folders if folder.is_dir()), None)) is None:
         raise ValueError(f"there is no folder {folders[0]}")
@@ -124,7 +130,7 @@ def folder_of(source: Path, folders_of_domains: Sequence[str], domain: str) -> P
 
 @lru_cache(maxsize=8)
 def _files_of(source: Path, domain: str) -> Contents:
-    """The code and the data of a domain, without its tasks, and what stands in for the packages that it imports.
+    """Return the code and the data of a domain, without its tasks, and what stands in for the packages that it imports.
 
     Raises: ValueError for a folder that holds none; OSError.
     """

@@ -105,7 +105,7 @@ class Adventure(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Uses the commands correctly, but brings the wrong thing, or the right thing to the wrong place."""
+        """Use the commands correctly, but brings the wrong thing, or the right thing to the wrong place."""
         rng = random.Random(seed_of("novice", task.id))
         house, state, quest = (task.parameters[name] for name in ("house", "state", "quest"))
         thing, holder = quest[0]

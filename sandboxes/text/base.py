@@ -66,7 +66,7 @@ class TextEnvironment(Environment):
 
     @abstractmethod
     def begin(self) -> dict[str, Any]:
-        """The state at the start, from `self.parameter(...)`. Raises: TaskError for invalid parameters."""
+        """Return the state at the start, from `self.parameter(...)`. Raises: TaskError for invalid parameters."""
 
     @abstractmethod
     def solved(self) -> bool:
@@ -87,18 +87,18 @@ class TextEnvironment(Environment):
     @classmethod
     @abstractmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:
-        """A solvable puzzle with these axes."""
+        """Return a solvable puzzle with these axes."""
 
     @staticmethod
     @abstractmethod
     def oracle(task: Task) -> Script:
-        """A script that solves a task through the public tools."""
+        """Return a script that solves a task through the public tools."""
 
     # ---- common to all
 
     @classmethod
     def generate(cls, seed: int, difficulty: int = 0, **axes: int) -> Task:
-        """A solvable task; equal arguments give an equal task in every process.
+        """Return a solvable task; equal arguments give an equal task in every process.
 
         Args:
             difficulty: a level, 0 to `len(levels) - 1`.
@@ -137,14 +137,14 @@ class TextEnvironment(Environment):
         return task.opening()
 
     def parameter(self, name: str, kind: type, default: Any = None) -> Any:
-        """A parameter of the task, of the given type. Raises: TaskError naming task, parameter and value."""
+        """Return a parameter of the task, of the given type. Raises: TaskError naming task, parameter and value."""
         value = self._parameters.get(name, default)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             raise TaskError(f"{self._task}: parameters[{name!r}] is {value!r}; expected {kind.__name__}.")
         return value
 
     def refuse(self, why: str) -> TaskError:
-        """The error for parameters that have the right types but are not a valid puzzle."""
+        """Return the error for parameters that have the right types but are not a valid puzzle."""
         return TaskError(f"{self._task}: {why}")
 
     def check_open(self) -> None:

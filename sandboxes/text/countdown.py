@@ -64,7 +64,7 @@ class Countdown(TextEnvironment):
         return self.state["answer"] is not None and not self.solved()
 
     def nearness(self) -> float:
-        """The share of the combinations that are done, if the target can still be reached.
+        """Return the share of the combinations that are done, if the target can still be reached.
 
         0 if it cannot, and if there are more than four numbers, because checking that would take too long.
         """
@@ -134,12 +134,12 @@ class Countdown(TextEnvironment):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """A right answer, from the truth."""
+        """Return a right answer, from the truth."""
         return Message("assistant", "", (Call("answer", {"expression": task.truth["solution"]}),))
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Searches for the steps and combines one pair per turn. It does not read the truth."""
+        """Search for the steps, and combine one pair per turn. The truth is not read."""
         parameters = task.parameters
         steps = search(tuple(sorted(parameters["numbers"])), parameters["target"], parameters.get("use_all", False))
 
@@ -155,7 +155,7 @@ class Countdown(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Adds all numbers, two at a time."""
+        """Add all numbers, two at a time."""
 
         def script(messages: Sequence[Message]) -> Message:
             table = sorted(task.parameters["numbers"])
@@ -176,7 +176,7 @@ def possible(left: int, operator: str, right: int) -> bool:
 
 
 def combined(left: int, operator: str, right: int) -> int:
-    """The result of an operation that is `possible`."""
+    """Return the result of an operation that is `possible`."""
     if operator == "+":
         return left + right
     if operator == "-":
@@ -185,7 +185,7 @@ def combined(left: int, operator: str, right: int) -> int:
 
 
 def evaluate(expression: str) -> tuple[int, list[int]]:
-    """The value of an expression of whole numbers, + - * / and brackets, and the numbers in it.
+    """Return the value of an expression of whole numbers, + - * / and brackets, and the numbers in it.
 
     Raises: ToolError for anything else, also for a value beyond 10^9 on the way. Nothing is executed.
     """
@@ -222,7 +222,7 @@ def _result(left: int, operator: str, right: int) -> int:
 
 
 def search(table: tuple[int, ...], target: int, use_all: bool) -> list[tuple[int, str, int]] | None:
-    """Steps that make the target from a sorted table, or None. Every way is tried, but no table twice."""
+    """Return steps that make the target from a sorted table, or None. Every way is tried, but no table twice."""
     return _search(table, target, use_all, set())
 
 

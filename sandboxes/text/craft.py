@@ -60,7 +60,9 @@ class Craft(TextEnvironment):
         return self._goal in self.state["have"]
 
     def nearness(self) -> float:
-        """The share of the work for the goal that needs not be done any more: of units gathered, and of things made."""
+        """Return the share of the work for the goal that needs not be done any more: of units gathered, and of things
+        made.
+        """
         return 1.0 - self._tree.work_left(self._goal, self.state["have"]) / self._work
 
     @tool(inline=True)
@@ -161,7 +163,7 @@ class Craft(TextEnvironment):
     @staticmethod
     @lru_cache(maxsize=256)
     def tree(number: int, sites: int = 4, extras: int = 2) -> dict[str, Any]:
-        """The generated tree of a number. The object is shared: do not change it."""
+        """Return the generated tree of a number. The object is shared: do not change it."""
         return build(random.Random(seed_of("craft tree", number, sites, extras)), sites, extras)
 
     @staticmethod
@@ -171,7 +173,7 @@ class Craft(TextEnvironment):
 
     @classmethod
     def task_of(cls, name: str, tree: Mapping[str, Any], goal: str, start: str, *, split: Split = "train") -> Task:
-        """The task of getting one `goal` of a tree, from a site on. `name`: id of the task.
+        """Return the task of getting one `goal` of a tree, from a site on. `name`: id of the task.
 
         Raises: ValueError for a tree that is none.
         """
@@ -191,7 +193,7 @@ class Craft(TextEnvironment):
 
     @staticmethod
     def goals_of(task: Task) -> dict[str, str]:
-        """The goal, then the items that it needs, the deepest first."""
+        """Return the goal, then the items that it needs, the deepest first."""
         tree = _tree(task)
         needed = tree.work(task.parameters["goal"], {})  # begins with the goal
         return {_key(task, name): f"get 1 {name}" for name in needed if tree.items[name].required}
@@ -243,7 +245,7 @@ def _tree(task: Task) -> TechTree:
 
 
 def _key(task: Task, name: str) -> str:
-    """A name for an item of a tree, which no other tree has."""
+    """Return a name for an item of a tree, which no other tree has."""
     text = json.dumps(task.parameters["tree"], sort_keys=True)
     return f"{name} of {hashlib.blake2b(text.encode(), digest_size=6).hexdigest()}"
 

@@ -37,7 +37,7 @@ CONSUMED = ("raw", "ore", "part", "smelted")
 
 
 def build(rng: random.Random, sites: int, extras: int) -> dict[str, Any]:
-    """A tree as `TechTree` reads it: `1 + extras` items of each depth from 1 to DEEPEST, and raw ones.
+    """Return a tree as `TechTree` reads it: `1 + extras` items of each depth from 1 to DEEPEST, and raw ones.
 
     Raises: ValueError if none was found in TRIES tries.
     """
@@ -70,7 +70,7 @@ def _follows(kind: str, *, furnace: bool) -> tuple[str, ...]:
 
 
 def _spine(rng: random.Random) -> list[str]:
-    """The kinds of a chain of items, each of which needs the one before."""
+    """Return the kinds of a chain of items, each of which needs the one before."""
     kinds = ["raw"]
     while len(kinds) <= DEEPEST:
         kinds.append(rng.choice(_follows(kinds[-1], furnace="furnace" in kinds)))
@@ -98,7 +98,7 @@ class _Draft:
             before, kind_before = names[0], kind
 
     def tree(self, sites: list[str]) -> dict[str, Any]:
-        """The tree, with everything that is gathered at one or two of the sites."""
+        """Return the tree, with everything that is gathered at one or two of the sites."""
         at: dict[str, list[str]] = {site: [] for site in sites}
         for number, name in enumerate(name for name, item in self.items.items() if item["by"] == "gather"):
             first = sites[number % len(sites)]  # so that each site has something
@@ -111,7 +111,7 @@ class _Draft:
         }
 
     def _entry(self, kind: str, before: str, kind_before: str) -> dict[str, Any]:
-        """An item of a kind that needs the one before it."""
+        """Return an item of a kind that needs the one before it."""
         if kind == "ore":
             return {"by": "gather", "needs": before}
         parts = {before: self._rng.randint(1, 2)} if kind_before in CONSUMED else {}

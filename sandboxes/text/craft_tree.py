@@ -118,7 +118,7 @@ class TechTree(_Part):
     # ---- plans
 
     def work(self, goal: str, have: Mapping[str, int]) -> dict[str, int]:
-        """What is still to be done for one `goal`: by item, how many to gather, or how often to make it.
+        """Return what is still to be done for one `goal`: by item, how many to gather, or how often to make it.
 
         The deepest item comes first. Raises: ValueError if more than MAX_AT_ONCE of an item are to be got.
         """
@@ -179,7 +179,7 @@ class TechTree(_Part):
         return self._without_detours(useful[::-1], site)
 
     def _without_detours(self, actions: Sequence[Action], site: str) -> list[Action]:
-        """Walks and takes in hand only where the next thing is gathered that needs it."""
+        """Walk and takes in hand only where the next thing is gathered that needs it."""
         direct, at, hand, next_site, next_hand = list[Action](), "", "", site, ""
         for name, what, count in actions:
             if name == "explore":
@@ -197,5 +197,5 @@ class TechTree(_Part):
 
 @lru_cache(maxsize=64)
 def tree_of(text: str) -> TechTree:
-    """The tree of a JSON text. Raises: ValueError for one that is none."""
+    """Return the tree of a JSON text. Raises: ValueError for one that is none."""
     return TechTree.read(json.loads(text))

@@ -66,7 +66,7 @@ class Doors(TextEnvironment):
         return 0.5 + 0.5 * walked if self.state["right"] else 0.0
 
     async def hopeless(self) -> str | None:
-        """A wrong key that counts was taken."""
+        """Return a wrong key that counts was taken."""
         expected = self.state["room"] if self._counts() == "every" else min(self.state["room"], 1)
         return "a wrong key was taken" if self.state["right"] < expected else None
 
@@ -116,7 +116,7 @@ class Doors(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Takes the key of the sign, and any key where the sign says so. It reads the rooms, not the truth."""
+        """Take the key of the sign, and any key where the sign says so. It reads the rooms, not the truth."""
         return _player(task, mistakes=0.0)
 
     @staticmethod
@@ -126,7 +126,7 @@ class Doors(TextEnvironment):
 
 
 def read_room(room: str) -> tuple[str, list[str]]:
-    """The colour on the sign of a room, and the colours of its keys."""
+    """Return the colour on the sign of a room, and the colours of its keys."""
     sign, _, keys = room.partition(": ")
     return sign.removeprefix("at "), keys.split(" ")
 

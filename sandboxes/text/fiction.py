@@ -64,7 +64,7 @@ class Fiction(TextEnvironment):
         return 0.0 if remaining is None else self._length / (self._length + remaining)
 
     async def hopeless(self) -> str | None:
-        """The goal cannot be reached any more."""
+        """Return the goal cannot be reached any more."""
         return "the goal cannot be reached any more" if self.nearness() == 0 else None
 
     @tool(inline=True)
@@ -86,7 +86,7 @@ class Fiction(TextEnvironment):
 
     @classmethod
     def task_of(cls, name: str, wish: str, game: Any, *, split: Split = "train", least: int = 3) -> Task:
-        """The task of a game that somebody has written.
+        """Return the task of a game that somebody has written.
 
         Args:
             name: id of the task. wish: a sentence that says what is to be done.
@@ -116,13 +116,16 @@ class Fiction(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Uses the commands correctly, but gives up at a point of the shortest way."""
+        """Use the commands correctly, but gives up at a point of the shortest way."""
         solution = _game(task).solution() or []
         return _player(solution[: random.Random(seed_of("imperfect", task.id)).randrange(len(solution) + 1)])
 
 
 def _puzzle(wish: str, data: Mapping[str, Any]) -> Puzzle:
-    """The puzzle of a game. Raises: ValueError for one that is none, that cannot be won, or is won at the start."""
+    """Return the puzzle of a game.
+
+    Raises: ValueError for one that is none, that cannot be won, or is won at the start.
+    """
     game = Game.read(data)
     solution = game.solution()
     if not solution:

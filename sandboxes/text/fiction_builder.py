@@ -17,7 +17,7 @@ LONGEST = 22
 
 
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[str, dict[str, Any]]:
-    """A game that can be won, by at least two commands more than it has obstacles, and at most LONGEST.
+    """Return a game that can be won, by at least two commands more than it has obstacles, and at most LONGEST.
 
     Returns: what is wished for, and the game as `fiction_game.Game` reads it.
     Raises: ValueError if none was found in TRIES tries.
@@ -137,7 +137,7 @@ class _Draft:
         return [tool]
 
     def _take_apart(self, thing: str) -> list[str] | None:
-        """It is made of two things that must be joined."""
+        """Return it is made of two things that must be joined."""
         first, second = f"{thing} handle", f"{thing} frame"
         self.things[thing] = {"at": "nowhere"}
         self._once(
@@ -177,7 +177,7 @@ class _Draft:
     # ---- parts
 
     def _unused(self, choices: tuple[Any, ...]) -> Any | None:
-        """A choice that shares no name with one that was taken before."""
+        """Return a choice that shares no name with one that was taken before."""
         free = [choice for choice in choices if not self.used & set(choice[:2])]
         if not free:
             return None
@@ -205,5 +205,5 @@ class _Draft:
 
 
 def _part(kind: str, name: str) -> dict[str, Any]:
-    """A condition or an effect."""
+    """Return a condition or an effect."""
     return {"kind": kind, "name": name}

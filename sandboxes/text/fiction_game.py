@@ -273,12 +273,12 @@ class Game(_Part):
         return left
 
     def _reduced(self, state: FictionState) -> FictionState:
-        """The state without where the things are that no condition names."""
+        """Return the state without where the things are that no condition names."""
         places = zip(self.things, state.places, strict=True)
         return state._replace(places=tuple(at if thing in self._requested else NOWHERE for thing, at in places))
 
     def _steps(self, state: FictionState) -> Iterator[tuple[str, FictionState]]:
-        """The commands that change a reduced state, and the reduced states after them."""
+        """Yield the commands that change a reduced state, and the reduced states after them."""
         for way, passage in self.rooms[state.at].exits.items():
             if self.all_hold(passage.needs, state):
                 yield f"go {way}", state._replace(at=passage.to)
@@ -327,11 +327,11 @@ class Game(_Part):
 
 
 def normal(command: str) -> str:
-    """A command in small letters, without articles and signs."""
+    """Return a command in small letters, without articles and signs."""
     return " ".join(_ARTICLES.sub(" ", re.sub(r"[^a-z' -]", " ", command[:200].casefold())).split())
 
 
 @lru_cache(maxsize=16)  # a game keeps what its search has found
 def game_of(text: str) -> Game:
-    """The game of a JSON text. Raises: ValueError for one that is none."""
+    """Return the game of a JSON text. Raises: ValueError for one that is none."""
     return Game.read(json.loads(text))

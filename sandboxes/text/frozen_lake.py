@@ -74,7 +74,7 @@ class FrozenLake(TextEnvironment):
         return self.state["at"][0], self.state["at"][1]
 
     def canonical(self) -> Any:
-        """The position; the number of steps only decides which step slips next."""
+        """Return the position; the number of steps only decides which step slips next."""
         return self.state["at"]
 
     def solved(self) -> bool:
@@ -150,12 +150,12 @@ class FrozenLake(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Walks a shortest way. On slippery ice it does not check its position, and may fail."""
+        """Walk a shortest way. On slippery ice it does not check its position, and may fail."""
         return walker(task, MAX_STEPS)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Walks straight towards the goal, ignoring holes."""
+        """Walk straight towards the goal, ignoring holes."""
         start, goal = (squares_of(task.parameters["map"], symbol)[0] for symbol in "SG")
         down, right = goal[0] - start[0], goal[1] - start[1]
         straight = ("D" if down > 0 else "U") * abs(down) + ("R" if right > 0 else "L") * abs(right)

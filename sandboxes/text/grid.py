@@ -18,7 +18,7 @@ LETTERS = {"U": "up", "D": "down", "L": "left", "R": "right"}
 
 
 def distances(free: Iterable[Square], start: Square) -> dict[Square, int]:
-    """Steps from `start` to every free square that can be reached over free squares."""
+    """Return steps from `start` to every free square that can be reached over free squares."""
     unseen, steps_to, waiting = set(free) - {start}, {start: 0}, deque([start])
     while waiting:
         row, column = square_from = waiting.popleft()
@@ -32,7 +32,7 @@ def distances(free: Iterable[Square], start: Square) -> dict[Square, int]:
 
 
 def way(free: Iterable[Square], start: Square, goal: Square) -> str:
-    """A shortest way as letters. Raises: KeyError if there is none."""
+    """Return a shortest way as letters. Raises: KeyError if there is none."""
     remaining = distances(free, goal)
     letters, at = "", start
     while at != goal:
@@ -45,12 +45,12 @@ def way(free: Iterable[Square], start: Square, goal: Square) -> str:
 
 
 def squares_of(rows: Sequence[str], symbols: str) -> list[Square]:
-    """The squares with any of the symbols, row by row."""
+    """Return the squares with any of the symbols, row by row."""
     return [(r, c) for r, row in enumerate(rows) for c, symbol in enumerate(row) if symbol in symbols]
 
 
 def walker(task: Task, at_once: int) -> Script:
-    """A script that walks `truth["solution"]`, `at_once` steps per turn."""
+    """Return a script that walks `truth["solution"]`, `at_once` steps per turn."""
     steps = [LETTERS[letter] for letter in task.truth["solution"]]
 
     def script(messages: Sequence[Message]) -> Message:

@@ -37,7 +37,7 @@ class House:
         return what in self.locks and what not in self.state["unlocked"]
 
     def door(self, room: str, other: str) -> str | None:
-        """The door with a lock between two rooms; None if there is no such door."""
+        """Return the door with a lock between two rooms; None if there is no such door."""
         return next((door for door in (f"{room}-{other}", f"{other}-{room}") if door in self.locks), None)
 
     def is_open(self, holder: str) -> bool:

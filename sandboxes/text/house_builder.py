@@ -41,7 +41,7 @@ BACK = {"north": "south", "south": "north", "west": "east", "east": "west"}
 
 
 def build(rng: random.Random, axes: Mapping[str, int]) -> tuple[dict[str, Any], dict[str, Any], list[list[str]]]:
-    """A house, its initial state, and a quest, in the form of `house.House` and `Adventure`."""
+    """Return a house, its initial state, and a quest, in the form of `house.House` and `Adventure`."""
     rooms = rng.sample(ROOMS, axes["rooms"])
     exits = _exits(rng, rooms)
     boxes, surfaces = rng.sample(BOXES, len(BOXES)), rng.sample(SURFACES, len(SURFACES))

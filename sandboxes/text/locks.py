@@ -71,7 +71,7 @@ class Locks(TextEnvironment):
         return float(self.state["right"] / len(self._parameters["wheels"]))
 
     async def hopeless(self) -> str | None:
-        """A wheel was set to a wrong word."""
+        """Return a wheel was set to a wrong word."""
         return "a wheel was set to a wrong word" if self.state["right"] < self.state["wheel"] else None
 
     async def turns_needed(self) -> int | None:
@@ -114,18 +114,18 @@ class Locks(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Sets each wheel to its word, which it knows from the truth."""
+        """Set each wheel to its word, which it knows from the truth."""
         return _player(task, known=len(task.parameters["wheels"]))
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Sets the wheels whose words the prompt notes, and draws the words of all others."""
+        """Set the wheels whose words the prompt notes, and draws the words of all others."""
         lines = [line.removeprefix("- ") for line in task.prompt.split("\n")]
         return _player(task, known=sum(note in lines for note in notes_of(task.parameters["words"])))
 
 
 def notes_of(words: Sequence[str]) -> list[str]:
-    """A line for each word, such as `dial "oak"`."""
+    """Return a line for each word, such as `dial "oak"`."""
     return [f'dial "{word}"' for word in words]
 
 

@@ -49,7 +49,7 @@ class NumberGuess(TextEnvironment):
         return bool(self.state["left"] <= 0)
 
     def nearness(self) -> float:
-        """The share of the bits that are known, times 0.9 until the number is guessed."""
+        """Return the share of the bits that are known, times 0.9 until the number is guessed."""
         if self.solved():
             return 1.0
         span = self._parameters["high"] - self._parameters["low"] + 1
@@ -87,7 +87,7 @@ class NumberGuess(TextEnvironment):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """The right guess, from the truth."""
+        """Return the right guess, from the truth."""
         return Message("assistant", "", (Call("guess", {"number": task.truth["secret"]}),))
 
     @staticmethod
@@ -97,7 +97,7 @@ class NumberGuess(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Starts like the oracle, but ignores the answers and repeats its guess."""
+        """Start like the oracle, but ignores the answers and repeats its guess."""
         middle = (task.parameters["low"] + task.parameters["high"]) // 2
         return _player(task, lambda low, high: middle)
 

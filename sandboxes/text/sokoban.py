@@ -128,7 +128,7 @@ class Sokoban(TextEnvironment):
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Walks the solution that the generator stored."""
+        """Walk the solution that the generator stored."""
         return walker(task, MAX_STEPS)
 
 
@@ -148,7 +148,7 @@ def pushes_to(target: Square, floor: Iterable[Square]) -> dict[Square, int]:
 
 
 def drawn(rows: list[str], boxes: Iterable[Any], at: Any, targets: Iterable[Square]) -> str:
-    """The map with boxes, targets and player."""
+    """Return the map with boxes, targets and player."""
     squares = [["#" if symbol == "#" else "_" for symbol in row] for row in rows]
     for row, column in targets:
         squares[row][column] = "."
@@ -159,7 +159,9 @@ def drawn(rows: list[str], boxes: Iterable[Any], at: Any, targets: Iterable[Squa
 
 
 def _pulled(rng: random.Random, axes: Mapping[str, int], min_pushes: int) -> tuple[list[str], str] | None:
-    """A room with the boxes pulled off their targets, and the steps that push them back; None if these are too few."""
+    """Return a room with the boxes pulled off their targets, and the steps that push them back; None if these are too
+    few.
+    """
     side = axes["size"]
     inside = [(row, column) for row in range(1, side + 1) for column in range(1, side + 1)]
     pillars = set(rng.sample(inside, round(len(inside) * axes["pillars"] / 100)))

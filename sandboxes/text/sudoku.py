@@ -140,7 +140,7 @@ class Sudoku(TextEnvironment):
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Fills each cell with a random value that is not yet in its row, column or box."""
+        """Fill each cell with a random value that is not yet in its row, column or box."""
         rng = random.Random(seed_of("novice", task.id))
         side = len(task.parameters["grid"])
         given = [int(digit) for row in task.parameters["grid"] for digit in row]
@@ -230,13 +230,15 @@ def solve(grid: Sequence[int], side: int, *, most: int) -> list[list[int]]:
 
 
 def drawn(grid: Sequence[int], side: int) -> str:
-    """The grid as rows of digits with spaces between, `.` where it is empty."""
+    """Return the grid as rows of digits with spaces between, `.` where it is empty."""
     text = [str(value or ".") for value in grid]
     return "\n".join(" ".join(text[start : start + side]) for start in range(0, side * side, side))
 
 
 def _full(rng: random.Random, side: int) -> list[int]:
-    """A full grid: the standard pattern with values renamed, and rows and columns permuted within and between bands."""
+    """Return a full grid: the standard pattern with values renamed, and rows and columns permuted within and between
+    bands.
+    """
     tall, wide = BOXES[side]
 
     def order(band: int) -> list[int]:

@@ -46,7 +46,7 @@ class TwentyQuestions(TextEnvironment):
         return {"asked": [], "guessed": [], "left": self.parameter("questions", int)}
 
     def canonical(self) -> Any:
-        """The questions and guesses, in any order."""
+        """Return the questions and guesses, in any order."""
         return [sorted(set(self.state["asked"])), sorted(set(self.state["guessed"])), self.state["left"]]
 
     def solved(self) -> bool:
@@ -56,7 +56,7 @@ class TwentyQuestions(TextEnvironment):
         return bool(self.state["left"] <= 0)
 
     def nearness(self) -> float:
-        """The share of the candidates that the answers rule out, times 0.9 until the thing is guessed."""
+        """Return the share of the candidates that the answers rule out, times 0.9 until the thing is guessed."""
         if self.solved():
             return 1.0
         among, true = self._parameters["among"], THINGS[self._parameters["secret"]]
@@ -119,12 +119,12 @@ class TwentyQuestions(TextEnvironment):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """The right guess, from the truth."""
+        """Return the right guess, from the truth."""
         return Message("assistant", "", (Call("guess", {"thing": task.truth["secret"]}),))
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Lists the things, asks the question that splits the remaining ones best, and guesses the last one."""
+        """List the things, asks the question that splits the remaining ones best, and guesses the last one."""
         return _player(halving)
 
     @staticmethod
@@ -139,7 +139,7 @@ def _known(among: Sequence[str]) -> list[str]:
 
 
 def halving(possible: Sequence[str]) -> str:
-    """The property that splits the things most evenly; of equal ones the first by name."""
+    """Return the property that splits the things most evenly; of equal ones the first by name."""
     counts: dict[str, int] = {}
     for thing in possible:
         for prop in THINGS[thing]:
@@ -148,7 +148,7 @@ def halving(possible: Sequence[str]) -> str:
 
 
 def _needed(among: Sequence[str], secret: str) -> int:
-    """The number of questions, and the guess, of a player that always asks the `halving` property."""
+    """Return the number of questions, and the guess, of a player that always asks the `halving` property."""
     possible, count = list(among), 1
     while len(possible) > 1:
         prop = halving(possible)

@@ -45,7 +45,7 @@ class Wordle(TextEnvironment):
         return {"guessed": [], "left": self.parameter("guesses", int)}
 
     def canonical(self) -> Any:
-        """The guesses, in any order."""
+        """Return the guesses, in any order."""
         return [sorted(self.state["guessed"]), self.state["left"]]
 
     def solved(self) -> bool:
@@ -55,7 +55,7 @@ class Wordle(TextEnvironment):
         return bool(self.state["left"] <= 0)
 
     def nearness(self) -> float:
-        """The share of the words that the answers rule out, times 0.9 until the word is guessed."""
+        """Return the share of the words that the answers rule out, times 0.9 until the word is guessed."""
         if self.solved():
             return 1.0
         secret, among = self._parameters["secret"], self._parameters["among"]
@@ -96,17 +96,17 @@ class Wordle(TextEnvironment):
 
     @staticmethod
     def gold(task: Task) -> Message:
-        """The right guess, from the truth."""
+        """Return the right guess, from the truth."""
         return Message("assistant", "", (Call("guess", {"word": task.truth["secret"]}),))
 
     @staticmethod
     def oracle(task: Task) -> Script:
-        """Lists the words, then guesses the possible one that splits the others best. It does not read the truth."""
+        """List the words, then guesses the possible one that splits the others best. It does not read the truth."""
         return _player(best)
 
     @staticmethod
     def imperfect_oracle(task: Task) -> Script:
-        """Lists the words, then guesses at random, ignoring the answers."""
+        """List the words, then guesses at random, ignoring the answers."""
         rng = random.Random(seed_of("novice", task.id))
         return _player(lambda possible: rng.choice(task.parameters["among"]))
 
@@ -124,12 +124,12 @@ def marks(guess: str, secret: str) -> str:
 
 
 def best(possible: Sequence[str]) -> str:
-    """The first word of those that split the possible words into most parts; only the first six are tried."""
+    """Return the first word of those that split the possible words into most parts; only the first six are tried."""
     return max(possible[:6], key=lambda guess: len({marks(guess, word) for word in possible}))
 
 
 def _guesses_needed(among: Sequence[str], secret: str) -> int:
-    """The number of guesses of a player that always guesses `best`."""
+    """Return the number of guesses of a player that always guesses `best`."""
     possible, count = list(among), 1
     while (guess := best(possible)) != secret:
         answer_marks = marks(guess, secret)

@@ -28,7 +28,7 @@ def imperfect_oracle(task: Task) -> list[Message]:
 
 
 def _spoilt(task: Task) -> tuple[list[Any], str]:
-    """The steps and the answer of a task, with the mistakes of the imperfect oracle."""
+    """Return the steps and the answer of a task, with the mistakes of the imperfect oracle."""
     rng = random.Random(seed_of("imperfect", task.id))
     steps = json.loads(task.truth["steps"])
     for _, api, arguments in steps:
@@ -76,7 +76,7 @@ def _do_jobs(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def team_oracle(task: Task) -> list[Message]:
-    """A planner hands over one job after the other; executors do them as the practised oracle, and report."""
+    """Return a planner hands over one job after the other; executors do them as the practised oracle, and report."""
     return _hand_over(task, json.loads(task.truth["steps"]))
 
 
@@ -86,7 +86,7 @@ def hasty_team_oracle(task: Task) -> list[Message]:
 
 
 def _hasty(task: Task, steps: list[Any]) -> list[Any]:
-    """The steps, in which None stands for a change that is left out."""
+    """Return the steps, in which None stands for a change that is left out."""
     rng = random.Random(seed_of("hasty", task.id))
     return [step if step[1] in READING or rng.random() < 0.5 else None for step in steps]
 
@@ -99,7 +99,9 @@ def _hand_over(task: Task, steps: list[Any]) -> list[Message]:
 
 
 def _jobs(task: Task, steps: list[Any]) -> Iterator[tuple[str, list[_ToolCall]]]:
-    """The sentence of each job, and its calls. The message before the last states the line that the last writes."""
+    """Yield the sentence of each job, and its calls. The message before the last states the line that the last
+    writes.
+    """
     for sentence, count in json.loads(task.truth["jobs"]):
         job, steps = [*filter(None, steps[:count])], steps[count:]
         texts = [""] * len(job)

@@ -37,11 +37,11 @@ class Draft:
         return self.environment.call_api(app, api, arguments)
 
     def pick(self, table: str, **equal: Any) -> Any:
-        """A row of a table at random."""
+        """Return a row of a table at random."""
         return self.rng.choice(list(self.environment.store.rows(table, **equal)))
 
     def label(self) -> str:
-        """A name for something new, such as `honey 417`."""
+        """Return a name for something new, such as `honey 417`."""
         return f"{self.rng.choice(words.ITEMS)} {self.rng.randrange(100, 1_000)}"
 
     def search(self, app: str, text: str, key: str, **arguments: Any) -> Any:
@@ -51,13 +51,13 @@ class Draft:
         return choose(results, key, text)
 
     def order_of(self, product: str) -> Any:
-        """The order of a product."""
+        """Return the order of a product."""
         product_id = self.search("shop", product, "name")["id"]
         return self.call("shop", "orders", product_id=product_id)["results"][0]
 
 
 def choose(results: Sequence[Any], key: str, value: Any) -> Any:
-    """The first result with this value. Raises: TaskError if none has it."""
+    """Return the first result with this value. Raises: TaskError if none has it."""
     for row in results:
         if row[key] == value:
             return row

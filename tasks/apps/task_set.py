@@ -125,7 +125,7 @@ def _short_task(rng: random.Random, slot: TaskSlot) -> Task | None:
 
 
 def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:
-    """A draft over records of the split. Returns: it, and their seed."""
+    """Return a draft over records of the split. Returns: it, and their seed."""
     seeds = SEEDS[slot.split]
     seed = seeds[rng.randrange(len(seeds))]
     environment = load("environments", ENVIRONMENT)()
@@ -134,7 +134,7 @@ def _begun(rng: random.Random, slot: TaskSlot) -> tuple[Draft, int]:
 
 
 def _finished(draft: Draft, slot: TaskSlot, seed: int, level: int, prompt: str, answer: str | None) -> Task:
-    """The task of which the pieces are written."""
+    """Return the task of which the pieces are written."""
     changes = draft.environment.store.changes()
     truth: dict[str, Any] = {
         "changes": sorted(changes),
@@ -187,7 +187,7 @@ def _written(draft: Draft, level: int, stratum: str) -> tuple[str, str | None, l
 
 
 def _usable(pieces: Sequence[Piece], apps_allowed: bool) -> list[Piece]:
-    """The pieces without held-out apps, unless these are allowed."""
+    """Return the pieces without held-out apps, unless these are allowed."""
     return [piece for piece in pieces if apps_allowed or not HELD_OUT_APPS & set(piece.apps)]
 
 

@@ -34,7 +34,7 @@ class ShopperAction(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> ShopperAction:
-        """The action that is written so."""
+        """Return the action that is written so."""
         kind, _, element = text.partition(" ")
         target, _, value = element.partition(": ")
         return cls(kind, target, value)
@@ -113,7 +113,7 @@ class ShopPage:
         return f"{len(self.results)} results, page {self.number} of {self.pages}"
 
     def after(self, action: ShopperAction) -> ShopPage | None:
-        """The page that an action leads to; None where the session is over."""
+        """Return the page that an action leads to; None where the session is over."""
         if action.type == TERMINATE or action == BUY:
             return None
         if action.type == TYPE:

@@ -93,12 +93,12 @@ class Habits:
     purchase: ShopperAction
 
     def search(self, page: ShopPage) -> ShopperAction:
-        """What is typed on the first page."""
+        """Return what is typed on the first page."""
         text = self.wording.format(brand=self.brand, colour=page.colour, kind=page.kind)
         return ShopperAction(TYPE, "search box", text)
 
     def refine(self, page: ShopPage) -> ShopperAction | None:
-        """The next filter or order on the first page of results; None if there is none."""
+        """Return the next filter or order on the first page of results; None if there is none."""
         if page.number > 1:
             return None
         refinements = self.refinements
@@ -110,20 +110,20 @@ class Habits:
         return None
 
     def pick(self, page: ShopPage) -> ShopperAction:
-        """The product to open, or what is done where none on the page fits."""
+        """Return the product to open, or what is done where none on the page fits."""
         fits = FITS[self.fit]
         if fitting := [each for each in page.visible if fits(each, page, self.brand)]:
             return ShopperAction(CLICK, "product", min(fitting, key=_CHOICES[self.choice]).name)
         return NEXT_PAGE if page.number < min(self.pages, page.pages) else LEAVE
 
     def decide(self, page: ShopPage) -> ShopperAction:
-        """What is done on the page of the opened product."""
+        """Return what is done on the page of the opened product."""
         if page.opened is None:
             raise ValueError("No product is open.")
         return self.purchase if _CONDITIONS[self.condition](page.opened) else LEAVE
 
     def act(self, page: ShopPage) -> ShopperAction:
-        """What the shopper does on a page."""
+        """Return what the shopper does on a page."""
         if not page.query:
             return self.search(page)
         if page.in_basket:
@@ -152,7 +152,7 @@ Session = list[tuple[ShopPage, ShopperAction]]
 
 
 def session(habits: Habits, page: ShopPage | None) -> Session:
-    """What a shopper does from a page on until the end."""
+    """Return what a shopper does from a page on until the end."""
     steps: Session = []
     while page is not None:
         steps.append((page, action := habits.act(page)))
@@ -195,7 +195,7 @@ _ACT: Mapping[str, Callable[[Habits, ShopPage], ShopperAction | None]] = {
 
 
 def consistent(habits: HabitsByKind, past: Session) -> HabitsByKind:
-    """The habits that agree with all decisions of a past session.
+    """Return the habits that agree with all decisions of a past session.
 
     Each decision goes by habits of one kind alone, so those of each kind are tried by themselves.
     """
@@ -217,7 +217,7 @@ def _agreeing(kind: str, habits: Sequence[Habits], decisions: Decisions) -> Sequ
 
 
 def _decisions(steps: Session) -> Mapping[str, Decisions]:
-    """The decisions of each kind in a session."""
+    """Return the decisions of each kind in a session."""
     decisions: dict[str, list[tuple[ShopPage, ShopperAction | None]]] = {kind: [] for kind in _ACT}
     for page, action in steps:
         if not page.query:

@@ -92,14 +92,14 @@ class ChoresWriter:
         return written or self._put()
 
     def _put(self) -> tuple[str, Goal, str]:
-        """A request that depends on nothing, because the file's earlier text does not matter."""
+        """Return a request that depends on nothing, because the file's earlier text does not matter."""
         name = self._rng.choice(NAMES)
         word = self._paired([word for word in WORDS if word != self._files.get(name)], name)
         assert word is not None  # every file has several reserved words, and others
         return self._written("put", {name: word}, word=word, name=name)
 
     def _about(self, name: str, kind: str) -> tuple[str, Goal, str] | None:
-        """A request about a file that exists; None if no name is free for its copy."""
+        """Return a request about a file that exists; None if no name is free for its copy."""
         text = self._files[name]
         if kind == "delete":
             return self._written(kind, {name: None}, name=name)

@@ -44,7 +44,7 @@ class Family:
         return combinations[:80]
 
     def source(self, parameters: Parameters) -> str:
-        """The reference solution as Python code."""
+        """Return the reference solution as Python code."""
         body = Template(self.body).substitute({name: repr(value) for name, value in parameters.items()})
         lines = "\n".join(f"    {line}" if line else "" for line in body.strip("\n").split("\n"))
         return f"def {self.name}({ARGUMENTS[self.takes].name}):\n{lines}\n"

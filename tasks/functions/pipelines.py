@@ -69,7 +69,7 @@ LEAST_SPACE = 12
 
 
 def pipelines() -> tuple[Family, ...]:
-    """The composed families, every fifth of them held out. The combinations of steps come from a fixed seed."""
+    """Return the composed families, every fifth of them held out. The combinations of steps come from a fixed seed."""
     families: list[Family] = []
     for band, length in ((4, 2), (5, 3)):
         chains = list(itertools.permutations(STEPS, length))

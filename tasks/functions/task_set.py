@@ -91,7 +91,7 @@ def _task(rng: random.Random, slot: TaskSlot, family: Family, parameters: Parame
 
 
 def _compiled(source: str, name: str) -> Callable[[Any], Any]:
-    """The reference solution as a function. Its source comes from this package, so it is executed here."""
+    """Return the reference solution as a function. Its source comes from this package, so it is executed here."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     solve: Callable[[Any], Any] = namespace[name]

@@ -71,7 +71,7 @@ class _Assertions(Literals):
         self.call = call
 
     def pair(self, closing: str) -> Assertion:
-        """A call and a value in either order, and perhaps a tolerance or a message."""
+        """Return a call and a value in either order, and perhaps a tolerance or a message."""
         arguments = self._arguments()
         value = None if arguments is not None else self.value()
         self.expect(r",(?:\s*expected:)?")
@@ -135,7 +135,7 @@ class _Assertions(Literals):
         return arguments
 
     def _arguments(self) -> list[Any] | None:
-        """The arguments of a call that stands next; None if none does."""
+        """Return the arguments of a call that stands next; None if none does."""
         start = self.position
         bracketed = self.mark(r"\((?=\s*(?:candidate|\w))") is not None and self.mark(rf"(?={self.call})") is not None
         if not bracketed:

@@ -83,7 +83,7 @@ def _relevant(path: Path) -> dict[str, list[str]]:
 
 
 def _titles(path: Path, documents: set[str]) -> dict[str, str]:
-    """The titles of these documents in the search environment, by document id."""
+    """Return the titles of these documents in the search environment, by document id."""
     titles: dict[str, str] = {}
     taken: set[str] = set()
     try:

@@ -85,7 +85,7 @@ def load_bfcl(path: str | Path, *, split: Split = "held_out", answers: str | Pat
 
 
 def oracle(task: Task) -> list[Message]:
-    """The first accepted value of every argument that may not be left out; without a right call, words."""
+    """Return the first accepted value of every argument that may not be left out; without a right call, words."""
     truth = task.truth
     if truth["kind"] == "no_call":
         return [Message("assistant", REFUSAL)]
@@ -98,7 +98,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def _can_be_solved(task: Task, where: str) -> bool:
-    """A few published answers name arguments that no function has, or accept no value of an argument at all.
+    """Return a few published answers name arguments that no function has, or accept no value of an argument at all.
 
     Raises: TaskError for accepted calls that the reward cannot read.
     """
@@ -121,7 +121,7 @@ def _why_not(category: str) -> str:
 
 
 def accepted_of(file: Path) -> dict[str, Any]:
-    """The accepted calls by the ids of the items."""
+    """Return the accepted calls by the ids of the items."""
     if not file.is_file():
         raise TaskError(f"There are no accepted calls {file}. Give their folder as the option answers.")
     rows = {}
@@ -170,7 +170,7 @@ def _name(published: str) -> str:
 
 
 def _call(row: Mapping[str, Any], functions: list[Any]) -> dict[str, Any]:
-    """An accepted call with the types that its function declares, as the reward `bfcl` reads it."""
+    """Return an accepted call with the types that its function declares, as the reward `bfcl` reads it."""
     ((name, accepted),) = row.items()
     parameters = next((each["parameters"] for each in functions if each["name"] == name), None)
     if parameters is None:
@@ -188,7 +188,7 @@ def _items(schema: Mapping[str, Any]) -> str | None:
 
 
 def function_of(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A function as an agent reads of it, in JSON Schema."""
+    """Return a function as an agent reads of it, in JSON Schema."""
     description = given["description"] + HINT
     return {"name": _name(given["name"]), "description": description, "parameters": _schema(given["parameters"])}
 

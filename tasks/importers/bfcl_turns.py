@@ -89,7 +89,7 @@ def load_bfcl_turns(path: str | Path, *, split: Split = "held_out") -> TaskSet:
 
 
 def oracle(task: Task) -> list[Message]:
-    """The published calls, one a message if there are not too many, and a word at the end of each turn."""
+    """Return the published calls, one a message if there are not too many, and a word at the end of each turn."""
     messages: list[Message] = []
     for calls in json.loads(task.truth["calls"]):
         size = max(-(-len(calls) // MAX_STEPS), 1)
@@ -104,7 +104,7 @@ def oracle(task: Task) -> list[Message]:
 def _task(
     item: Mapping[str, Any], name: str, accepted: Sequence[Any], source: Path, docs: Path, player: Any, split: Split
 ) -> Task | str:
-    """The task of an item, or why it is left out."""
+    """Return the task of an item, or why it is left out."""
     category = name.rpartition("_")[0]
     tools = {tool["name"]: tool for kind in item["involved_classes"] for tool in _described(docs, kind)}
     added = {turn: [tools.pop(each) for each in names] for turn, names in item.get("missed_function", {}).items()}
@@ -149,7 +149,7 @@ def _described(docs: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def _parsed(text: str) -> PublishedCall:
-    """A call in Python as name, positional arguments, arguments by name. Raises: ValueError, SyntaxError."""
+    """Return a call in Python as name, positional arguments, arguments by name. Raises: ValueError, SyntaxError."""
     call = ast.parse(text, mode="eval").body
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise ValueError(f"{text!r:.80} is no call")

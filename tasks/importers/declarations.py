@@ -38,7 +38,8 @@ class NoDeclaration(ValueError):
 
 
 def declared(language: str, text: str) -> tuple[str, list[str], list[str] | None]:
-    """The function whose declaration ends a text: its name, its arguments' names, its types with the result's last.
+    """Return the function whose declaration ends a text: its name, its arguments' names, its types with the result's
+    last.
 
     JavaScript has no types: they are None.
     Raises: NoDeclaration.
@@ -64,7 +65,7 @@ def has_short_floats(text: str) -> bool:
 
 
 def kind_of(text: str) -> str:
-    """A type of one of the languages as agentgym writes it, such as list[int]. Raises: NoDeclaration."""
+    """Return a type of one of the languages as agentgym writes it, such as list[int]. Raises: NoDeclaration."""
     spelling = " ".join(re.sub(r"\b(?:const|final)\b|\b(?:std|collections)::|&\s*(?:mut\b)?", " ", text).split())
     if spelling in _SCALARS:
         return _SCALARS[spelling]
@@ -83,12 +84,12 @@ def kind_of(text: str) -> str:
 
 
 def kinds_of_values(rows: Sequence[Sequence[Any]]) -> list[str]:
-    """The type of each column of values. Raises: NoDeclaration if a column mixes types."""
+    """Return the type of each column of values. Raises: NoDeclaration if a column mixes types."""
     return [_joined([_shape(value) for value in column]) for column in zip(*rows, strict=True)]
 
 
 def _apart(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets."""
+    """Return what stands between the commas that are in no brackets."""
     parts, depth, start = [], 0, 0
     for index, character in enumerate(text):
         depth += (character in "<([") - (character in ">)]")
@@ -120,7 +121,7 @@ def _pairs_of_go(parts: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _shape(value: Any) -> Any:
-    """The type of one value of JavaScript: a word, ("list", inner), ("map", inner) or None for no value."""
+    """Return the type of one value of JavaScript: a word, ("list", inner), ("map", inner) or None for no value."""
     if value is None or isinstance(value, bool | int | float | str):
         return {bool: "bool", int: "int", float: "float", str: "string", type(None): None}[type(value)]
     if isinstance(value, dict):

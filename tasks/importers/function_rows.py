@@ -45,7 +45,7 @@ class FunctionRow:
 
 
 def load_rows(path: Path, name: str, split: Split, read: Callable[[Mapping[str, Any], str], FunctionRow]) -> TaskSet:
-    """A task for each row whose test can be turned into calls. A warning names the others and says why.
+    """Return a task for each row whose test can be turned into calls. A warning names the others and says why.
 
     Args:
         read: takes a row and where it stands. Raises LeftOut, or TaskError for a row that is none of the data set.
@@ -111,7 +111,7 @@ def _task(row: FunctionRow, name: str, split: Split) -> Task:
 
 
 def _examples(row: FunctionRow, function: str) -> list[Assertion]:
-    """The examples that can be turned into calls at all: nothing is judged by them."""
+    """Return the examples that can be turned into calls at all: nothing is judged by them."""
     try:
         return assertions_of(row.language, row.example_test, function)
     except NoLiteral:
@@ -138,7 +138,9 @@ def _tolerance(row: FunctionRow, assertions: list[Assertion]) -> float:
 
 
 def _name(name: str, number: int) -> str:
-    """An argument's name, or another where some language keeps it for itself. Arguments are given by position."""
+    """Return an argument's name, or another where some language keeps it for itself. Arguments are given by
+    position.
+    """
     try:
         return Signature.of({"name": name, "arguments": [], "returns": "int"}).name
     except ValueError:

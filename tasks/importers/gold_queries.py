@@ -52,7 +52,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 async def _try_golds(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
-    """The tasks whose gold query does not run, each with the reason, or gives no rows, with no reason."""
+    """Return the tasks whose gold query does not run, each with the reason, or gives no rows, with no reason."""
     problems: list[tuple[Task, str]] = []
     backend = load("backends", "namespaces")()
     environment: Any = make(tasks[0].environment, backend=backend)
@@ -80,7 +80,7 @@ async def _try_golds(tasks: Sequence[Task]) -> list[tuple[Task, str]]:
 
 
 def transpiled(sql: str, dialect: str, names: Iterable[str]) -> str:
-    """A query of SQLite in another dialect, as sqlglot writes it.
+    """Return a query of SQLite in another dialect, as sqlglot writes it.
 
     Two habits of SQLite are mended: text in double quotes, where it is none of `names`, and columns beside GROUP BY
     that are not grouped, for which any value of the group is taken.

@@ -59,7 +59,7 @@ def load_hotpot(
 
 
 def _names_of(context: Any, names: PageNames) -> dict[str, str]:
-    """What the search environment calls the pages of a question's own context, by their titles."""
+    """Return what the search environment calls the pages of a question's own context, by their titles."""
     pairs = context
     if isinstance(context, dict):
         sentences: Any = context.get("sentences", context.get("content", ()))

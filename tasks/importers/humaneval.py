@@ -39,7 +39,7 @@ def load_humanevalfix(path: str | Path, *, split: Split = "held_out") -> TaskSet
 
 
 def _completion(item: dict[str, str]) -> tuple[str, str, str]:
-    """The prompt, the gold solution and the check."""
+    """Return the prompt, the gold solution and the check."""
     prompt_text = f"Complete this Python function and submit all of it:\n{item['prompt'].strip()}"
     check = f"{item['test']}\ncheck({item['entry_point']})\n"
     return prompt_text, item["prompt"] + item["canonical_solution"], check
@@ -86,7 +86,7 @@ def _load(
 
 
 def _before(prompt: str, entry: str, where: str) -> str:
-    """The code before the requested function: imports and helper functions."""
+    """Return the code before the requested function: imports and helper functions."""
     definitions = list(re.finditer(rf"^def {re.escape(entry)}\b", prompt, re.MULTILINE))
     if not definitions:
         raise TaskError(
@@ -97,7 +97,7 @@ def _before(prompt: str, entry: str, where: str) -> str:
 
 
 def _examples(prompt: str, entry: str) -> list[str]:
-    """The doctests of the prompt whose result is a literal, as assertions."""
+    """Return the doctests of the prompt whose result is a literal, as assertions."""
     tests = []
     try:
         parsed = doctest.DocTestParser().get_examples(prompt[prompt.rfind(f"def {entry}") :])

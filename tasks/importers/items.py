@@ -21,7 +21,7 @@ class LeftOutWarning(UserWarning):
 
 
 def read_items(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON array or of JSON lines, perhaps gzipped.
+    """Return the objects of a JSON array or of JSON lines, perhaps gzipped.
 
     Raises: TaskError naming the file, and the item (counted from 0) that is no object.
     """
@@ -49,7 +49,10 @@ def read_items(path: Path) -> list[dict[str, Any]]:
 
 
 def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
-    """The first of these fields that is not empty. Raises: TaskError that begins with `where` if all are empty."""
+    """Return the first of these fields that is not empty.
+
+    Raises: TaskError that begins with `where` if all are empty.
+    """
     for name in names:
         if item.get(name) not in (None, "", []):
             return item[name]
@@ -57,7 +60,7 @@ def field(item: Mapping[str, Any], where: str, *names: str) -> Any:
 
 
 def text_of(item: Mapping[str, Any], where: str, *names: str) -> str:
-    """The first of these fields that is text, without outer spaces. Raises: TaskError that names the fields."""
+    """Return the first of these fields that is text, without outer spaces. Raises: TaskError that names the fields."""
     for name in names:
         if isinstance(item.get(name), str) and item[name].strip():
             return str(item[name]).strip()

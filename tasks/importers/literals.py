@@ -31,7 +31,7 @@ class NoLiteral(ValueError):
 
 
 def without_comments(text: str) -> str:
-    """The program without `//` and `/* */`; what stands in quotes is kept."""
+    """Return the program without `//` and `/* */`; what stands in quotes is kept."""
     return _COMMENT.sub(lambda match: match.group(1) or " ", text)
 
 
@@ -45,7 +45,7 @@ class Literals:
         self.text, self.position = text, position
 
     def mark(self, pattern: str) -> re.Match[str] | None:
-        """The match of a pattern that stands next, which is passed; None if it does not stand there."""
+        """Return the match of a pattern that stands next, which is passed; None if it does not stand there."""
         match = re.compile(rf"\s*(?:{pattern})").match(self.text, self.position)
         if match:
             self.position = match.end()
@@ -72,7 +72,7 @@ class Literals:
         return items
 
     def value(self) -> Any:
-        """The value that stands next. Raises: NoLiteral."""
+        """Return the value that stands next. Raises: NoLiteral."""
         self.mark("&")
         while self.text.startswith("(", self._next()) and (cast := _CAST.match(self.text, self._next())):
             self.position = cast.end()
@@ -125,7 +125,7 @@ class Literals:
         return _ESCAPED[code]
 
     def _items(self, closing: str) -> Any:
-        """What stands in brackets: a list, or a dict if its first item is followed by a colon."""
+        """Return what stands in brackets: a list, or a dict if its first item is followed by a colon."""
         before = self.position
         is_keyed = closing == "}" and (self.mark(r"[A-Za-z_]\w*\s*:(?!:)") is not None or self._is_keyed())
         self.position = before
@@ -157,7 +157,7 @@ class Literals:
         return self._items("}")
 
     def _named(self, start: int) -> Any:
-        """A value that begins with a word: a constant, a constructor, a macro."""
+        """Return a value that begins with a word: a constant, a constructor, a macro."""
         for word, value in _WORDS.items():
             if self.mark(re.escape(word) + r"(?!\w)"):
                 return value

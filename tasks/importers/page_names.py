@@ -16,7 +16,7 @@ class PageNames:
         self._taken: set[str] = set()
 
     def name(self, title: str, text: str) -> str:
-        """The name of the page with this title and text, which is added if it is new."""
+        """Return the name of the page with this title and text, which is added if it is new."""
         numbered, turn = title, 1
         while self._texts.get(numbered, text) != text:
             turn += 1

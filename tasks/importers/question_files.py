@@ -26,7 +26,7 @@ def question_task(
     tags: Iterable[str] = (),
     difficulty: float = 0.0,
 ) -> Task:
-    """A question as a task.
+    """Return a question as a task.
 
     Args:
         name: its id. `asked`: its text. `answers`: one, or several that are all right.
@@ -55,7 +55,7 @@ def question_task(
 
 
 def question_set(name: str, path: Path, tasks: Sequence[Task], split: Split) -> TaskSet:
-    """The set of these tasks, all in one split. Raises: TaskError for an id that occurs twice."""
+    """Return the set of these tasks, all in one split. Raises: TaskError for an id that occurs twice."""
     numbers: dict[str, int] = {}
     for number, task in enumerate(tasks):
         if task.id in numbers:
@@ -65,5 +65,5 @@ def question_set(name: str, path: Path, tasks: Sequence[Task], split: Split) -> 
 
 
 def _answer(task: Task) -> Message:
-    """The message that gives the right answer, made from the truth."""
+    """Return the message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))

@@ -102,7 +102,7 @@ def _or_reason(make: Callable[[Instance], Task], instance: Instance) -> Task | s
 
 
 def _task(instance: Instance, *, folder: Path, split: Split, environments: bool, python: str) -> Task:
-    """The task of an instance. Raises: TaskError saying why there is none."""
+    """Return the task of an instance. Raises: TaskError saying why there is none."""
     is_django = instance.repo == django.REPO
     clone = next((clone for clone in _clones(folder, instance.repo) if clone.is_dir()), None)
     stand_in = (STANDS_IN if environments else DJANGO).get(instance.id)
@@ -173,13 +173,13 @@ def _environment(instance: Instance, repository: str, python: str) -> dict[str, 
 
 
 def _nearest(python: str) -> str:
-    """The version of Python that a sandbox can have and that is nearest to one."""
+    """Return the version of Python that a sandbox can have and that is nearest to one."""
     match = re.fullmatch(r"(\d+)\.(\d+)", python)
     return OLDEST if match and (int(match[1]), int(match[2])) < OLDEST_PYTHON else python
 
 
 def _text_of(instance: Instance, clone: Path | None, path: str) -> str:
-    """A test file as the hidden tests have it, near enough to see which tests it defines."""
+    """Return a test file as the hidden tests have it, near enough to see which tests it defines."""
     command = ["git", "-C", str(clone), "-c", "safe.directory=*", "show", f"{instance.commit}:{path}"]
     output = subprocess.run(command, capture_output=True, check=False) if clone is not None and which("git") else None
     before = output.stdout.decode("utf-8", "replace") if output and output.returncode == 0 else ""

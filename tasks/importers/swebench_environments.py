@@ -26,7 +26,7 @@ class PublishedEnvironment:
 
 
 def published_environment(repo: str, version: str) -> PublishedEnvironment | None:
-    """That of a version of a repository such as pallets/flask; None if none was published."""
+    """Return that of a version of a repository such as pallets/flask; None if none was published."""
     for versions, environment in ENVIRONMENTS.get(repo, {}).items():
         if version in versions.split():
             return environment

@@ -15,7 +15,7 @@ HERE = "/work/repo"
 def pytest_ids(
     names: Sequence[str], files: Sequence[str] = (), text_of: Callable[[str], str] = lambda path: ""
 ) -> list[str]:
-    """The names that are pytest ids, each once; anything else that was recorded among them is dropped.
+    """Return the names that are pytest ids, each once; anything else that was recorded among them is dropped.
 
     A path from the top of a container is taken off, or replaced by that of the repository here where it is part of a
     parameter. An id that was cut at its first blank stays cut: the judge takes it for all tests that begin so.

@@ -8,12 +8,12 @@ HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
 def files_in(patch: str) -> list[str]:
-    """The files that a patch leaves changed or new, in its order."""
+    """Return the files that a patch leaves changed or new, in its order."""
     return re.findall(r"^\+\+\+ b/(\S+)", patch, re.M)
 
 
 def reversed_patch(patch: str) -> str:
-    """The unified diff that takes a patch back. Raises: ValueError for a hunk that ends early."""
+    """Return the unified diff that takes a patch back. Raises: ValueError for a hunk that ends early."""
     lines: list[str] = []
     removed: list[str] = []
     added: list[str] = []

@@ -128,7 +128,7 @@ def _text(row: Mapping[str, Any], key: str, where: str) -> str:
 
 
 def _tests(value: Any, key: str, where: str) -> tuple[str, ...]:
-    """The tests in a field, which is a list or a list as JSON text."""
+    """Return the tests in a field, which is a list or a list as JSON text."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

@@ -84,7 +84,7 @@ def load_tau2(
 
 
 def oracle(task: Task) -> list[Message]:
-    """The published actions, those of the customer too, and then what has to be said."""
+    """Return the published actions, those of the customer too, and then what has to be said."""
     says = Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
     messages = [
         Message("assistant", "", (Call(action["name"], action["arguments"], f"call_{number}"),))
@@ -106,7 +106,7 @@ def _summary(left_out: Mapping[str, str]) -> str:
 
 
 def _split_of(folder: Path) -> dict[str, Split] | None:
-    """The split of each task of a domain; None where no train and test are published. Raises: TaskError."""
+    """Return the split of each task of a domain; None where no train and test are published. Raises: TaskError."""
     file = folder / "split_tasks.json"
     if not file.is_file():
         return None
@@ -120,7 +120,7 @@ def _split_of(folder: Path) -> dict[str, Split] | None:
 
 
 def _shared(source: Path, domain: str, functions: Any) -> dict[str, Any]:
-    """The parameters of all tasks of a domain. Raises: TaskError."""
+    """Return the parameters of all tasks of a domain. Raises: TaskError."""
     parameters: dict[str, Any] = {"source": str(source), "domain": domain}
     try:
         (turn,) = functions.play(parameters, [[("host.describe", [], {})]])
@@ -239,7 +239,7 @@ class _Item:
 
 
 def _wishes(instructions: Any) -> str:
-    """What the customer is told, from its parts or as one text. Raises: KeyError, TypeError."""
+    """Return what the customer is told, from its parts or as one text. Raises: KeyError, TypeError."""
     if isinstance(instructions, str):
         return instructions.strip()
     parts = {
@@ -252,7 +252,7 @@ def _wishes(instructions: Any) -> str:
 
 
 def _initial(published: Mapping[str, Any]) -> dict[str, Any]:
-    """The initial state as the environment takes it. Raises: TaskError, KeyError, TypeError."""
+    """Return the initial state as the environment takes it. Raises: TaskError, KeyError, TypeError."""
     initial = {key: published[key] for key in ("initialization_data", "initialization_actions") if published.get(key)}
     history: Sequence[Mapping[str, Any]] = published.get("message_history") or ()
     if not history:

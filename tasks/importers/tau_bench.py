@@ -65,7 +65,7 @@ def load_tau_bench(path: str | Path) -> TaskSet:
 
 
 def oracle(task: Task) -> list[Message]:
-    """The published actions, and then what has to be said."""
+    """Return the published actions, and then what has to be said."""
     says = Message("assistant", " ".join(["It is done.", *task.truth["outputs"]]))
     messages = [
         Message("assistant", "", (Call(name, arguments, f"call_{number}"),))
@@ -75,7 +75,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def _shared(domain: Path, functions: Any) -> dict[str, Any]:
-    """The parameters of all tasks of a domain. Raises: TaskError."""
+    """Return the parameters of all tasks of a domain. Raises: TaskError."""
     parameters: dict[str, Any] = {"source": str(domain.parent), "domain": domain.name}
     wiki = domain / "wiki.md"
     try:
@@ -111,7 +111,7 @@ def _task(name: str, item: Mapping[str, Any], shared: Mapping[str, Any], functio
 
 
 def _items(file: Path) -> list[dict[str, Any]]:
-    """The tasks in a Python file, which is not run. Raises: TaskError."""
+    """Return the tasks in a Python file, which is not run. Raises: TaskError."""
     try:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         lists = [each.value for each in tree.body if isinstance(each, ast.Assign) and isinstance(each.value, ast.List)]

@@ -15,7 +15,7 @@ HARDNESS = {"easy": 1.0, "simple": 1.0, "medium": 2.0, "moderate": 2.0, "hard": 
 
 
 def first_file(folder: Path, *names: str) -> Path:
-    """The first of these files that the folder has. Raises: TaskError naming all of them."""
+    """Return the first of these files that the folder has. Raises: TaskError naming all of them."""
     for name in names:
         if (folder / name).is_file():
             return folder / name
@@ -45,7 +45,7 @@ def question(
     suite: tuple[str, ...] = (),
     transpile: str | None = None,
 ) -> Task:
-    """A task: a question about a database, with its gold query.
+    """Return a task: a question about a database, with its gold query.
 
     Args:
         transpile: dialect in which the gold query is written.

@@ -61,7 +61,7 @@ def load_twowiki(
 
 
 def corpus_beside(path: Path) -> Path:
-    """The corpus in the folder of a file of questions. Raises: TaskError if there is none."""
+    """Return the corpus in the folder of a file of questions. Raises: TaskError if there is none."""
     for name in ("corpus.json", "corpus.jsonl"):
         if (corpus := path.parent / name).is_file():
             return corpus

@@ -92,7 +92,7 @@ def _gold(query: Mapping[str, Any], header: list[str], types: list[str]) -> str:
 
 
 def _columns(header: list[str], types: list[str]) -> list[list[str]]:
-    """The table's column names without quotes, made distinct without case."""
+    """Return the table's column names without quotes, made distinct without case."""
     used: set[str] = set()
     columns = []
     for number, (name, kind) in enumerate(zip(header, types, strict=True)):
@@ -105,7 +105,7 @@ def _columns(header: list[str], types: list[str]) -> list[list[str]]:
 
 
 def _cell(value: Any, kind: str) -> Any:
-    """The value as a number if the column is numeric and the value can be read as one, else as text."""
+    """Return the value as a number if the column is numeric and the value can be read as one, else as text."""
     if value is None:
         return None
     if kind == "real":

@@ -45,7 +45,7 @@ def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
 
 
 def answer(task: Task) -> Message:
-    """The message that gives the right answer."""
+    """Return the message that gives the right answer."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 

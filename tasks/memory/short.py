@@ -70,7 +70,7 @@ def _task(rng: random.Random, slot: TaskSlot) -> Task:
 
 
 def _value(rng: random.Random, name: str, what: str, *, held_out: bool = False) -> str:
-    """A value that training says of this person, or one that it never says."""
+    """Return a value that training says of this person, or one that it never says."""
     return rng.choice([value for value in ATTRIBUTES[what].values if is_held_out(name, what, value) == held_out])
 
 
@@ -92,7 +92,7 @@ def imperfect_oracle(task: Task) -> list[Message]:
 
 
 def _play(task: Task, noted: Iterable[str]) -> list[Message]:
-    """The messages of a player that notes these attributes."""
+    """Return the messages of a player that notes these attributes."""
     calls: list[Call] = []
     who, attribute, _ = task.truth["answer"].split()
     for name, values in json.loads(task.truth["facts"]).items():

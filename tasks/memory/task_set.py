@@ -68,7 +68,7 @@ class SessionWriter:
         self.say(session, speaker, line.format(**parts), key, attribute.noted.format(**parts))
 
     def texts(self) -> list[str]:
-        """The text of each session, with two to four lines of small talk among what was said.
+        """Return the text of each session, with two to four lines of small talk among what was said.
 
         The notes are then in the order of their lines.
         """
@@ -195,7 +195,7 @@ def imperfect_oracle(task: Task) -> list[Message]:
 
 
 def _play(task: Task, notes_it: Callable[[], bool]) -> list[Message]:
-    """The messages of a player that notes a fact where `notes_it` says so."""
+    """Return the messages of a player that notes a fact where `notes_it` says so."""
     calls: list[Call] = []
     numbers: dict[str, int] = {}
     held: dict[str, str] = {}

@@ -39,12 +39,12 @@ XLSX_PARTS = {
 
 
 def packed(data: bytes) -> Content:
-    """A file that is no text."""
+    """Return a file that is no text."""
     return {"base64": base64.b64encode(data).decode()}
 
 
 def gnumeric(rows: Rows) -> Content:
-    """A sheet of two columns as Gnumeric saves it: compressed XML."""
+    """Return a sheet of two columns as Gnumeric saves it: compressed XML."""
     lines = [
         f'<gnm:Cell Row="{row}" Col="{column}" ValueType="{60 if isinstance(value, str) else 40}">{value}</gnm:Cell>'
         for row, values in enumerate(rows)
@@ -60,7 +60,7 @@ def gnumeric(rows: Rows) -> Content:
 
 
 def xlsx(rows: Rows) -> Content:
-    """A sheet of two columns as XLSX."""
+    """Return a sheet of two columns as XLSX."""
     lines = []
     for number, (thing, count) in enumerate(rows, 1):
         first = SHEET.format(name=f"A{number}", text=thing)
@@ -77,14 +77,14 @@ def xlsx(rows: Rows) -> Content:
 
 
 def letter(lines: Sequence[str]) -> str:
-    """An AbiWord document of plain paragraphs."""
+    """Return an AbiWord document of plain paragraphs."""
     text = "".join(f"<p>{escape(line)}</p>" for line in lines)
     head = '<?xml version="1.0" encoding="UTF-8"?>\n<abiword xmlns="http://www.abisource.com/awml.dtd">'
     return f"{head}<section>{text}</section></abiword>\n"
 
 
 def archive(files: Mapping[str, str]) -> Content:
-    """A tar archive, compressed with gzip."""
+    """Return a tar archive, compressed with gzip."""
     buffer = io.BytesIO()
     with gzip.GzipFile("", "wb", fileobj=buffer, mtime=0) as plain, tarfile.open(fileobj=plain, mode="w") as tar:
         for name, text in files.items():
@@ -95,7 +95,7 @@ def archive(files: Mapping[str, str]) -> Content:
 
 
 def drawing(rng: random.Random) -> Picture:
-    """A picture of some rectangles, which no flip or turn maps onto itself: width, height and RGB."""
+    """Return a picture of some rectangles, which no flip or turn maps onto itself: width, height and RGB."""
     width, height = rng.randrange(24, 48, 2), rng.randrange(50, 72, 2)
     colours = [bytes(rng.randrange(40, 250) for _ in range(3)) for _ in range(4)]
     rows = [[colours[0]] * width for _ in range(height)]
@@ -108,7 +108,7 @@ def drawing(rng: random.Random) -> Picture:
 
 
 def flipped(picture: Picture, *, horizontally: bool) -> Picture:
-    """The mirror image, left to right or upside down."""
+    """Return the mirror image, left to right or upside down."""
     width, height, _ = picture
     rows = _rows(picture)
     turned = [row[::-1] for row in rows] if horizontally else rows[::-1]
@@ -116,7 +116,7 @@ def flipped(picture: Picture, *, horizontally: bool) -> Picture:
 
 
 def rotated(picture: Picture, *, clockwise: bool) -> Picture:
-    """The picture turned by a quarter."""
+    """Return the picture turned by a quarter."""
     width, height, _ = picture
     rows = _rows(picture)
     turned = list(zip(*rows[::-1], strict=True)) if clockwise else list(zip(*rows, strict=True))[::-1]
@@ -124,7 +124,7 @@ def rotated(picture: Picture, *, clockwise: bool) -> Picture:
 
 
 def encoded(picture: Picture) -> str:
-    """The picture as PNG in base64."""
+    """Return the picture as PNG in base64."""
     width, height, _ = picture
     lines = b"".join(b"\0" + b"".join(row) for row in _rows(picture))
     head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

@@ -54,12 +54,12 @@ class Cabinet:
         }
 
     def free_thing(self) -> str:
-        """A thing that the sheet does not list."""
+        """Return a thing that the sheet does not list."""
         listed = [thing for thing, _ in self.counts]
         return self.rng.choice([thing for thing in self.words.things if thing not in listed])
 
     def sheet_with(self, changed: dict[str, str | int]) -> dict[str, Any]:
-        """What the sheet must hold: what it holds, and what changed."""
+        """Return what the sheet must hold: what it holds, and what changed."""
         return {self.sheet: {"cells": [list(named) for named in {**self.cells, **changed}.items()]}}
 
     def job(self, prompt: str, expected: dict[str, Any], programs: int = 1) -> OfficeJob:

@@ -23,13 +23,13 @@ def imperfect_oracle(task: Task) -> Script:
 
 
 def wrong_line(task: Task) -> str:
-    """The line to be replaced, from the gold patch."""
+    """Return the line to be replaced, from the gold patch."""
     gold: str = task.truth["gold"]
     return next(line[1:].strip() for line in gold.splitlines()[2:] if line.startswith("-"))
 
 
 def module_of(task: Task) -> str:
-    """The path of the module, which is the file without tests."""
+    """Return the path of the module, which is the file without tests."""
     files: Mapping[str, str] = task.parameters["files"]
     return next(path for path in files if not path.startswith("test_"))
 

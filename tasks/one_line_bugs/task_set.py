@@ -62,7 +62,7 @@ def _in_environment(environment: str, task: Task) -> Task:
 
 @cache
 def _generate(seed: int) -> dict[Split, list[Task]]:
-    """The tasks of every split, which all three sets share."""
+    """Return the tasks of every split, which all three sets share."""
     known = [template for template in TEMPLATES if not template.held_out]
     unseen = [template for template in TEMPLATES if template.held_out]
     draw = TaskGenerator(NAME, SIZES, seed, key=lambda task: task.prompt).draw
@@ -124,7 +124,9 @@ def _task(rng: random.Random, slot: TaskSlot, template: BugTemplate, name: str, 
 
 
 def _outcome(source: str, name: str, value: Any) -> str:
-    """What the function returns or raises, as text. Its source comes from this package, so it is executed here."""
+    """Return what the function returns or raises, as text. Its source comes from this package, so it is
+    executed here.
+    """
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     try:

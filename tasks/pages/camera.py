@@ -70,7 +70,7 @@ async def photograph_all(on_progress: Callable[[int], object] = lambda count: No
 
 
 async def photograph(environment: Any, page_visit: Visit) -> list[tuple[list[Element], bytes]]:
-    """The elements in view and the PNG picture of every stop of a visit.
+    """Return the elements in view and the PNG picture of every stop of a visit.
 
     Raises: SandboxDied or ToolError if a stop failed in every attempt.
     """
@@ -111,7 +111,7 @@ async def _look(environment: Any, stop: Stop, viewport: tuple[int, int]) -> tupl
 def elements_of(
     boxes: Sequence[Sequence[Any]], broken: Sequence[tuple[float, ...]], viewport: tuple[int, int]
 ) -> list[Element]:
-    """The named elements that are wholly in view, unless an element partly in view has the same name.
+    """Return the named elements that are wholly in view, unless an element partly in view has the same name.
 
     Args:
         boxes: as `Web.boxes` returns them. broken: corners, as `_BROKEN` returns them.
@@ -132,7 +132,7 @@ def elements_of(
 
 
 def packed(image: bytes) -> tuple[tuple[int, int], bytes]:
-    """The size in pixels, and the picture as lossless WebP, which takes about a third of the bytes."""
+    """Return the size in pixels, and the picture as lossless WebP, which takes about a third of the bytes."""
     from PIL import Image
 
     picture = Image.open(io.BytesIO(image)).convert("RGB")

@@ -49,7 +49,7 @@ class Photograph:
 
 @cache
 def photographs() -> tuple[Photograph, ...]:
-    """The photographs of the package, in the order in which they were taken."""
+    """Return the photographs of the package, in the order in which they were taken."""
     return read_index(_archive().read(INDEX))
 
 

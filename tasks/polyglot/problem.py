@@ -38,9 +38,9 @@ class FunctionProblem:
         return [{"arguments": list(given), "value": self.solve(*given)} for given in self.inputs]
 
     def right(self, language: str) -> str:
-        """A solution that passes every call."""
+        """Return a solution that passes every call."""
         return _MARKED.sub(r"\1", self.solutions[language]).lstrip()
 
     def wrong(self, language: str) -> str:
-        """A solution with one mistake, which some call shows."""
+        """Return a solution with one mistake, which some call shows."""
         return _MARKED.sub(r"\2", self.solutions[language]).lstrip()

@@ -49,7 +49,7 @@ Parts = Mapping[str, Any]
 
 
 def _of_c(steps: Sequence[Chosen], ending: Chosen, *, skip: str, put: str, divide: str, indent: str) -> Parts:
-    """The parts of a program in a language with C's expressions.
+    """Return the parts of a program in a language with C's expressions.
 
     Args:
         skip, put: templates of a statement that skips a number, and of one that replaces x. divide: whole division.

@@ -98,13 +98,13 @@ Chosen = tuple[str, int]
 
 
 def sentence(steps: Sequence[Chosen], ending: Chosen) -> str:
-    """What the program does with the numbers, in English."""
+    """Return what the program does with the numbers, in English."""
     words = [STEPS[name].words.replace("K", str(k)) for name, k in steps]
     return f"For each number x: {'; then '.join(words)}. {ENDINGS[ending[0]].words.replace('K', str(ending[1]))}"
 
 
 def reference(steps: Sequence[Chosen], ending: Chosen, numbers: Sequence[int]) -> str:
-    """What the program prints for a list of numbers. Only the expressions of this file are evaluated."""
+    """Return what the program prints for a list of numbers. Only the expressions of this file are evaluated."""
     template = ENDINGS[ending[0]]
     acc, printed = template.start, []
     update = compile((template.python or template.code).replace("K", str(ending[1])), "ending", "eval")
@@ -124,5 +124,5 @@ def reference(steps: Sequence[Chosen], ending: Chosen, numbers: Sequence[int]) -
 
 
 def in_python(step: ProgramStep, k: int) -> str:
-    """A step's expression in Python."""
+    """Return a step's expression in Python."""
     return (step.python or step.code).replace("IDIV(x,K)", "x // K").replace("K", str(k))

@@ -38,12 +38,12 @@ class Function:
         return cls(task.tags[0], "Take " + words, task.truth["reference"], tests)
 
     def text(self, source: str = "") -> str:
-        """The function with its words as a docstring."""
+        """Return the function with its words as a docstring."""
         head, _, body = (source or self.source).partition("\n")
         return f'{head}\n    """{self.words}"""\n{body}'
 
     def example(self) -> tuple[str, str]:
-        """A call and its value, as text."""
+        """Return a call and its value, as text."""
         call, _, value = self.tests[0].removeprefix("assert ").partition(" == ")
         return call, value
 
@@ -58,7 +58,7 @@ class Project:
     def files(
         self, *, names: Mapping[str, str] | None = None, replaced: Mapping[str, str] | None = None
     ) -> dict[str, str]:
-        """The package's files: text by path.
+        """Return the package's files: text by path.
 
         Args:
             names: new names of functions, by the old name.
@@ -85,7 +85,7 @@ class Project:
         return _renamed("\n".join([*lines, f"from {self.package}.summary import {OVERVIEW}", ""]), names or {})
 
     def overview(self) -> str:
-        """The assertion on the value of the summary's function."""
+        """Return the assertion on the value of the summary's function."""
         return f"assert {OVERVIEW}() == [{', '.join(functions[0].example()[1] for functions in self.modules.values())}]"
 
 
@@ -239,12 +239,12 @@ _WORK: Mapping[str, Callable[[Project, random.Random], Work | None]] = {
 
 
 def _target(project: Project) -> Function:
-    """The function that the work is on: the first function of the first module, which the summary calls."""
+    """Return the function that the work is on: the first function of the first module, which the summary calls."""
     return next(iter(project.modules.values()))[0]
 
 
 def _all_tests(project: Project) -> list[str]:
-    """Assertions on every function, the target's first."""
+    """Return assertions on every function, the target's first."""
     tests = [test for functions in project.modules.values() for function in functions for test in function.tests[:6]]
     return [
         *_target(project).tests,

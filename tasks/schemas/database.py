@@ -65,7 +65,7 @@ def database(seed: int = 0) -> bytes:
 
 
 def names(domain: Domain, column: Column, count: int) -> list[str]:
-    """The titles, people or codes of a column, the same in every variant."""
+    """Return the titles, people or codes of a column, the same in every variant."""
     rng = random.Random(seed_of("sql/schemas", "names", domain.name, column.name))
     if column.kind == "code":
         return [
@@ -79,7 +79,7 @@ def names(domain: Domain, column: Column, count: int) -> list[str]:
 
 
 def key_of(parent: Table) -> str:
-    """The column in which a child holds its parent's id."""
+    """Return the column in which a child holds its parent's id."""
     return f"{parent.singular}_id"
 
 
@@ -93,8 +93,9 @@ def _create(table: Table, parent: Table | None) -> str:
 
 
 def _values(domain: Domain, column: Column, count: int, rng: random.Random) -> list[object]:
-    """A column's values. Numbers of parents and children do not repeat where the range allows, so that "the highest"
-    is unambiguous."""
+    """Return a column's values. Numbers of parents and children do not repeat where the range allows, so that "the
+    highest" is unambiguous.
+    """
     if column.kind in ("title", "person", "code"):
         fixed = names(domain, column, min(count, 200))
         return (

@@ -26,7 +26,7 @@ def changer(task: Task) -> Script:
 
 
 def answer(task: Task) -> Message:
-    """The message that gives the right answer, made from the truth."""
+    """Return the message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("submit", {"sql": task.truth["sql"]}),))
 
 
@@ -39,7 +39,7 @@ def _read(task: Task, templates: Sequence[SchemaTemplate]) -> list[str]:
 
 
 def _player(calls: Sequence[Call]) -> Script:
-    """A script that makes one call per turn."""
+    """Return a script that makes one call per turn."""
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)

@@ -37,13 +37,13 @@ class SchemaTemplate:
     difficulty: float = 1.0
 
     def fill(self, domain: Domain, values: Mapping[str, Any]) -> tuple[str, list[str]]:
-        """The prompt and the SQL statements of one task."""
+        """Return the prompt and the SQL statements of one task."""
         fixed, spoken = words_of(domain)
         text = self.words.format(**{**fixed, **spoken, **values})
         return text, [sql.format(**{**fixed, **values}) for sql in self.statements]
 
     def read(self, domain: Domain, text: str) -> list[str] | None:
-        """The SQL of a prompt that this template has filled in; None for another prompt."""
+        """Return the SQL of a prompt that this template has filled in; None for another prompt."""
         fixed, spoken = words_of(domain)
         pattern, groups = "", set()
         for piece in re.split(r"(\{\w+\})", self.words):
@@ -60,7 +60,7 @@ class SchemaTemplate:
 
 
 def words_of(domain: Domain) -> tuple[dict[str, str], dict[str, str]]:
-    """What the placeholders of a template stand for in SQL and, where that differs, in a prompt."""
+    """Return what the placeholders of a template stand for in SQL and, where that differs, in a prompt."""
     a, b, c = domain.tables
     fixed = {
         "as": a.name,
@@ -102,6 +102,6 @@ def some_choice(domain: Domain, rng: random.Random, count: int = 1) -> list[str]
 
 
 def some_bound(domain: Domain, rng: random.Random) -> int:
-    """A number within the middle of the children's numeric column."""
+    """Return a number within the middle of the children's numeric column."""
     column = domain.child.of_kind("number")[0]
     return rng.randrange(column.low + (column.high - column.low) // 5, column.high - (column.high - column.low) // 5)

@@ -42,7 +42,9 @@ class Layout:
         return target
 
     def targets_of(self, question: str) -> list[TargetWidget]:
-        """The widgets that this kind of question can be about: those whose description no other widget shares."""
+        """Return the widgets that this kind of question can be about: those whose description no other widget
+        shares.
+        """
         targets = [target for target in self.targets if question in target.descriptions]
         descriptions = [target.descriptions[question] for target in targets]
         return [target for target in targets if descriptions.count(target.descriptions[question]) == 1]

@@ -68,7 +68,7 @@ def _task(rng: random.Random, slot: TaskSlot, words: ScreenVocabulary) -> Task |
 
 
 def _ready(window: Layout, kind: str, rng: random.Random) -> dict[str, Any] | None:
-    """The screen before the action. Before text is typed, an empty field already has the cursor."""
+    """Return the screen before the action. Before text is typed, an empty field already has the cursor."""
     screen = copy.deepcopy(window.screen)
     if kind == "type":
         fields = [widget for widget in screen["widgets"] if widget["kind"] == "field"]
@@ -119,7 +119,7 @@ def _switch(widget: dict[str, Any], on: bool) -> None:
 
 
 def _new_row(rng: random.Random, words: ScreenVocabulary, texts: list[str]) -> str:
-    """The text of a row that was not on the screen before."""
+    """Return the text of a row that was not on the screen before."""
     return next(row for row in iter(lambda: f"{rng.choice(words.things)} {rng.randint(2, 99)}", "") if row not in texts)
 
 

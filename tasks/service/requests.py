@@ -52,13 +52,13 @@ class Desk:
         return str(value)
 
     def choose(self, rows: list[Any]) -> Any:
-        """A row at random that no request is about yet. Raises: IndexError if there is none."""
+        """Return a row at random that no request is about yet. Raises: IndexError if there is none."""
         row = self.rng.choice([row for row in rows if row["id"] not in self.used])
         self.used.add(row["id"])
         return row
 
     def orders(self, *, status: str, old: bool = False) -> list[Any]:
-        """The customer's orders, told apart by their status and by whether they can still be returned."""
+        """Return the customer's orders, told apart by their status and by whether they can still be returned."""
         since = (date.fromisoformat(NOW[:10]) - timedelta(days=30)).isoformat()
         rows = self.environment.store.rows("orders", customer_id=self.customer["id"], status=status)
         return [row for row in rows if status == "pending" or (row["delivered_on"] < since) == old]
@@ -93,7 +93,7 @@ def _change_address(desk: Desk) -> str:
 
 
 def _article(desk: Desk, *, old: bool) -> tuple[Any, Any, str]:
-    """An article of a delivered order. Returns: it, its order, and what it is."""
+    """Return an article of a delivered order. Returns: it, its order, and what it is."""
     order = desk.rng.choice(desk.orders(status="delivered", old=old))
     article = desk.choose(list(desk.environment.store.rows("articles", order_id=order["id"], status="sold")))
     desk.call("articles_of", order_id=order["id"])
@@ -139,7 +139,7 @@ def _price_paid(desk: Desk) -> str:
 
 
 def _booking(desk: Desk, fare: str) -> tuple[Any, Any]:
-    """A booking and its flight."""
+    """Return a booking and its flight."""
     store = desk.environment.store
     booking = desk.choose(list(store.rows("bookings", customer_id=desk.customer["id"], fare=fare, status="active")))
     flight = store.get("flights", booking["flight_id"])

@@ -98,7 +98,7 @@ def _task(rng: random.Random, slot: TaskSlot, domains: Sequence[str] = tuple(REQ
 
 
 def _wants(known: Mapping[str, str], requests: Sequence[str], request_facts: Sequence[Mapping[str, str]]) -> str:
-    """What a policy that plays the customer is told: each request with what the customer knows of it."""
+    """Return what a policy that plays the customer is told: each request with what the customer knows of it."""
     sentences = []
     for request, facts in zip(requests, request_facts, strict=True):
         answers = " ".join(dict.fromkeys(facts.values()))

@@ -33,7 +33,7 @@ class FileTree:
         return [line.split() for path in self.below("logs") for line in self.files[path].splitlines()]
 
     def rows(self) -> list[list[str]]:
-        """The table's rows without its header: name, kind, count, price."""
+        """Return the table's rows without its header: name, kind, count, price."""
         return [line.split(",") for line in self.files["data/sales.csv"].splitlines()[1:]]
 
     def below(self, folder: str, suffix: str = "") -> list[str]:

@@ -36,7 +36,7 @@ class Stockroom:
         return places
 
     def look(self, shelf: str) -> Any:
-        """What lies on a shelf: pieces by item."""
+        """Return what lies on a shelf: pieces by item."""
         return dict(sorted(self._shelf(shelf).items()))
 
     def move(self, item: str, pieces: int, source: str, target: str) -> Any:
@@ -92,7 +92,7 @@ TOOLS = [
 
 
 def answer(stockroom: Stockroom, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    """The result of a request. Raises: KeyError for a method that is not known."""
+    """Return the result of a request. Raises: KeyError for a method that is not known."""
     cached = {"ttlMs": 3_600_000, "cacheScope": "public"}
     about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "stockroom", "version": "1"}}
     methods: dict[str, Callable[[], dict[str, Any]]] = {

@@ -132,11 +132,13 @@ class _Facts:
         return self._new(lambda: f"{''.join(pick.choices('ABCDEFGHKLMNPRSTVXZ', k=2))}-{pick.randrange(1_000, 10_000)}")
 
     def price(self) -> float:
-        """A price from 5.01 to 499.99, never a multiple of ten cents, so that it is written with two decimals."""
+        """Return a price from 5.01 to 499.99, never a multiple of ten cents, so that it is written with two
+        decimals.
+        """
         return round(self._rng.randrange(50, 5_000) / 10 + self._rng.randrange(1, 10) / 100, 2)
 
     def near(self, price: float) -> float:
-        """An earlier price: within a tenth of the listed one."""
+        """Return an earlier price: within a tenth of the listed one."""
         return round(round(price * self._rng.uniform(0.9, 1.1), 1) + self._rng.randrange(1, 10) / 100, 2)
 
     def day(self) -> str:
@@ -146,7 +148,9 @@ class _Facts:
         return (date.fromisoformat(day) + timedelta(days=self._rng.randrange(1, 30))).isoformat()
 
     def buyers(self, placed: dict[int, str], customers: list[int]) -> dict[int, int]:
-        """A customer for every order. Nobody orders twice on one day, so that "the latest order" is unambiguous."""
+        """Return a customer for every order. Nobody orders twice on one day, so that "the latest order" is
+        unambiguous.
+        """
         first = self._rng.sample(customers, len(customers))
         taken: set[tuple[int, str]] = set()
         customer_by_order = {}

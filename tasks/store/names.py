@@ -53,7 +53,7 @@ class Cast:
 
 
 def cast() -> Cast:
-    """The store's people, goods, firms and orders, the same for every seed of the database."""
+    """Return the store's people, goods, firms and orders, the same for every seed of the database."""
     rng = random.Random(seed_of("sql/store", "names"))
     people = rng.sample(_pairs(FIRST, LAST), COUNTS["customer"] + COUNTS["employee"])
     return Cast(

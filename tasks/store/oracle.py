@@ -35,7 +35,7 @@ def oracle(task: Task) -> Script:
 
 
 def answer(task: Task) -> Message:
-    """The message that gives the right answer, made from the truth."""
+    """Return the message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 

@@ -50,7 +50,7 @@ def _with_players(name: str, splits: dict[str, list[Task]]) -> TaskSet:
 
 
 def _like(task: Task, seed: int) -> Task:
-    """The same kind of question about any name that training may know."""
+    """Return the same kind of question about any name that training may know."""
     [template] = [template for template in TRAIN if template.name in task.tags]
     name = random.Random(seed).choice(_names(template.kind, False))
     with closing(_connect()) as connection:
@@ -129,7 +129,7 @@ def _names(kind: str, reserved: bool) -> tuple[str, ...]:
 
 
 def _value(connection: sqlite3.Connection, query: str) -> str:
-    """The single value of a query's result, as the environment shows it."""
+    """Return the single value of a query's result, as the environment shows it."""
     rows = connection.execute(query).fetchmany(2)
     if len(rows) != 1 or len(rows[0]) != 1 or rows[0][0] is None:
         raise TaskError(f"{NAME}: {query!r} gives {rows}, where one value is expected.")

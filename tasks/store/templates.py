@@ -33,7 +33,7 @@ class QuestionTemplate:
         return len(self.steps)
 
     def named_in(self, prompt: str) -> str | None:
-        """The entity that a prompt names; None if this template did not write the prompt."""
+        """Return the entity that a prompt names; None if this template did not write the prompt."""
         match = re.fullmatch(re.escape(self.question).replace(re.escape("{name}"), "(.+)"), prompt)
         return match[1] if match else None
 

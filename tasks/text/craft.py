@@ -46,7 +46,7 @@ def craft(seed: int = 0) -> TaskSet:
 
 
 def _goals(environment: Any, seed: int, number: int) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """The goals of a tree, each with the stratum that it is in."""
+    """Yield the goals of a tree, each with the stratum that it is in."""
     tree = _tree(environment, seed, number)
     other = {
         _chosen(environment, tree, TRAINED[number % len(TRAINED)]): "validation",
@@ -66,7 +66,7 @@ def _tree(environment: Any, seed: int, number: int) -> dict[str, Any]:
 
 
 def _chosen(environment: Any, tree: dict[str, Any], depth: int) -> str:
-    """A goal of that depth."""
+    """Return a goal of that depth."""
     goals = [name for name, own in environment.depths_in(tree).items() if own == depth]
     return str(random.Random(seed_of(NAME, *goals)).choice(goals))
 

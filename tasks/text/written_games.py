@@ -72,7 +72,7 @@ async def write_game(
 
 
 def _object(text: str) -> Any:
-    """What stands between the first and the last brace. Raises: ValueError if that is no JSON."""
+    """Return what stands between the first and the last brace. Raises: ValueError if that is no JSON."""
     begin, end = text.find("{"), text.rfind("}")
     if begin < 0 or end < begin:
         raise ValueError("the answer holds no JSON object")

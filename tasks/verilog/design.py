@@ -31,7 +31,7 @@ class Design:
     clocked: bool = False
 
     def header(self) -> str:
-        """The module's declaration with its ports."""
+        """Return the module's declaration with its ports."""
         ports = ["input clk", "input rst"] if self.clocked else []
         ports += [f"input {_range(width)}{name}" for name, width in self.inputs.items()]
         kind = "output reg" if self.registers else "output"
@@ -39,7 +39,7 @@ class Design:
         return f"module dut({', '.join(ports)});"
 
     def reference(self) -> str:
-        """The reference design in Verilog."""
+        """Return the reference design in Verilog."""
         return f"{self.header()}\n{self.body.strip()}\nendmodule\n"
 
     def testbench(self, vectors: Sequence[Values]) -> str:
@@ -61,7 +61,7 @@ class Design:
         return "\n".join([*lines, "$finish;", "end", "endmodule", ""])
 
     def printed(self, vectors: Sequence[Values]) -> str:
-        """What the testbench prints for a correct design."""
+        """Return what the testbench prints for a correct design."""
         lines = []
         for number, values in enumerate(self.model(vectors)):
             lines.append(f"{number}: " + " ".join(f"{name}={values[name]}" for name in self.outputs))

@@ -9,12 +9,12 @@ from .design import Design, Values
 
 
 def _each(step: Callable[[Values], Values]) -> Callable[[Sequence[Values]], list[Values]]:
-    """The model of a design without state."""
+    """Return the model of a design without state."""
     return lambda vectors: [step(values) for values in vectors]
 
 
 def _from(start: int, step: Callable[[int, Values], int], show: Callable[[int], Values]) -> Callable[..., list[Values]]:
-    """The model of a clocked design whose state is one number."""
+    """Return the model of a clocked design whose state is one number."""
 
     def model(vectors: Sequence[Values]) -> list[Values]:
         state, outputs = start, []
@@ -40,7 +40,7 @@ def linear(rng: random.Random) -> Design:
 
 
 def extremes(rng: random.Random) -> Design:
-    """The larger and the smaller number, with an offset."""
+    """Return the larger and the smaller number, with an offset."""
     w, c = rng.randint(3, 10), rng.randint(1, 6)
     return Design(
         "extremes",
@@ -53,7 +53,7 @@ def extremes(rng: random.Random) -> Design:
 
 
 def choice(rng: random.Random) -> Design:
-    """A multiplexer with its inputs in some order."""
+    """Return a multiplexer with its inputs in some order."""
     w, order = rng.randint(1, 8), rng.sample("abcd", 4)
     words = ", ".join(f"{name} when s is {index}" for index, name in enumerate(order))
     body = f"assign y = s == 0 ? {order[0]} : s == 1 ? {order[1]} : s == 2 ? {order[2]} : {order[3]};"
@@ -93,7 +93,7 @@ def many_ones(rng: random.Random) -> Design:
 
 
 def turn(rng: random.Random) -> Design:
-    """A rotation by a fixed number of places, under control."""
+    """Return a rotation by a fixed number of places, under control."""
     w = rng.randint(4, 12)
     k = rng.randint(1, w - 1)
     return Design(
@@ -107,7 +107,7 @@ def turn(rng: random.Random) -> Design:
 
 
 def logic(rng: random.Random) -> Design:
-    """A random expression of bitwise operators."""
+    """Return a random expression of bitwise operators."""
     w = rng.randint(1, 6)
     first_operator, second_operator = rng.choice("&|^"), rng.choice("&|^")
     names = rng.sample("abc", 3)
@@ -124,7 +124,7 @@ def logic(rng: random.Random) -> Design:
 
 
 def saturating(rng: random.Random) -> Design:
-    """A sum with an upper bound."""
+    """Return a sum with an upper bound."""
     w = rng.randint(3, 8)
     limit = rng.randint(2 ** (w - 1), 2**w - 1)
     return Design(
@@ -138,7 +138,7 @@ def saturating(rng: random.Random) -> Design:
 
 
 def unit(rng: random.Random) -> Design:
-    """An arithmetic unit with operations in some order."""
+    """Return an arithmetic unit with operations in some order."""
     w = rng.randint(3, 8)
     table = {
         "a plus b": ("a + b", int.__add__),
@@ -162,7 +162,7 @@ def unit(rng: random.Random) -> Design:
 
 
 def counter(rng: random.Random) -> Design:
-    """A counter with a step and an upper bound."""
+    """Return a counter with a step and an upper bound."""
     limit, step = rng.randint(5, 60), rng.randint(1, 4)
     w = 7
     return Design(
@@ -179,7 +179,7 @@ def counter(rng: random.Random) -> Design:
 
 
 def delay(rng: random.Random) -> Design:
-    """A shift register with a tap in between."""
+    """Return a shift register with a tap in between."""
     length = rng.randint(3, 9)
     tap = rng.randint(1, length - 1)
     return Design(
@@ -199,7 +199,7 @@ def delay(rng: random.Random) -> Design:
 
 
 def feedback(rng: random.Random) -> Design:
-    """A linear feedback shift register that also takes a bit in."""
+    """Return a linear feedback shift register that also takes a bit in."""
     w = rng.randint(4, 9)
     tap_a, tap_b = sorted(rng.sample(range(w), 2))
     return Design(
@@ -216,7 +216,7 @@ def feedback(rng: random.Random) -> Design:
 
 
 def pattern(rng: random.Random) -> Design:
-    """A detector of a bit sequence, which may overlap."""
+    """Return a detector of a bit sequence, which may overlap."""
     length = rng.randint(3, 5)
     sequence = rng.randrange(1, 2**length)
     text = format(sequence, f"0{length}b")
@@ -235,7 +235,7 @@ def pattern(rng: random.Random) -> Design:
 
 
 def total(rng: random.Random) -> Design:
-    """A running sum with a way to clear it."""
+    """Return a running sum with a way to clear it."""
     w, k = rng.randint(4, 9), rng.randint(1, 6)
     return Design(
         "total",
@@ -252,7 +252,7 @@ def total(rng: random.Random) -> Design:
 
 
 def highest(rng: random.Random) -> Design:
-    """A priority encoder."""
+    """Return a priority encoder."""
     w, none = rng.randint(4, 9), rng.randint(10, 15)
     chain = "".join(f"a[{bit}] ? {bit} : " for bit in reversed(range(w)))
     return Design(
@@ -266,7 +266,7 @@ def highest(rng: random.Random) -> Design:
 
 
 def rising(rng: random.Random) -> Design:
-    """A counter of rising edges of a signal."""
+    """Return a counter of rising edges of a signal."""
     w, k = rng.randint(3, 7), rng.randint(1, 5)
 
     def step(state: int, v: Values) -> int:
@@ -290,7 +290,7 @@ def rising(rng: random.Random) -> Design:
 
 
 def steady(rng: random.Random) -> Design:
-    """A debouncer."""
+    """Return a debouncer."""
     k = rng.randint(2, 6)
 
     def step(state: int, v: Values) -> int:

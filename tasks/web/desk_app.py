@@ -47,7 +47,7 @@ class HelpDesk(BaseHTTPRequestHandler):
         self._answer(303, "", {"Location": self.path})
 
     def _ticket(self, tickets: Mapping[str, dict[str, str]]) -> dict[str, str] | None:
-        """The ticket of the address."""
+        """Return the ticket of the address."""
         return {f"/tickets/{n}": ticket for n, ticket in enumerate(tickets.values(), 1)}.get(self.path)
 
     def _answer(self, status: int, body: str, headers: Mapping[str, str] | None = None) -> None:
@@ -60,7 +60,7 @@ class HelpDesk(BaseHTTPRequestHandler):
 
 
 def presses(status: str) -> tuple[str, ...]:
-    """The buttons of a ticket: a closed one can only be reopened."""
+    """Return the buttons of a ticket: a closed one can only be reopened."""
     return (REOPEN,) if status == "closed" else STATUSES
 
 

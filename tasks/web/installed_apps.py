@@ -26,7 +26,7 @@ def installed_app_set(
     templates: Sequence[WebTemplate],
     seed: int,
 ) -> TaskSet:
-    """The task set of one application.
+    """Return the task set of one application.
 
     Args:
         site: the parameters that all its tasks share.

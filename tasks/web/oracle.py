@@ -59,7 +59,9 @@ def player(plan: Sequence[Sequence[str]], environment: str = "agentgym/web-v1") 
 
 
 def _next_step(steps: Sequence[Sequence[str]], messages: Sequence[Message]) -> Sequence[str] | None:
-    """The first step that the conversation has not done yet; None after the last. A step may take several turns."""
+    """Return the first step that the conversation has not done yet; None after the last. A step may take
+    several turns.
+    """
     done = 0
     for before, message in pairwise(messages):
         if message.role == "assistant" and done < len(steps):
@@ -75,7 +77,7 @@ def _goes_on(page: str) -> bool:
 
 
 def find(page: str, label: str) -> int | None:
-    """The number of the first element whose line begins with a label, such as `button "Send"`.
+    """Return the number of the first element whose line begins with a label, such as `button "Send"`.
 
     Characters of icon fonts, which stand before the words of many buttons, are skipped.
     """
@@ -84,5 +86,5 @@ def find(page: str, label: str) -> int | None:
 
 
 def say(call: Call, words: str = "") -> Message:
-    """A message of the assistant with one call."""
+    """Return a message of the assistant with one call."""
     return Message("assistant", words, (call,))

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 
 def site_archive(files: Mapping[str, str]) -> bytes:
-    """A zip of texts by file name, byte for byte the same for the same files."""
+    """Return a zip of texts by file name, byte for byte the same for the same files."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, text in files.items():

@@ -27,7 +27,7 @@ def wiki_task_set(seed: int = 0) -> TaskSet:
 
 
 def _way_to(data: Data, name: str) -> tuple[Step, ...]:
-    """The links from the first page to another."""
+    """Return the links from the first page to another."""
     title = data["pages"][name]["title"]
     if name in data["places"]:
         return (link(title),)
@@ -36,7 +36,7 @@ def _way_to(data: Data, name: str) -> tuple[Step, ...]:
 
 
 def _two(rng: random.Random, data: Data) -> list[str]:
-    """The names of two pages, neither of them the first page."""
+    """Return the names of two pages, neither of them the first page."""
     return rng.sample(sorted(data["keepers"]), 2)
 
 

@@ -91,7 +91,7 @@ CODES = ("SPRING10", "WELCOME15", "LUCKY20")
 
 
 def words_of(seed: int) -> WebVocabulary:
-    """The vocabulary of a seed: seeds from 100 on are held out and have other words."""
+    """Return the vocabulary of a seed: seeds from 100 on are held out and have other words."""
     return TRAINED if seed < 100 else HELD_OUT
 
 
@@ -101,7 +101,7 @@ def address_of(person: str, words: WebVocabulary) -> str:
 
 @cache
 def word_pairs(firsts: Sequence[str], seconds: Sequence[str], *, held_out: bool) -> list[str]:
-    """The pairs that are held out, every fifth, or all others. Every word is in pairs of both kinds."""
+    """Return the pairs that are held out, every fifth, or all others. Every word is in pairs of both kinds."""
     return [
         f"{first} {second}"
         for i, first in enumerate(firsts)

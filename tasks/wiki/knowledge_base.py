@@ -73,7 +73,7 @@ class KnowledgeBase:
     facts: Mapping[tuple[str, str], str]
 
     def walk(self, start: str, chain: tuple[str, ...]) -> list[str]:
-        """The entities along a chain of relations: the start, and the object of each relation in turn."""
+        """Return the entities along a chain of relations: the start, and the object of each relation in turn."""
         path = [start]
         for relation in chain:
             path.append(self.facts[path[-1], relation])
@@ -124,7 +124,7 @@ def wiki(seed: int = 0) -> bytes:
 
 @cache
 def _names(kind: str, wiki_index: int) -> tuple[str, ...]:
-    """The names of one kind in one wiki: a slice of all combinations in a fixed order, so wikis share few."""
+    """Return the names of one kind in one wiki: a slice of all combinations in a fixed order, so wikis share few."""
     combinations = [_SHAPE[kind].format(*parts) for parts in product(*_PARTS[kind])]
     random.Random(seed_of(NAME, "names", kind)).shuffle(combinations)
     start = wiki_index * SIZES[kind]

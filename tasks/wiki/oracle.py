@@ -27,13 +27,13 @@ def oracle(task: Task) -> Script:
 
 
 def retrieve_oracle(task: Task) -> Script:
-    """The oracle where there is a retriever alone: it searches for every page on the way."""
+    """Return the oracle where there is a retriever alone: it searches for every page on the way."""
     start, chain = _start_and_chain(task)
     return _script(lambda: _retrieve(start, chain))
 
 
 def imperfect_oracle(task: Task) -> Script:
-    """A script that walks as the oracle does, and answers with another fact of the last page.
+    """Return a script that walks as the oracle does, and answers with another fact of the last page.
 
     Which one is settled by the fact that was asked for: who imitates both players has two answers to choose from.
     """
@@ -55,12 +55,12 @@ def imperfect_lookup_oracle(task: Task) -> Script:
 
 
 def answer(task: Task) -> Message:
-    """The message that gives the right answer, made from the truth."""
+    """Return the message that gives the right answer, made from the truth."""
     return Message("assistant", "", (Call("answer", {"text": task.truth["answer"]}),))
 
 
 def _start_and_chain(task: Task) -> tuple[str, tuple[str, ...]]:
-    """The start of the question, a name or a description, and its chain of relations."""
+    """Return the start of the question, a name or a description, and its chain of relations."""
     chain = chain_of(task.tags)
     start = start_of(chain, task.prompt)
     if start is None:

@@ -44,7 +44,7 @@ class Relation:
         return r"[A-Z][\w ]+" if self.to_entity else r"\d+|[a-z ]+"
 
     def read(self, text: str, subject: str) -> str | None:
-        """The object that a page states; None if the page does not state the fact."""
+        """Return the object that a page states; None if the page does not state the fact."""
         object_pattern = rf"\[({self.object})\]" if self.to_entity else f"({self.object})"
         for sentence in self.sentences:
             before, _, behind = sentence.replace("{s}", subject).partition("{o}")
@@ -125,12 +125,12 @@ BY_NAME = {relation.name: relation for relation in RELATIONS}
 
 
 def of_kind(kind: str) -> tuple[Relation, ...]:
-    """The relations of an entity of this kind, in the order of the table."""
+    """Return the relations of an entity of this kind, in the order of the table."""
     return tuple(relation for relation in RELATIONS if relation.subject == kind)
 
 
 def chain_of(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """The chain of relations that a task's tags name: `seat.mayor` is the mayor of the seat of something."""
+    """Return the chain of relations that a task's tags name: `seat.mayor` is the mayor of the seat of something."""
     return next(tuple(tag.split(".")) for tag in tags if tag.partition(".")[0] in BY_NAME)
 
 
@@ -142,7 +142,7 @@ def question(chain: tuple[str, ...], start: str) -> str:
 
 
 def start_of(chain: tuple[str, ...], prompt: str) -> str | None:
-    """The start of a question that `question` has written; None for another text."""
+    """Return the start of a question that `question` has written; None for another text."""
     before, _, behind = question(chain, "\0").partition("\0")
     if prompt.startswith(before) and prompt.endswith(behind):
         return prompt[len(before) : len(prompt) - len(behind)]
@@ -155,7 +155,7 @@ def description(kind: str, first: Relation, second: Relation, objects: tuple[str
 
 
 def described(text: str) -> tuple[str, tuple[tuple[Relation, str], ...]] | None:
-    """The kind and the two facts of an entity that `description` described; None for another text."""
+    """Return the kind and the two facts of an entity that `description` described; None for another text."""
     for kind in KINDS:
         for first, second in permutations(of_kind(kind), 2):
             clauses = (relation.clause.replace("{o}", f"({relation.object})") for relation in (first, second))

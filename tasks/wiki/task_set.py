@@ -44,7 +44,7 @@ class Plan:
     editions: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
     def edition(self, stratum: str, index: int) -> int:
-        """The seed of the wiki that a task is about."""
+        """Return the seed of the wiki that a task is about."""
         seeds = self.editions.get(stratum, [EDITIONS if stratum == "unseen_wiki" else 0])
         return seeds[index % len(seeds)]
 

@@ -123,7 +123,7 @@ class DesktopSession:
         )
 
     def windows(self) -> list[dict[str, object]]:
-        """The windows of programs, with class, title and size; `active` marks the one with the keyboard."""
+        """Return the windows of programs, with class, title and size; `active` marks the one with the keyboard."""
         active = self._tool("getactivewindow").stdout.strip()
         windows = []
         for line in self._tool("-lxG", program="wmctrl").stdout.decode("utf-8", "replace").splitlines()[:MAX_WINDOWS]:
@@ -184,7 +184,7 @@ class Trees:
         self._reader = self._begin(deadline)
 
     def look(self) -> list[str]:
-        """What is on the screen, a line for each element; one that says so where the programs do not answer."""
+        """Return what is on the screen, a line for each element; one that says so where the programs do not answer."""
         if self._reader.poll() is not None:
             self._reader = self._begin(time.monotonic() + TOOL_S)
         try:
@@ -199,7 +199,7 @@ class Trees:
         return lines
 
     def _begin(self, deadline: float) -> subprocess.Popen[bytes]:
-        """The reading process, started until it finds the bus. Raises: RuntimeError."""
+        """Return the reading process, started until it finds the bus. Raises: RuntimeError."""
         program = os.path.join(os.path.dirname(__file__), "tree.py")
         while time.monotonic() < deadline:
             self._reader = subprocess.Popen(
@@ -217,7 +217,7 @@ class Trees:
         raise RuntimeError("The bus of accessibility does not come up")
 
     def _answer(self, limit_s: float) -> list[str] | None:
-        """The next line of the reading process; None if none comes."""
+        """Return the next line of the reading process; None if none comes."""
         output = self._reader.stdout
         assert output is not None
         if not select.select([output], [], [], max(limit_s, 0.0))[0]:

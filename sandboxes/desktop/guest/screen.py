@@ -30,7 +30,7 @@ def read_screen(path: str) -> tuple[int, int, bytes]:
 
 
 def png(width: int, height: int, rgb: bytes) -> bytes:
-    """A PNG file of 8-bit RGB."""
+    """Return a PNG file of 8-bit RGB."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         checked = kind + data

@@ -229,7 +229,7 @@ class ChromiumProcess:
 
 
 def _next(answers: Answers, timeout_s: float) -> Any:
-    """The next item of a queue; `_NOTHING` if there is none in time."""
+    """Return the next item of a queue; `_NOTHING` if there is none in time."""
     try:
         return answers.get(timeout=timeout_s)
     except queue.Empty:

@@ -106,7 +106,7 @@ class Elements:
         return owned
 
     def _all_lines(self, frames: list[tuple[str, str, int]]) -> list[tree.TreeLine]:
-        """The lines of the whole page."""
+        """Return the lines of the whole page."""
         tab = self._tab
         posted = [tab.post("Accessibility.getFullAXTree", {"frameId": frame}) for frame, _, _ in frames]
         main = tab.call("Accessibility.getFullAXTree")["nodes"]
@@ -120,7 +120,7 @@ class Elements:
         return tree.visible_lines(main, inside)
 
     def _in_view(self, frames: list[tuple[str, str, int]]) -> list[tree.TreeLine]:
-        """The lines of those parts of the page and its frames that are in view."""
+        """Return the lines of those parts of the page and its frames that are in view."""
         width, height = self._tab.viewport
         places: dict[str, Box] = {self._tab.main: (0.0, 0.0, float(width), float(height))}
         for frame, parent, owner in frames:  # where each frame's content is, within the view
@@ -134,7 +134,7 @@ class Elements:
         return self._pieces(self._tab.main, places[self._tab.main], inside)
 
     def _pieces(self, frame: str, view: Box, inside: dict[int, list[tree.TreeLine]]) -> list[tree.TreeLine]:
-        """The lines of the pieces of a frame that are in view, a box in the frame's own pixels."""
+        """Return the lines of the pieces of a frame that are in view, a box in the frame's own pixels."""
         tab, context = self._tab, self._tab.isolated_context(frame)
         left, top, right, bottom = view
         if right <= left or bottom <= top:
@@ -187,7 +187,9 @@ class Elements:
             self._named.setdefault(name, []).append((self._numbers[backend], role))
 
     def text(self) -> str:
-        """The visible text of the page, or of what is in view of a long page; the text of its frames comes last."""
+        """Return the visible text of the page, or of what is in view of a long page; the text of its frames
+        comes last.
+        """
         tab = self._tab
         if self.is_long:
             return "\n".join(text for text in reversed(self._pieces_text) if text)  # the main frame was read last
@@ -202,7 +204,7 @@ class Elements:
     # ---- finding -----------------------------------------------------------------------------------------------------
 
     def node(self, element: int | str) -> tuple[int, int]:
-        """Number and backend node id of an element, given by its number or its name. Raises: NotPossible."""
+        """Return number and backend node id of an element, given by its number or its name. Raises: NotPossible."""
         number = self._number(element) if isinstance(element, str) else element
         if number not in self._nodes:
             raise NotPossible(f"There is no element [{number}] on this page.")
@@ -212,18 +214,18 @@ class Elements:
         return self._numbers.get(backend)
 
     def named(self, name: str) -> list[tuple[int, str]]:
-        """Number and role of the elements with a name."""
+        """Return number and role of the elements with a name."""
         return self._named.get(name, [])
 
     def role(self, number: int) -> str:
         return next((role for element, _, role, _ in self.lines if element == number), "")
 
     def frame_of(self, backend: int) -> str:
-        """The frame that an element lies in."""
+        """Return the frame that an element lies in."""
         return self._frames.get(backend, self._tab.main)
 
     def _number(self, name: str) -> int:
-        """The number of the element with a name; digits are taken as a number.
+        """Return the number of the element with a name; digits are taken as a number.
 
         Interactive elements come first, because the heading above a button may have the same name.
         """
@@ -276,12 +278,12 @@ class Elements:
 
 
 def length_of(line: Line) -> int:
-    """The most characters that a line takes when it is shown."""
+    """Return the most characters that a line takes when it is shown."""
     return min(len(line[3]), tree.MAX_LINE) + min(line[1], 8) + len(str(line[0])) + 4
 
 
 def _shared(first: Box, second: Box) -> Box:
-    """What two boxes have in common; without any area if they are apart."""
+    """Return what two boxes have in common; without any area if they are apart."""
     return max(first[0], second[0]), max(first[1], second[1]), min(first[2], second[2]), min(first[3], second[3])
 
 

@@ -44,7 +44,7 @@ class BrowserEpisode:
         self._lock, self._clipboard, self._last = threading.Lock(), Clipboard(), ("", "", "")
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply to one request: `ok`; `refused`, a message for the agent; `crashed`, if the page has; or `died`."""
+        """Return the reply to a request: `ok`; `refused`, a message for the agent; `crashed`, a page has; or `died`."""
         try:
             return {"ok": getattr(self, "do_" + request.pop("do"))(**request)}
         except NotPossible as error:
@@ -132,7 +132,7 @@ class BrowserEpisode:
         return self._observe()
 
     def do_outcome(self) -> dict[str, Any]:
-        """The end state: what the site says, and the files that were downloaded.
+        """Return the end state: what the site says, and the files that were downloaded.
 
         Where the site's hook or script for its state fails, `failed` says how.
         """
@@ -150,7 +150,7 @@ class BrowserEpisode:
         return outcome
 
     def do_boxes(self) -> list[Any]:
-        """Number, role, line and box in pixels of every element. For grounding tasks and scripted players."""
+        """Return number, role, line and box in pixels of every element. For grounding tasks and scripted players."""
         boxes = []
         tab, elements = self._tab, self._page.elements
         elements.look(self._look["max_chars"])
@@ -299,7 +299,7 @@ class BrowserEpisode:
             page.tab.end_navigation(frame)
 
     def _gone(self) -> set[str]:
-        """The targets that have been closed, as by a script of the page."""
+        """Return the targets that have been closed, as by a script of the page."""
         with self._lock:
             return set(self._gone_targets)
 
@@ -361,7 +361,7 @@ class BrowserEpisode:
         return {**observed, **seen, "downloads": self._files.news()}  # last, because downloads begin a little later
 
     def _seen(self, page: OpenTab, views: list[str]) -> dict[str, Any]:
-        """What the agent sees of a page."""
+        """Return what the agent sees of a page."""
         elements, seen = page.elements, dict[str, Any]()
         if "tree" in views:
             seen["lines"] = [[number, depth, text] for number, depth, _, text in elements.lines]

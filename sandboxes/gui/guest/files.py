@@ -103,7 +103,7 @@ class EpisodeFiles:
         return news
 
     def downloaded(self) -> dict[str, str]:
-        """What was downloaded, by name: the text of a file, or the hash of one that is long or is no text."""
+        """Return what was downloaded, by name: the text of a file, or the hash of one that is long or is no text."""
         contents = {}
         for name in self._arrived:
             with open(f"{self._folder}/{name}", "rb") as file:
@@ -119,7 +119,7 @@ class EpisodeFiles:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _free_name(self, name: str) -> str:
-        """The name, with a number where a file has it already."""
+        """Return the name, with a number where a file has it already."""
         stem, extension = os.path.splitext(name.replace("/", "_")[:100])
         number, free = 1, f"{stem}{extension}"
         while free in self._names or free in self._arrived or free == "incoming":

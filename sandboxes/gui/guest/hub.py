@@ -44,7 +44,7 @@ class Hub:
         self._acting, self._beginning = threading.Semaphore(slots), threading.Semaphore(slots)  # a start may take long
 
     def site(self, description: dict[str, Any]) -> Site:
-        """The site of an episode, from the host's description of it."""
+        """Return the site of an episode, from the host's description of it."""
         if description["kind"] == "app":
             return Application(description["name"], description["data"])
         for path in description["archives"]:

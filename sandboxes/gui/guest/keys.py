@@ -52,7 +52,7 @@ class UnknownKey(ValueError):
 
 
 def modifiers_of(names: str) -> int:
-    """The bits of modifier keys that are joined by +, such as Control+Shift; 0 for ''. Raises: UnknownKey."""
+    """Return the bits of modifier keys that are joined by +, such as Control+Shift; 0 for ''. Raises: UnknownKey."""
     bits = 0
     for name in filter(None, names.split("+")):
         if name not in MODIFIERS:
@@ -62,7 +62,7 @@ def modifiers_of(names: str) -> int:
 
 
 def events(keys: str) -> list[dict[str, Any]]:
-    """The events of pressing keys together and releasing them, such as Enter, a, F5 or Control+Shift+k.
+    """Return the events of pressing keys together and releasing them, such as Enter, a, F5 or Control+Shift+k.
 
     Raises: UnknownKey.
     """
@@ -86,7 +86,7 @@ def events(keys: str) -> list[dict[str, Any]]:
 
 
 def typed(text: str) -> Iterator[dict[str, Any]]:
-    """The events of typing a text, character by character."""
+    """Yield the events of typing a text, character by character."""
     for character in text:
         if character == "\n":
             yield from events("Enter")
@@ -101,7 +101,7 @@ def typed(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _strokes(name: str, modifiers: int) -> list[dict[str, Any]]:
-    """The events of one key while modifier keys are held."""
+    """Return the events of one key while modifier keys are held."""
     key, code, number, text = _key(name, shifted=bool(modifiers & MODIFIERS["Shift"]))
     described = {"key": key, "code": code, "windowsVirtualKeyCode": number, "modifiers": modifiers}
     if modifiers & ~MODIFIERS["Shift"]:

@@ -244,7 +244,7 @@ class OwnApp(Site):
         return f"its command ended with {self._process.returncode}: {self._output}"
 
     def _end_state(self) -> Any:
-        """The state that the agent left. Raises: SiteFailed; SandboxFailed where it is not the agent's doing."""
+        """Return the state that the agent left. Raises: SiteFailed; SandboxFailed where it is not the agent's doing."""
         with contextlib.suppress(SiteFailed):
             return self._state(self._folder)
         try:
@@ -340,7 +340,7 @@ def unpack(archive: zipfile.ZipFile, folder: str) -> None:
 
 
 def free_port() -> int:
-    """A port that nobody has, and that none of the last applications was given. Raises: SiteFailed."""
+    """Return a port that nobody has, and that none of the last applications was given. Raises: SiteFailed."""
     for port in itertools.islice(_ports, len(PORTS)):
         if is_free(port):
             return port
@@ -358,7 +358,9 @@ def is_free(port: int) -> bool:
 
 
 def changes(before: Any, after: Any) -> Any:
-    """What changed: of two objects the entries that differ, None for one that is gone; otherwise the new value."""
+    """Return what changed: of two objects the entries that differ, None for one that is gone; otherwise the
+    new value.
+    """
     if not isinstance(before, dict) or not isinstance(after, dict):
         return after
     keys = [

@@ -27,5 +27,5 @@ def pages_cpu_s() -> dict[str, float]:
 
 
 def busiest_s(before: dict[str, float], after: dict[str, float]) -> float:
-    """The most processor time, in seconds, that one page process used between two readings."""
+    """Return the most processor time, in seconds, that one page process used between two readings."""
     return max((used - before.get(page, 0.0) for page, used in after.items()), default=0.0)

@@ -15,7 +15,7 @@ _REACTS = {"click", "dblclick", "mousedown", "mouseup", "pointerdown", "pointeru
 
 
 def picture(tab: Tab) -> Any:
-    """A PNG of the view in base64."""
+    """Return a PNG of the view in base64."""
     return tab.call("Page.captureScreenshot", {"format": "png"}, LOAD_S)["data"]
 
 

@@ -25,7 +25,7 @@ class Pointer:
         self._tab, self._elements = tab, elements
 
     def point_of(self, target: Target, *, scroll: bool = True, reach: bool = True) -> tuple[float, float]:
-        """The point where a target is clicked.
+        """Return the point where a target is clicked.
 
         Args:
             scroll: scroll an element into view first.
@@ -100,7 +100,10 @@ class Pointer:
     # ---- inside ------------------------------------------------------------------------------------------------------
 
     def _reachable(self, number: int, backend: int, points: list[tuple[float, float]]) -> tuple[float, float]:
-        """The first of some points of an element at which nothing covers it. Raises: NotPossible if there is none."""
+        """Return the first of some points of an element at which nothing covers it.
+
+        Raises: NotPossible if there is none.
+        """
         width, height = self._tab.viewport
         inside = [(x, y) for x, y in points if 0 <= x < width and 0 <= y < height] or points[:1]
         try:

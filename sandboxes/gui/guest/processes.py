@@ -43,7 +43,7 @@ class Output:
         self._reader.start()
 
     def __bytes__(self) -> bytes:
-        """What is kept, after the process has ended."""
+        """Return what is kept, after the process has ended."""
         self._reader.join(_END_S)
         return bytes(self._printed)
 
@@ -51,7 +51,7 @@ class Output:
         return bool(bytes(self).strip())
 
     def __str__(self) -> str:
-        """The beginning and the end: where a program fails, one of the two says why."""
+        """Return the beginning and the end: where a program fails, one of the two says why."""
         text = bytes(self).decode("utf-8", "replace").strip()
         return (f"{text[:400]} ... {text[-400:]}" if len(text) > 850 else text) or "it printed nothing"
 

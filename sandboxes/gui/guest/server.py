@@ -144,7 +144,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         site.tunnel(self)
 
     def _site_and_address(self, url: str) -> tuple[Site | None, SplitResult]:
-        """The site that a request is for, None if it is not the episode's; and the parts of its address."""
+        """Return the site that a request is for, None if it is not the episode's; and the parts of its address."""
         site = self.server.site_at(self.connection.getsockname()[0])
         try:
             parts = urlsplit(url)

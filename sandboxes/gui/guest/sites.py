@@ -43,7 +43,7 @@ class Site:
         """End what `open` began."""
 
     def respond(self, request: PageRequest) -> PageResponse:
-        """The page for a request."""
+        """Return the page for a request."""
         raise NotImplementedError
 
     def begin(self, tab: Tab) -> Any:
@@ -66,7 +66,7 @@ class Site:
         return None
 
     def outcome(self, tab: Tab, url: str) -> dict[str, Any]:
-        """The end state that the reward reads; `url` is the address that was shown last."""
+        """Return the end state that the reward reads; `url` is the address that was shown last."""
         return {}
 
 

@@ -118,7 +118,7 @@ class Tab:
     def evaluate(
         self, expression: str, timeout_s: float = STEP_S, context: int | None = None, wait: bool = False
     ) -> Any:
-        """The value of a script, run in the page or in the isolated execution context `context`."""
+        """Return the value of a script, run in the page or in the isolated execution context `context`."""
         params = {"expression": expression, "returnByValue": True, "awaitPromise": wait}
         if context is not None:
             params["contextId"] = context
@@ -128,7 +128,7 @@ class Tab:
         return answer.get("result", {}).get("value")
 
     def isolated_context(self, frame: str = "") -> int:
-        """An isolated execution context of a frame, of the main one by default.
+        """Return an isolated execution context of a frame, of the main one by default.
 
         It sees the frame's elements, but nothing that its scripts defined.
         """
@@ -325,7 +325,7 @@ class Tab:
             raise
 
     def drag_data(self, timeout_s: float) -> dict[str, Any] | None:
-        """What the page gave a drag that it let begin, as the browser's drag data; None if no drag has begun."""
+        """Return what the page gave a drag that it let begin, as the browser's drag data; None if no drag has begun."""
         if not self._drag_begun and self._drag is None:
             return None
         with self._navigation:
@@ -345,5 +345,5 @@ class Tab:
         return location or ["", 0, 0]
 
     def unreachable(self) -> str:
-        """The address that cannot be reached, if Chromium's page about that is shown; else empty."""
+        """Return the address that cannot be reached, if Chromium's page about that is shown; else empty."""
         return str(self.call("Page.getFrameTree")["frameTree"]["frame"].get("unreachableUrl", ""))

@@ -97,7 +97,7 @@ TreeLine = tuple[int, int | None, str, str, str]  # depth, backend node id, role
 
 
 def visible_lines(nodes: list[Node], inside: Mapping[int, list[TreeLine]] = MappingProxyType({})) -> list[TreeLine]:
-    """The lines of an accessibility tree that are shown.
+    """Return the lines of an accessibility tree that are shown.
 
     Args:
         nodes: as `Accessibility.getFullAXTree` gives them; the first is the root.
@@ -156,7 +156,7 @@ def _holds_more(children: list[Node]) -> bool:
 
 
 def _options(node: Node, by_id: dict[str, Node]) -> list[str]:
-    """The options of a drop-down list, which are not laid out on the page."""
+    """Return the options of a drop-down list, which are not laid out on the page."""
     names: list[str] = []
     pending = [node]
     while pending and len(names) < _MAX_OPTIONS:

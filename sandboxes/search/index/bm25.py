@@ -61,7 +61,7 @@ class Bm25:
         return [(int(pages[index]), float(values[index])) for index in order]
 
     def _terms_of(self, query: str) -> list[tuple[int, float, float]]:
-        """Number, count in the query and highest gain of each known term, the highest gain first."""
+        """Return number, count in the query and highest gain of each known term, the highest gain first."""
         counts = Counter(words(query)[: 4 * MAX_QUERY_TERMS])
         known = [(self._terms.get(word), count) for word, count in counts.items()]
         terms = [(term, float(count), count * float(self._most[term])) for term, count in known if term is not None]
@@ -113,5 +113,5 @@ _SLACK = 1.0001  # float32 sums may exceed the bound, which is added up in anoth
 
 
 def _kth(values: Floats, k: int) -> float:
-    """The k-th largest value."""
+    """Return the k-th largest value."""
     return float(np.partition(values, len(values) - k)[len(values) - k])

@@ -16,7 +16,7 @@ IDS, TITLES, TEXTS = ("id", "_id", "docid"), ("title",), ("text", "contents", "p
 
 
 def corpus_file(path: Path) -> Path:
-    """The file of a corpus that is a file or a BEIR folder. Raises: TaskError if there is none."""
+    """Return the file of a corpus that is a file or a BEIR folder. Raises: TaskError if there is none."""
     corpus = path / "corpus.jsonl" if path.is_dir() else path
     if not corpus.is_file():
         raise TaskError(f"There is no corpus at {path}: give a .jsonl or .json file, or a folder with corpus.jsonl.")
@@ -24,7 +24,10 @@ def corpus_file(path: Path) -> Path:
 
 
 def pages_of_file(path: Path) -> Iterator[Page]:
-    """The pages of a file, each title once. Raises: TaskError naming the file, the place and what is wrong there."""
+    """Yield the pages of a file, each title once.
+
+    Raises: TaskError naming the file, the place and what is wrong there.
+    """
     try:
         if path.suffix == ".json":
             yield from _once(pages_of_json(json.loads(path.read_text(encoding="utf-8")), str(path)))
@@ -123,12 +126,12 @@ def _squad(articles: list[Any], where: str) -> Iterator[Page]:
 
 
 def squad_title(article: Mapping[str, Any], index: int) -> str:
-    """What an article is called; XQuAD's have no title."""
+    """Return what an article is called; XQuAD's have no title."""
     return str(article.get("title") or f"Article {index + 1}").replace("_", " ")
 
 
 def squad_page(title: str, number: int) -> str:
-    """What the page of an article's paragraph is called, from 1."""
+    """Return what the page of an article's paragraph is called, from 1."""
     return f"{title}, part {number}"
 
 

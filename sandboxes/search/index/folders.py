@@ -31,12 +31,12 @@ _SETTLED_NS = 2_000_000_000  # a file younger than this may change again without
 
 
 def root() -> Path:
-    """The folder of all indexes; created with the first one."""
+    """Return the folder of all indexes; created with the first one."""
     return cache_folder() / "search"
 
 
 def made_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """The folder, built if it does not exist: by one process at a time, and renamed when it is complete.
+    """Return the folder, built if it does not exist: by one process at a time, and renamed when it is complete.
 
     A process that is killed while it builds leaves a folder that nothing reads and the next builder deletes.
     """
@@ -86,13 +86,15 @@ def digest_of_bytes(content: bytes, version: str) -> str:
 
 
 def array_at(path: Path) -> NDArray[Any]:
-    """An array of a finished index, read-only: mapped, so that all processes share one copy; a small one is read."""
+    """Return an array of a finished index, read-only: mapped, so that all processes share one copy; a small one is
+    read.
+    """
     array: NDArray[Any] = np.load(path, mmap_mode="r" if path.stat().st_size > _SMALL else None)
     return array.view(np.ndarray)
 
 
 def bytes_at(path: Path) -> bytes | mmap.mmap:
-    """A file of a finished index, as `array_at` does it."""
+    """Return a file of a finished index, as `array_at` does it."""
     if path.stat().st_size <= _SMALL:
         return path.read_bytes()
     with path.open("rb") as file:

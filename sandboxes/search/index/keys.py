@@ -23,7 +23,9 @@ class Keys:
         return len(self._hashes)
 
     def get(self, text: str) -> int | None:
-        """The number of a text, None if it has none (or, once in 2**64 / len(self) lookups, that of another text)."""
+        """Return the number of a text, None if it has none (or, once in 2**64 / len(self) lookups, that of another
+        text).
+        """
         text_hash = _hash(text)
         index = int(np.searchsorted(self._hashes, text_hash))
         is_match = index < len(self._hashes) and self._hashes[index] == text_hash

@@ -37,7 +37,7 @@ class Library:
         self.pages = PageStore(self._part(page_store.VERSION, lambda folder: page_store.write_pages(folder, pages())))
 
     def ranking(self, kind: str = "bm25", encoder: Encoder | None = None) -> Ranking:
-        """A ranking of the pages, built at first use.
+        """Return a ranking of the pages, built at first use.
 
         Args:
             kind: `bm25`, `dense`, or `hybrid`: both, fused by rank.
@@ -105,7 +105,7 @@ class LocalRetriever:
 
 
 def open_library(corpus: str, *, seed: int | None = None) -> Library:
-    """The library of a corpus; the first caller waits until it is indexed.
+    """Return the library of a corpus; the first caller waits until it is indexed.
 
     Args:
         corpus: the name of an asset that gives JSON lines of pages, or the path of a file or BEIR folder.

@@ -48,12 +48,12 @@ class PageStore:
         return (self[number] for number in range(len(self)))
 
     def number(self, title: str) -> int | None:
-        """The number of the page with this title, blind to case and spaces; None if there is none."""
+        """Return the number of the page with this title, blind to case and spaces; None if there is none."""
         return self._titles.get(folded(title))
 
 
 def folded(title: str) -> str:
-    """A title as titles are compared."""
+    """Return a title as titles are compared."""
     return " ".join(title.casefold().split())
 
 

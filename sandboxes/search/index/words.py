@@ -18,7 +18,7 @@ STOP_WORDS = frozenset(_STOP.split())
 
 
 def words(text: str) -> list[str]:
-    """The index terms of a text, in order, repeated as often as they occur."""
+    """Return the index terms of a text, in order, repeated as often as they occur."""
     text = text.lower()
     if not text.isascii():
         text = "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
@@ -26,7 +26,10 @@ def words(text: str) -> list[str]:
 
 
 def _singular(word: str) -> str:
-    """The S-stemmer: cuts plural endings only. Source: Harman 1991, "How effective is suffixing?", JASIS 42(1)."""
+    """Return the S-stemmer: cuts plural endings only.
+
+    Source: Harman 1991, "How effective is suffixing?", JASIS 42(1).
+    """
     if len(word) < 4 or word[-1] != "s":
         return word
     if word.endswith("ies"):

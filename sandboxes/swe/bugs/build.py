@@ -104,7 +104,7 @@ async def build(
 
 
 async def _tasks_of(building: _Build, package: Package) -> AsyncGenerator[Task, None]:
-    """Validated tasks of one package, in an order that the seed alone decides."""
+    """Yield validated tasks of one package, in an order that the seed alone decides."""
     recipe, journal = building.recipe, building.journal
     repository = await asyncio.to_thread(package.fetch)
     package = package.located(repository)
@@ -150,7 +150,7 @@ async def _tasks_of(building: _Build, package: Package) -> AsyncGenerator[Task, 
 
 
 async def _tried(building: _Build, trials: Trials, name: str, bug: Bug, caught: Caught) -> Task | None:
-    """The task of a bug, None if it is none: from the journal, or tried now."""
+    """Return the task of a bug, None if it is none: from the journal, or tried now."""
     key = f"{name}:{bug.key}"
     if key not in building.journal:
         async with building.slots:

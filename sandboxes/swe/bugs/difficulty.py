@@ -43,8 +43,10 @@ class Reach:
 
 
 def difficulty(ranks: Sequence[int], fix: str) -> tuple[float, dict[str, Any]]:
-    """An estimate: log2(1 + rank) for every place of a bug, and log2(1 + lines) that the fix changes. Returns: it, and
-    what it was computed from."""
+    """Return an estimate: log2(1 + rank) for every place of a bug, and log2(1 + lines) that the fix changes.
+
+    Returns: it, and what it was computed from.
+    """
     lines = changed_lines(fix)
     value = sum(math.log2(1 + rank) for rank in ranks) + math.log2(1 + lines)
     return round(value, 3), {"ranks": list(ranks), "changed_lines": lines}
@@ -56,6 +58,6 @@ def _ochiai(tests: set[str], failing: set[str]) -> float:
 
 
 def changed_lines(patch: str) -> int:
-    """The lines that a patch adds or takes away, whichever are more."""
+    """Return the lines that a patch adds or takes away, whichever are more."""
     lines = patch.splitlines()
     return max(sum(line.startswith(sign) and not line.startswith(sign * 3) for line in lines) for sign in "+-")

@@ -39,7 +39,7 @@ def shortest(repository: Repository, failing: Sequence[str], count: int) -> list
 def report(
     repository: Repository, tests: Sequence[str], reasons: Mapping[str, str], seen: Mapping[str, tuple[Seen, Seen]]
 ) -> tuple[str, str] | None:
-    """A title and a text that reproduces a bug; None where no test shows what was run.
+    """Return a title and a text that reproduces a bug; None where no test shows what was run.
 
     Args:
         tests: some that fail; the first of them with a call that came out wrong is shown, if possible one whose values
@@ -68,8 +68,9 @@ def report(
 
 
 def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
-    """The first call whose outcome is another: the call, the right outcome and the wrong one. None if the calls differ
-    before any outcome does."""
+    """Return the first call whose outcome is another: the call, the right outcome and the wrong one. None if the calls
+    differ before any outcome does.
+    """
     for (call, should), (same, does) in zip(good.calls, bad.calls, strict=False):
         if call != same:
             return None
@@ -79,7 +80,7 @@ def wrong_call(good: Seen, bad: Seen) -> tuple[str, str, str] | None:
 
 
 def missing_text(function: str, path: str) -> tuple[str, str]:
-    """The title and text for a function whose body is gone."""
+    """Return the title and text for a function whose body is gone."""
     return (
         f"{function} is not implemented",
         f"`{function}` in {path} raises NotImplementedError. Write it: its docstring says what it does, and it is used "
@@ -88,7 +89,7 @@ def missing_text(function: str, path: str) -> tuple[str, str]:
 
 
 def others_text(failing: Sequence[str], reported: Sequence[str]) -> str:
-    """A sentence that names what else fails."""
+    """Return a sentence that names what else fails."""
     others = sorted({_words(test) for test in failing} - {_words(test) for test in reported})
     if not others:
         return ""
@@ -103,8 +104,9 @@ def leaks(text: str, fix: str) -> bool:
 
 
 def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> str | None:
-    """What a test runs, as a script: the imports and names of its file that it uses, the values it is given, the set-up
-    of its class and its body. None if it is not in a file that can be read, or is too long."""
+    """Return what a test runs, as a script: the imports and names of its file that it uses, the values it is given, the
+    set-up of its class and its body. None if it is not in a file that can be read, or is too long.
+    """
     path, _, inside = test.partition("::")
     names = [re.sub(r"\[.*", "", part) for part in inside.split("::")]
     try:
@@ -135,7 +137,9 @@ def _code_of(repository: Repository, test: str, values: Mapping[str, str]) -> st
 
 
 def _module_parts(module: ast.Module, lines: Sequence[str], nodes: Sequence[ast.AST], given: set[str]) -> Iterator[str]:
-    """The statements at the top of a file that give the names which nodes use, and those that these use in turn."""
+    """Yield the statements at the top of a file that give the names which nodes use, and those that these use
+    in turn.
+    """
     needed = {name for node in nodes for part in getattr(node, "body", ()) for name in _names_in(part)} - given
     chosen: list[ast.stmt] = []
     for statement in reversed(module.body):
@@ -172,7 +176,7 @@ def _body(lines: Sequence[str], node: ast.FunctionDef | ast.AsyncFunctionDef) ->
 
 
 def _error_lines(reason: str) -> str:
-    """The lines in which pytest says what was wrong, without the code it went through."""
+    """Return the lines in which pytest says what was wrong, without the code it went through."""
     lines = [line[1:].strip() for line in reason.splitlines() if line.startswith("E ")]
     return ADDRESS.sub("", "\n".join(lines))[:MAX_ERROR]
 

@@ -66,7 +66,7 @@ class Mutation:
     scope: tuple[int, int]
 
     def apply(self, source: str) -> str:
-        """The source with the bug in it."""
+        """Return the source with the bug in it."""
         return self._applied(source.encode("utf-8"), 0, None)
 
     def parses(self, source: str) -> bool:
@@ -210,7 +210,7 @@ class _Finder:
         return self._raw[self._start(node) :].startswith(b"elif")
 
     def _removed(self, node: ast.FunctionDef, inside: tuple[str, ...]) -> Mutation | None:
-        """A function with a docstring and at least three lines below it, which has to be written again."""
+        """Return a function with a docstring and at least three lines below it, which has to be written again."""
         if ast.get_docstring(node) is None or len(node.body) < 2 or node.name.startswith("__"):
             return None
         first, last = node.body[1], node.body[-1]
@@ -250,7 +250,7 @@ class _Finder:
 
 
 def _kind_left_out(statement: ast.stmt) -> str:
-    """What it would be to leave a statement out; empty for a statement that no rule leaves out."""
+    """Return what it would be to leave a statement out; empty for a statement that no rule leaves out."""
     if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
         return "call"
     if isinstance(statement, ast.If) and not statement.orelse:
@@ -268,7 +268,7 @@ def _is_docstring(node: ast.AST) -> bool:
 
 
 def _texts(node: ast.BinOp) -> bool:
-    """Joined or formatted text: another sign is an error of types, which anybody sees."""
+    """Return joined or formatted text: another sign is an error of types, which anybody sees."""
     return any(
         isinstance(side, ast.JoinedStr | ast.Constant) and not _is_number(side) for side in (node.left, node.right)
     )

@@ -76,7 +76,10 @@ class Package:
         return Repository.from_archive(fetch(self.pinned, self.sha256).read_bytes(), self.pinned)
 
     def located(self, repository: Repository) -> Package:
-        """The same with what its recipe does not say of its layout. Raises: TaskError for what it does not find."""
+        """Return the same with what its recipe does not say of its layout.
+
+        Raises: TaskError for what it does not find.
+        """
         patterns = self.test_files or TEST_FILES
         paths = [path for path in repository.files if path.endswith(".py")]
         own = [path for path in paths if not matches(path, patterns)]
@@ -106,7 +109,7 @@ class Package:
         return complete
 
     def breakable(self, repository: Repository) -> dict[str, str]:
-        """Sources by path. Raises: TaskError if the patterns match none."""
+        """Return sources by path. Raises: TaskError if the patterns match none."""
         sources = {
             path: content.decode("utf-8")
             for path, content in sorted(repository.files.items())
@@ -117,7 +120,7 @@ class Package:
         return sources
 
     def task(self, *, id: str = "", prompt: str = "-", patch: str = "", **fields: Any) -> Task:  # noqa: A002
-        """A task on this package; `patch` is what breaks it."""
+        """Return a task on this package; `patch` is what breaks it."""
         parameters: dict[str, Any] = {"repository": self.pinned, "source": list(self.source)}
         for name in ("requires", "packages"):
             if getattr(self, name):
@@ -149,8 +152,9 @@ class Package:
         return passing_tests, quickest_s
 
     async def observe(self, judge: RepositoryTests, task: Task, function: str, tests: Sequence[str]) -> Any:
-        """What a function of `guest_calls.py` sees of tests on a task of this package; None if it sees nothing, as
-        where the tests end the process."""
+        """Return what a function of `guest_calls.py` sees of tests on a task of this package; None if it sees nothing,
+        as where the tests end the process.
+        """
         assert SweEdit.sandbox is not None
         sandbox = await opened(shared_backend(judge.backend), SweEdit.sandbox, RepositoryParameters.of(task), task.id)
         try:
@@ -183,7 +187,7 @@ def steady(rounds: Sequence[Mapping[str, str]]) -> list[str]:
 
 
 def _by_function(tests: Iterable[str]) -> dict[str, list[str]]:
-    """The ids of every test function, in their order."""
+    """Return the ids of every test function, in their order."""
     ids: dict[str, list[str]] = {}
     for test in tests:
         ids.setdefault(test.partition("[")[0], []).append(test)
@@ -201,8 +205,9 @@ def matches(path: str, patterns: Iterable[str]) -> bool:
 
 
 async def _elsewhere(judge: RepositoryTests, task: Task, tests: Sequence[str]) -> PatchVerdict | None:
-    """What a judge says in an interpreter of its own. Where the order of a set names a test, it is another there: the
-    hash of None is an address."""
+    """Return what a judge says in an interpreter of its own. Where the order of a set names a test, it is another
+    there: the hash of None is an address.
+    """
     if not isinstance(judge.backend, str):
         return await judge.judge(task, "", tests)
     backend = load("backends", judge.backend)()

@@ -49,7 +49,10 @@ class _Releases:
         return f"{self.older.pinned} to {self.newer.pinned}"
 
     def patch(self, *, tests: bool) -> str:
-        """What the newer release changes in the tests, or in the sources. Raises: TaskError for what is no text."""
+        """Return what the newer release changes in the tests, or in the sources.
+
+        Raises: TaskError for what is no text.
+        """
         patterns = self.newer.test_files if tests else self.newer.sources
         paths = {
             path
@@ -63,8 +66,8 @@ class _Releases:
 
 
 async def release_task(release: Release, judge: RepositoryTests) -> Task:
-    """The task of two releases, validated both ways: on the older sources some of the newer tests fail, each time, and
-    with the newer sources they pass.
+    """Return the task of two releases, validated both ways: on the older sources some of the newer tests fail, each
+    time, and with the newer sources they pass.
 
     The agent gets the older release as it was published. Raises: TaskError if the two make no task, saying why.
     """
@@ -112,7 +115,7 @@ def _passes(verdict: PatchVerdict | None, test: str) -> bool:
 async def _prompt(
     both: _Releases, judge: RepositoryTests, test_patch: str, failing: Sequence[str], verdict: PatchVerdict | None
 ) -> str:
-    """What the newer release's notes say, and calls that come out otherwise there."""
+    """Return what the newer release's notes say, and calls that come out otherwise there."""
     tests = shortest(both.after, failing, OBSERVED)
     with_tests = both.older.task(patch=test_patch, truth={})
     good = Seen.by_test(await both.newer.observe(judge, both.newer.task(truth={}), "calls", tests))
@@ -135,7 +138,7 @@ async def _prompt(
 
 
 def _notes(both: _Releases) -> str:
-    """The lines that the newer release adds to its notes."""
+    """Return the lines that the newer release adds to its notes."""
     for path in sorted(both.after.files, key=lambda path: (path.count("/"), path)):
         if NOTES.fullmatch(path.rpartition("/")[2]):
             old, new = (side.files.get(path, b"").decode("utf-8", "replace") for side in (both.before, both.after))
@@ -156,7 +159,7 @@ def _changed_functions(both: _Releases, gold: str) -> list[tuple[str, str]]:
 
 
 def _functions(content: bytes) -> dict[str, str]:
-    """The functions of a file and their text, by dotted name."""
+    """Return the functions of a file and their text, by dotted name."""
     texts: dict[str, str] = {}
 
     def visit(node: ast.AST, inside: tuple[str, ...]) -> None:

@@ -66,8 +66,8 @@ class Trials:
     reach: Reach
 
     async def task(self, bug: Bug, caught: Sequence[Sequence[str]] = ()) -> Task | None:
-        """The task of a bug; None if no test catches it, too many do, no issue can describe it, its tests do not always
-        fail, or its reverse does not mend it.
+        """Return the task of a bug; None if no test catches it, too many do, no issue can describe it, its tests do not
+        always fail, or its reverse does not mend it.
 
         Args:
             caught: of a bug with several places: the tests that catch each of them alone.
@@ -116,7 +116,7 @@ class Trials:
         failing: Sequence[str],
         caught: Sequence[Sequence[str]],
     ) -> str | None:
-        """The issue: one report for every place of the bug; None if no test describes one."""
+        """Return the issue: one report for every place of the bug; None if no test describes one."""
         name = self.package.name
         if bug.kind == "removed":
             [(path, function)] = bug.functions
@@ -161,14 +161,17 @@ class Trials:
 
 
 def trials_of(package: Package, repository: Repository, judge: RepositoryTests, facts: Mapping[str, Any]) -> Trials:
-    """The trials of a package from the facts that `facts_of` found."""
+    """Return the trials of a package from the facts that `facts_of` found."""
     sources = package.breakable(repository)
     patient = impatient(judge, facts["round_s"])
     return Trials(package, repository, sources, patient, facts["passing"], Reach(*facts["reach"]))
 
 
 async def facts_of(package: Package, judge: RepositoryTests) -> dict[str, Any]:
-    """What must be known of a package before it is broken, as plain data. Raises: TaskError if no test passes."""
+    """Return what must be known of a package before it is broken, as plain data.
+
+    Raises: TaskError if no test passes.
+    """
     passing, round_s = await package.passing(judge)
     reach = await package.observe(judge, package.task(truth={}), "reached", package.tests)
     return {"passing": passing, "round_s": round_s, "reach": reach or [[], {}]}

@@ -15,7 +15,7 @@ LOGS = "../build/Testing ../build/CMakeFiles/CMake*.log ../build/CMakeFiles/CMak
 
 
 def parse_ctest(text: str) -> Report:
-    """A line a test. All that is neither passed nor skipped has failed: a crash, too much time, no program."""
+    """Return a line a test. All that is neither passed nor skipped has failed: a crash, too much time, no program."""
     report = Report()
     for line in text.splitlines():
         if match := RESULT.match(line):

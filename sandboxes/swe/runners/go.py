@@ -31,7 +31,9 @@ def parse_go(text: str) -> Report:
 
 
 def _event(line: str) -> dict[str, str]:
-    """What a line says in text; nothing for one that is no event. Tests print lines too, so it may be anything."""
+    """Return what a line says in text; nothing for one that is no event. Tests print lines too, so it may be
+    anything.
+    """
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

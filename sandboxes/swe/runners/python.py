@@ -17,7 +17,7 @@ HEADING = re.compile(r"^(FAIL|ERROR): (\w+) \(([\w.]+)\)")
 
 
 def parse_pytest(text: str) -> Report:
-    """The summary that `-rA` prints. Ids are those of pytest."""
+    """Return the summary that `-rA` prints. Ids are those of pytest."""
     report = Report()
     for line in text.splitlines():
         if match := SUMMARY.match(line):
@@ -26,7 +26,7 @@ def parse_pytest(text: str) -> Report:
 
 
 def parse_unittest(text: str) -> Report:
-    """What `-v` prints. Ids are module.Class.test, in every version of Python."""
+    """Return what `-v` prints. Ids are module.Class.test, in every version of Python."""
     report = Report()
     current = ""
     for line in text.splitlines():

@@ -63,7 +63,7 @@ class SuiteRunner:
     durations: str = "(?!)"
 
     def without_durations(self, text: str) -> str:
-        """What it prints, without the times. Words of the tests themselves stay as they are."""
+        """Return what it prints, without the times. Words of the tests themselves stay as they are."""
         return re.sub(self.durations, "", text)
 
 

@@ -72,7 +72,7 @@ class ToolType(enum.StrEnum):
 
 
 def is_tool(tool_type: ToolType = ToolType.READ, mutates_state: bool | None = None) -> Callable[[Function], Function]:
-    """Marks a method as a tool."""
+    """Mark a method as a tool."""
 
     def mark(function: Function) -> Function:
         function.__dict__["tau2_tool"] = ToolType(tool_type)
@@ -157,7 +157,7 @@ logger = _Logger()
 
 
 def load_file(path: str | Path, **options: Any) -> Any:
-    """What is in a file. Raises: NotImplementedError for a format that is not known here."""
+    """Return what is in a file. Raises: NotImplementedError for a format that is not known here."""
     path = Path(path)
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".json":
@@ -178,7 +178,7 @@ def get_pydantic_hash(model: BaseModel) -> str:
 
 
 def update_pydantic_model_with_dict(model_instance: M, update_data: Mapping[str, Any]) -> M:
-    """A model with other values: dictionaries are merged, other values replaced."""
+    """Return a model with other values: dictionaries are merged, other values replaced."""
     return type(model_instance).model_validate(_merged(model_instance.model_dump(), models.plain(dict(update_data))))
 
 

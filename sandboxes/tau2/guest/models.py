@@ -36,7 +36,7 @@ class FieldInfo:
         return self.default is UNSET and self.default_factory is None
 
     def value(self) -> Any:
-        """The default."""
+        """Return the default."""
         value = self.default_factory() if self.default_factory is not None else self.default
         if isinstance(value, list | dict | set):
             value = copy.deepcopy(value)
@@ -50,13 +50,13 @@ def Field(
     description: str | None = None,
     validate_default: bool = False,
 ) -> Any:
-    """A field's default and description."""
+    """Return a field's default and description."""
     default = UNSET if default is ... else default
     return FieldInfo(default, default_factory, description, validate_default)
 
 
 def ConfigDict(*, extra: str = "ignore") -> dict[str, str]:
-    """What becomes of names that are no fields: "ignore" or "forbid"."""
+    """Return what becomes of names that are no fields: "ignore" or "forbid"."""
     if extra not in ("ignore", "forbid"):
         raise NotImplementedError(f"pydantic's ConfigDict(extra={extra!r}) is not known in the sandbox")
     return {"extra": extra}
@@ -113,14 +113,14 @@ class BaseModel:
 
     @classmethod
     def model_validate(cls: type[T], value: Any) -> T:
-        """A model made of a dictionary. Raises: ValidationError."""
+        """Return a model made of a dictionary. Raises: ValidationError."""
         try:
             return typing.cast(T, _model(cls)(value))
         except ValidationError as error:
             raise ValidationError(*error.faults, title=cls.__name__) from None
 
     def model_dump(self) -> dict[str, Any]:
-        """The fields, with models turned into dictionaries."""
+        """Return the fields, with models turned into dictionaries."""
         return {name: plain(value) for name, value in self.__dict__.items()}
 
     def model_dump_json(self, *, indent: int | None = None) -> str:
@@ -132,7 +132,7 @@ class BaseModel:
 
 
 def plain(value: Any) -> Any:
-    """A value with models turned into dictionaries."""
+    """Return a value with models turned into dictionaries."""
     if isinstance(value, BaseModel):
         return value.model_dump()
     if isinstance(value, dict):
@@ -163,7 +163,10 @@ def _field(model: type, name: str, annotation: Any, given: Any) -> FieldInfo:
 
 
 def unwrapped(annotation: Any) -> tuple[Any, FieldInfo | None]:
-    """The type inside `Annotated`, and what is said of it. Raises: NotImplementedError for more than a `Field`."""
+    """Return the type inside `Annotated`, and what is said of it.
+
+    Raises: NotImplementedError for more than a `Field`.
+    """
     if typing.get_origin(annotation) is not typing.Annotated:
         return annotation, None
     inner, *metadata = typing.get_args(annotation)

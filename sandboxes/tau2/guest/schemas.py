@@ -52,7 +52,7 @@ def tool_schema(name: str, function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def documentation(docstring: str) -> tuple[str, dict[str, str]]:
-    """The text of a docstring in Google's style, and what it says of each parameter."""
+    """Return the text of a docstring in Google's style, and what it says of each parameter."""
     lines = inspect.cleandoc(docstring).splitlines()
     starts = [number for number, line in enumerate(lines) if SECTION.match(line)]
     text = "\n".join(lines[: starts[0]] if starts else lines).strip()

@@ -70,7 +70,7 @@ class Tau2Tools:
         return value
 
     def _respond(self, party: str, name: str, arguments: Mapping[str, Any]) -> str:
-        """The result of a tool as text, or its error."""
+        """Return the result of a tool as text, or its error."""
         try:
             value = self._kit(party).use_tool(name, **arguments)
             self._environment.sync_tools()
@@ -87,7 +87,7 @@ def _caller(party: str, tool: str) -> Any:
 
 
 def _describe(tools: Tau2Tools) -> str:
-    """The policy, and the schemas of the agent's tools and of the customer's."""
+    """Return the policy, and the schemas of the agent's tools and of the customer's."""
     environment = tools._environment
     schemas = [
         [tool_schema(name, function) for name, function in kit.tools.items()] if kit is not None else []
@@ -107,7 +107,7 @@ def _run(tools: Tau2Tools, actions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _check(tools: Tau2Tools, checks: Sequence[Mapping[str, Any]]) -> str:
-    """What each assertion gives: true, false, or null if it gives neither, or fails."""
+    """Return what each assertion gives: true, false, or null if it gives neither, or fails."""
     values = []
     for check in checks:
         try:
@@ -119,7 +119,7 @@ def _check(tools: Tau2Tools, checks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def text_of(value: Any) -> str:
-    """A tool's value as tau2 writes it. Raises: ValueError for one that it cannot write."""
+    """Return a tool's value as tau2 writes it. Raises: ValueError for one that it cannot write."""
     return value if isinstance(value, str) else json.dumps(_written(value), default=str)
 
 

@@ -148,7 +148,7 @@ def enum_of(kind: type[enum.Enum]) -> Check:
 
 
 def list_of(item: Check = _any) -> Check:
-    """A list of such items."""
+    """Return a list of such items."""
 
     def check(value: Any) -> list[Any]:
         if not isinstance(value, list | tuple):
@@ -163,7 +163,7 @@ def list_of(item: Check = _any) -> Check:
 
 
 def dict_of(key: Check = _any, item: Check = _any) -> Check:
-    """A dictionary of such keys and items."""
+    """Return a dictionary of such keys and items."""
 
     def check(value: Any) -> dict[Any, Any]:
         if not isinstance(value, dict):
@@ -181,7 +181,7 @@ def dict_of(key: Check = _any, item: Check = _any) -> Check:
 
 
 def _held(check: Check, value: Any, path: tuple[Any, ...], faults: list[tuple[tuple[Any, ...], str]]) -> Any:
-    """The value as it is held; its faults are added."""
+    """Return the value as it is held; its faults are added."""
     try:
         return check(value)
     except ValidationError as error:

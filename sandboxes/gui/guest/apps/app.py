@@ -40,7 +40,7 @@ class App:
         self.state = copy.deepcopy(data)
 
     def respond(self, request: PageRequest) -> str:
-        """The HTML of a page, or the path to redirect to."""
+        """Return the HTML of a page, or the path to redirect to."""
         name = request.path.strip("/").replace("/", "_") or "home"
         handler = getattr(self, f"{request.method.lower()}_{name}", None) if name.isidentifier() else None
         if handler is None:
@@ -49,7 +49,7 @@ class App:
         return answer
 
     def effects(self) -> dict[str, Any]:
-        """The changes since the beginning, as plain data."""
+        """Return the changes since the beginning, as plain data."""
         raise NotImplementedError
 
     def steps(self) -> tuple[int, int, int] | None:
@@ -57,7 +57,7 @@ class App:
         return None
 
     def page(self, heading: str, body: str, note: str = "") -> str:
-        """A complete page around a body of HTML. An application without links has no navigation bar."""
+        """Return a complete page around a body of HTML. An application without links has no navigation bar."""
         links = "".join(f'<a href="{path}">{words}</a>' for path, words in self.links)
         bar = f"<nav><b>{self.title}</b>{links}</nav>" if links else ""
         name = f"{text(heading)} - {self.title}" if links else text(heading)
@@ -70,7 +70,7 @@ class App:
 
 
 def text(value: object) -> str:
-    """The value as escaped text for HTML."""
+    """Return the value as escaped text for HTML."""
     return html.escape(str(value)[:MAX_TEXT], quote=True)
 
 
@@ -79,7 +79,7 @@ def link(path: str, words: str) -> str:
 
 
 def button(path: str, words: str, **hidden: object) -> str:
-    """A form with a single button."""
+    """Return a form with a single button."""
     fields = "".join(f'<input type=hidden name={name} value="{text(value)}">' for name, value in hidden.items())
     return f'<form method=post action="{text(path)}">{fields}<button>{text(words)}</button></form>'
 
@@ -93,7 +93,7 @@ def area(name: str, label: str, value: str = "") -> str:
 
 
 def choice(name: str, label: str, options: Iterable[str | tuple[str, str]], chosen: str = "") -> str:
-    """A select element; each option is a text or a pair of value and label."""
+    """Return a select element; each option is a text or a pair of value and label."""
     pairs = [option if isinstance(option, (list, tuple)) else (option, option) for option in options]
     inside = "".join(
         f'<option value="{text(value)}"{" selected" if value == chosen else ""}>{text(words)}</option>'
@@ -103,14 +103,14 @@ def choice(name: str, label: str, options: Iterable[str | tuple[str, str]], chos
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table; the cells are HTML already."""
+    """Return a table; the cells are HTML already."""
     top = "".join(f"<th>{text(word)}</th>" for word in head)
     body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def parse_whole_number(value: object, least: int, most: int) -> int | None:
-    """The value as a whole number within bounds, None for anything else."""
+    """Return the value as a whole number within bounds, None for anything else."""
     value = str(value).strip()
     if not value.isascii() or not value.isdigit() or len(value) > 6:
         return None

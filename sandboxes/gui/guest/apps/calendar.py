@@ -95,7 +95,7 @@ class Calendar(App):
 
 
 def _wrong(form: Fields) -> str:
-    """What is wrong with what was filled in, or nothing."""
+    """Return what is wrong with what was filled in, or nothing."""
     if not form.get("title", "").strip():
         return "An event needs a title."
     if not _DATE.fullmatch(form.get("date", "").strip()):

@@ -24,5 +24,5 @@ class Cards(App):
         return self.page("Card", f"<p>{text(card_text)}</p>")
 
     def effects(self) -> dict[str, Any]:
-        """Always empty: nothing can be changed."""
+        """Return nothing, as nothing can be changed."""
         return {}

@@ -41,5 +41,5 @@ class Form(App):
         return self.page("Done", "<p>Thank you.</p>")
 
     def effects(self) -> dict[str, Any]:
-        """The forms that were sent, in order."""
+        """Return the forms that were sent, in order."""
         return {"sent": self.state["sent"]} if self.state["sent"] else {}

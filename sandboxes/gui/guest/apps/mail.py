@@ -28,7 +28,7 @@ class Mail(App):
         super().__init__({"sent": [], **data})
 
     def get_home(self, query: Fields) -> str:
-        """A folder, or what a search finds in all of them."""
+        """Return a folder, or what a search finds in all of them."""
         folder = requested if (requested := query.get("folder", "")) in FOLDERS else "Inbox"
         words = query.get("q", "").lower().split()
         messages = [
@@ -90,7 +90,7 @@ class Mail(App):
         return "/"
 
     def get_write(self, query: Fields, note: str = "") -> str:
-        """An empty letter, a reply or a forwarded message."""
+        """Return an empty letter, a reply or a forwarded message."""
         to, subject, body = query.get("to", ""), query.get("subject", ""), query.get("body", "")
         about = self._message({"id": query.get("reply", query.get("forward", ""))})
         if about is not None:

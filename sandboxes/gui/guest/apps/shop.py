@@ -213,7 +213,7 @@ class Shop(App):
         return "/orders"
 
     def effects(self) -> dict[str, Any]:
-        """New orders, cancelled ones, wishes, and what is left in the cart."""
+        """Return new orders, cancelled ones, wishes, and what is left in the cart."""
         known = {order["id"]: order["status"] for order in self.start["orders"]}
         orders = self.state["orders"]
         changes = {

@@ -38,7 +38,7 @@ class Wizard(App):
         return self.get_home({})
 
     def effects(self) -> dict[str, Any]:
-        """The value of every step that was taken, by its number from 1 on."""
+        """Return the value of every step that was taken, by its number from 1 on."""
         return {str(number): value for number, value in enumerate(self.state["values"], 1)}
 
     def steps(self) -> tuple[int, int, int]:
@@ -55,7 +55,7 @@ def _page(body: str) -> str:
 
 
 def _field(step: dict[str, Any]) -> str:
-    """A field with its options as text, so that reading the page shows them whatever kind it is."""
+    """Return a field with its options as text, so that reading the page shows them whatever kind it is."""
     options = [text(option) for option in step["options"]]
     if step["kind"] == "radio":
         return " ".join(f'<label><input type=radio name=value value="{option}"> {option}</label>' for option in options)
