@@ -73,7 +73,7 @@ class AnswerConsistency(Reward):
         self.reference = TransformersPolicy(copied_model, policy.renderer)  # type: ignore[arg-type]
 
     def set_progress(self, progress: float) -> None:
-        """Called before each training step: update the copy after every `every` steps."""
+        """Update the copy of the policy after every `every` training steps."""
         self._steps += 1
         if self._source_model is None or (self._steps - 1) % self.every or self._steps == 1:
             return

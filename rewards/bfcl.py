@@ -34,8 +34,8 @@ class AcceptedCall:
 
     Attributes:
         required: arguments that the function requires.
-        types: of each argument that is declared, with the type of its items, or None.
-        accepted: the accepted values of each argument; of a dict, accepted values by key.
+        types: the type of each declared argument, with the type of its items, or None.
+        accepted: the accepted values of each argument; for a dict, accepted values by key.
     """
 
     name: str

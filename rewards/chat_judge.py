@@ -40,9 +40,11 @@ class ChatJudge:
     Args:
         policy: the judge: a Policy, or the name and options of a registered one,
             `{"name": "chat_api", "base_url": ..., "model": ...}`. With None, asking raises JudgeError.
-        concurrency: largest number of open questions. attempts: tries per question until a reply has a verdict.
-        max_chars: of each text. A longer text loses its middle, with a note in its place.
-        max_tokens: of a reply. remembered: size of the cache of verdicts, so that an equal question is asked once.
+        concurrency: largest number of open questions.
+        attempts: tries per question until a reply has a verdict.
+        max_chars: the length of a text above which it loses its middle, with a note in its place.
+        max_tokens: the longest reply.
+        remembered: size of the cache of verdicts, so that an equal question is asked once.
     """
 
     def __init__(

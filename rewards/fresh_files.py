@@ -124,7 +124,7 @@ class FreshSandbox:
         )
 
     async def check_works(self, cause: Exception) -> None:
-        """Raises: JudgeError unless a sandbox without a submission runs a command correctly."""
+        """Check that a sandbox without a submission runs a command correctly. Raises: JudgeError if it does not."""
         try:
             async with self.holding(SubmittedFiles({})) as sandbox:
                 output = (await self.run(sandbox, ["echo", "works"])).text

@@ -133,7 +133,7 @@ class HiddenTests(Reward):
         return [_holds(test, values[n], expected.get(n)) if n in values else False for n, test in enumerate(parsed)]
 
     async def _check_sandbox(self, cause: Exception) -> None:
-        """Raises: JudgeError unless a sandbox can run a call on a harmless submission."""
+        """Check that a sandbox can run a call on a harmless submission. Raises: JudgeError if it cannot."""
         try:
             working = await self._run("", ["1"], "") == {0: judge_guest.encode(1)}
         except SandboxError as error:
@@ -178,7 +178,7 @@ class HiddenTests(Reward):
 
 
 def take_apart(test: str) -> HiddenTest:
-    """Split `assert call == expected`. Raises: JudgeError if the text is no such assertion."""
+    """Split `assert call == expected`. Raises: JudgeError if the text is not such an assertion."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # an escape such as "\\w" in somebody's test is not our concern

@@ -29,7 +29,7 @@ class LiteralMatch(Reward):
         self.argument = argument
 
     def outcome(self, episode: Trajectory) -> Components:
-        """Judge a finished episode. Raises: JudgeError if the task has no gold answer, or it is no literal."""
+        """Judge a finished episode. Raises: JudgeError if the task has no gold answer, or one that is not a literal."""
         golds = [literal(gold) for gold in gold_answers(episode, "literal_match")]
         if None in golds:
             raise JudgeError(f"{episode.task.id}: truth['answer'] is no Python literal: write text with its quotes.")

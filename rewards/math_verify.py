@@ -87,7 +87,7 @@ class MathVerify(Reward):
         return f"{nonce} True" in result.text.splitlines()
 
     async def _check_sandbox(self, cause: Exception) -> None:
-        """Raises: JudgeError unless a sandbox can compare two harmless answers."""
+        """Check that a sandbox can compare two harmless answers. Raises: JudgeError if it cannot."""
         try:
             works = await self._run("1", ["1"])
         except SandboxError as error:

@@ -135,7 +135,7 @@ def _without_thousands(text: str) -> str:
 
 
 def plain_text(text: str) -> str:
-    r"""Return a text without case, spaces, dollars, \text and \left, to compare what is no mathematics."""
+    r"""Return a text without case, spaces, dollars, \text and \left, to compare what is not mathematics."""
     text = _TEXT.sub(r"\1", _NOISE.sub("", _without_thousands(text)))
     for name, synonym in _SYNONYMS.items():
         text = re.sub(rf"\\{name}(?![a-zA-Z])", rf"\\{synonym}", text)

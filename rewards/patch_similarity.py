@@ -1,6 +1,6 @@
 """`patch_similarity`: how close a proposed patch is to the one that solved the issue, without running anything.
 
-Source: SWE-RL, Wei et al. 2025, arXiv:2502.18449, section 2: -1 for what is no patch, else the similarity of the
+Source: SWE-RL, Wei et al. 2025, arXiv:2502.18449, section 2: -1 for what is not a patch, else the similarity of the
 changes by Python's sequence matcher, 0 to 1, averaged over the files that either touches.
 """
 

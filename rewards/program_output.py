@@ -63,7 +63,9 @@ class ProgramOutput(Reward):
         return {SUCCESS: float(all(passed)), "runs_passed": sum(passed) / len(passed)}
 
     async def _check_toolchain(self, program: Mapping[str, Any]) -> None:
-        """Raises: JudgeError if the commands fail on a harmless program in a sandbox without the submission."""
+        """Check the commands on a harmless program in a sandbox without the submission. Raises: JudgeError if they
+        fail.
+        """
         key = repr(sorted(program.items()))
         if key in self._working:
             return

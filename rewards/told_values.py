@@ -42,8 +42,10 @@ def untold(values: Collection[object], messages: Sequence[str]) -> list[str]:
     """Return the values that no message of an agent has told.
 
     A date (2025-12-14), a time (07:05) and an amount (45) have to stand in a message among at most `MAX_IN_MESSAGE`
-    of their kind, and the messages that tell may hold only a few more than there are values to tell: an agent that says
-    all that it might be has told nothing. Ids (order 1003) and quantities (30 days) are no amounts. Any other value is
+    of their kind, and the messages that tell may hold only a few more than there are values to tell: an agent that
+    says
+    all that it might be has told nothing. Ids (order 1003) and quantities (30 days) are not amounts. Any other value
+    is
     told where its words stand. Of a message only the first `MAX_CHARS` characters count.
     """
     texts = [text[:MAX_CHARS].casefold() for text in messages]

@@ -162,7 +162,9 @@ class FunctionTurns(Environment):
         return call
 
     async def _ask(self, request: dict[str, Any], *, timeout_s: float | None = None) -> Any:
-        """Raises: ToolError if an agent's arguments have ended the functions: the episode is over then; SandboxDied."""
+        """Ask the functions' process. Raises: ToolError if the agent's arguments ended it, and the episode with it;
+        SandboxDied.
+        """
         assert self._channel is not None
         timeout_s = CALL_S if timeout_s is None else timeout_s
         try:

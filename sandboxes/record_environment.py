@@ -29,7 +29,8 @@ class Conduct:
     """How an agent has used the APIs, for the counters of the reward `state_changes`.
 
     Attributes:
-        calls: of APIs, refused ones too. failures: calls that were refused.
+        calls: how many APIs were called, refused calls too.
+        failures: calls that were refused.
         undocumented: APIs whose documentation, and that of their app, had not been read when they were first used.
         invented_ids: calls with an id that no record has.
         recoveries: refused calls after which the same API was called with success, once for each run of failures.
@@ -148,7 +149,9 @@ class StoreEnvironment(Environment, ABC):
             self.conduct.end_call(app, api, error)
 
     def check_open(self) -> None:
-        """Raises: ToolError once the episode is over: calls beside the last one change nothing."""
+        """Check that the episode goes on: calls beside the last one change nothing. Raises: ToolError once it
+        is over.
+        """
         if self._ended:
             raise ToolError("It is over: nothing changes any more.")
 
@@ -189,7 +192,7 @@ class StoreEnvironment(Environment, ABC):
 
 
 def _check_size(name: str, arguments: Any) -> None:
-    """Raises: ToolError for arguments that are too long, or nested too deeply."""
+    """Check the size of arguments. Raises: ToolError if they are too long, or nested too deeply."""
     level, levels = [arguments], 0
     while level := [
         value
@@ -223,7 +226,7 @@ def snapshot_of(name: str, seed: int, kinds: tuple[type[StoreApp], ...]) -> tupl
 
 
 def check_rows(name: str, table: TableSchema, rows: Mapping[int, Mapping[str, Any]]) -> None:
-    """Raises: TaskError for a row with other columns than its table."""
+    """Check that rows have the columns of their table. Raises: TaskError for a row with others."""
     expected = {"id", *table.columns}
     if wrong := next((row for row in rows.values() if row.keys() != expected), None):
         raise TaskError(f"{name}: a row of {table.name} has {sorted(wrong)}; it needs {sorted(expected)}.")

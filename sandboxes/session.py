@@ -42,7 +42,7 @@ class SessionEnvironment(Environment, ABC):
         self._identity = b""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin with the first request. Raises: TaskError for parameters that are no session."""
+        """Begin with the first request. Raises: TaskError for parameters that are not a session."""
         requests: Any = task.parameters.get("requests")
         goals: Any = task.parameters.get("goals")
         if not _are_texts(requests) or not isinstance(goals, list | tuple) or len(goals) != len(requests):
@@ -65,7 +65,7 @@ class SessionEnvironment(Environment, ABC):
         return self._goals[len(self._verdicts)]
 
     def check_open(self) -> None:
-        """Called first by every tool. Raises: ToolError if every request is used up."""
+        """Check that a request is left; every tool calls this first. Raises: ToolError if all are used up."""
         if len(self._verdicts) == len(self._requests):
             raise ToolError("There are no more requests: nothing changes any more.")
 

@@ -14,11 +14,14 @@ _OPERATORS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Mod: as
 def mutants(source: str, tests: Sequence[str], rng: random.Random, *, limit: int = 1) -> list[str]:
     """Return versions of the function with one change each, for which at least one of the assertions fails.
 
-    The source must be written by this project, because it is executed here. A function with a `while` has no mutants,
+    The source must be written by this project, because it is executed here. A function with a `while` has no
+    mutants,
     because a change could make its loop endless.
 
     Args:
-        source: of one function. tests: assertions, as text. limit: the largest number of mutants to return.
+        source: the source of one function.
+        tests: assertions, as text.
+        limit: the largest number of mutants to return.
     """
     tree = ast.parse(source)
     if any(isinstance(node, ast.While) for node in ast.walk(tree)):

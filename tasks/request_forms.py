@@ -20,8 +20,9 @@ class RequestForms:
     """The forms of a set's requests.
 
     Args:
-        forms: by kind of request what is asked, and the text that does it; both with places, `Count {item} in {city}.`
-        tool, argument: of the call that takes this text.
+            forms: by kind of request what is asked, and the text that does it; both with places, `Count {item} in
+        {city}.`
+        tool, argument: the call that takes this text, and its argument.
         mistaken: replaces the parts of a request so that it is done wrongly; given the task and the kind too.
     """
 
@@ -40,7 +41,7 @@ class RequestForms:
         }
 
     def parsed(self, request: str) -> tuple[str, Parts]:
-        """Return the kind of a request, and its parts. Raises: ValueError for a text that is no request."""
+        """Return the kind of a request, and its parts. Raises: ValueError for a text that is not a request."""
         for kind, pattern in self._patterns.items():
             if match := pattern.fullmatch(request):
                 return kind, match.groupdict()

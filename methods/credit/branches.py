@@ -79,7 +79,7 @@ class TurnTree:
 
 
 def build_tree(group: Group) -> TurnTree:
-    """The tree of the group's `branches` and `parents`; every turn labelled None is a node of its own.
+    """Return the tree of the group's `branches` and `parents`; every turn labelled None is a node of its own.
 
     Raises: MissingSignalError; CreditError if nodes follow each other in a circle.
     """
@@ -135,7 +135,7 @@ def _sums(indices: Indices, numbers: Array, size: int) -> Array:
 
 
 def _ancestors(parent: list[int], row: list[int]) -> list[int]:
-    """The nodes before a trajectory's own, from the root on. Raises: CreditError for a circle."""
+    """Return the nodes before a trajectory's own, from the root on. Raises: CreditError for a circle."""
     ancestors: list[int] = []
     node = parent[row[0]]
     while node >= 0:

@@ -114,7 +114,9 @@ class _NucleusOfCopy:
 
 
 def nucleus(logits: torch.Tensor, top_p: float, at_least: int = 1) -> TokenMask | None:
-    """The smallest set of likeliest tokens with `top_p` of the probability, as a mask; None if it is all of them."""
+    """Return the smallest set of likeliest tokens with `top_p` of the probability, as a mask; None if it is all of
+    them.
+    """
     ordered, order = logits.double().softmax(-1).sort(descending=True, stable=True)
     inside = ordered.cumsum(-1) - ordered < top_p
     inside[:at_least] = True

@@ -15,7 +15,9 @@ MAX_STATES = 1_000
 
 
 def step_of(message: Message) -> Letter | None:
-    """What a turn does: the tools that it calls, and `call`. None for one without a call that could be understood."""
+    """Return what a turn does: the tools that it calls, and `call`. None for one without a call that could be
+    understood.
+    """
     names = {call.name for call in message.calls if call.error is None}
     return frozenset({CALL, *names}) if names else None
 
@@ -45,7 +47,7 @@ class Protocol:
         return steps
 
     def after(self, steps: Iterable[Letter | None], state: State | None = None) -> State:
-        """The state after some steps, from the start or another state."""
+        """Return the state after some steps, from the start or another state."""
         current = self.start if state is None else state
         for letter in steps:
             current = current if letter is None else step(current, letter)
@@ -70,7 +72,7 @@ class Protocol:
         return False
 
     def allowed(self, state: State, tools: Iterable[str]) -> tuple[frozenset[str], bool]:
-        """The tools that may be called next, one in a turn, and whether the agent may answer instead."""
+        """Return the tools that may be called next, one in a turn, and whether the agent may answer instead."""
         letters = self._letters(tools)
         living = self._living(letters, state)
         allowed = {
@@ -85,7 +87,7 @@ class Protocol:
         return frozenset([frozenset({FINAL}), *(frozenset({CALL, name}) for name in tools)])
 
     def _living(self, letters: frozenset[Letter], state: State) -> set[State]:
-        """The states, of those reachable from here, that still have an end which keeps the protocol."""
+        """Return the states, of those reachable from here, that still have an end which keeps the protocol."""
         explored, alive = self._known.setdefault(letters, (set(), set()))
         if state in explored:
             return alive

@@ -68,14 +68,14 @@ def _read(node: ast.expr, text: str) -> Formula:
 
 
 def negated(formula: Formula) -> Formula:
-    """The negation, in negation normal form."""
+    """Return the negation, in negation normal form."""
     operator, *parts = formula
     dual = _DUAL[str(operator)]
     return (dual, *parts) if dual in ("atom", "no") else (dual, *(negated(part) for part in parts))  # type: ignore[arg-type]
 
 
 def atoms_of(formula: Formula) -> set[str]:
-    """The names in a formula."""
+    """Return the names in a formula."""
     operator, *parts = formula
     if operator in ("atom", "no"):
         return {str(parts[0])}
@@ -83,12 +83,12 @@ def atoms_of(formula: Formula) -> set[str]:
 
 
 def start(formula: Formula) -> State:
-    """The state before the first letter. Raises: ValueError for a formula whose states are too large."""
+    """Return the state before the first letter. Raises: ValueError for a formula whose states are too large."""
     return _clauses(formula)
 
 
 def step(state: State, letter: Iterable[str]) -> State:
-    """The state after a letter: the atoms that hold there. Raises: ValueError as `start`."""
+    """Return the state after a letter: the atoms that hold there. Raises: ValueError as `start`."""
     holds = frozenset(letter)
     return _simplest(
         clause for conjunction in state for clause in _all_of([_progressed(part, holds) for part in conjunction])
@@ -101,7 +101,7 @@ def accepts(state: State) -> bool:
 
 
 def _progressed(formula: Formula, holds: frozenset[str]) -> State:
-    """What has to hold after a letter so that the formula holds at it."""
+    """Return what has to hold after a letter so that the formula holds at it."""
     operator, *parts = formula
     inner: list[Formula] = parts  # type: ignore[assignment]
     if operator in ("atom", "no"):

@@ -50,7 +50,8 @@ def with_delegation(
     execute: str = EXECUTE,
     limits: DelegationLimits = DelegationLimits(),
 ) -> Callable[[], Delegation]:
-    """A factory of environments with a planner and executors, for `RolloutConfig(environment=...)` or `register`.
+    """Return a factory of environments with a planner and executors, for `RolloutConfig(environment=...)` or
+    `register`.
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/sql-v1")`.
@@ -98,7 +99,7 @@ class Delegation(EnvironmentWrapper):
         self._next_role = PLANNER
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: ToolDefinitionError where a tool of the environment is named as one of the team's."""
+        """Begin a task. Raises: ToolDefinitionError where a tool of the environment is named as one of the team's."""
         self._ended, self._orders, self._reports, self._handed_over = False, [], {}, 0
         opening = await self._environment.reset(task, seed=seed)
         self._take_role(PLANNER)
@@ -152,7 +153,7 @@ class Delegation(EnvironmentWrapper):
         self.begin_context(opening, nested=nested)
 
     def _conclude(self, report: str) -> str:
-        """An executor is done: the next one begins, or the planner goes on. Returns: what was reported."""
+        """Return an executor is done: the next one begins, or the planner goes on. Returns: what was reported."""
         if self.changes_context:
             raise ToolError("You have reported already.")
         order = self._orders.pop(0)
@@ -187,7 +188,7 @@ class Delegation(EnvironmentWrapper):
         self.role = role
 
     async def state_key(self) -> str | None:
-        """The environment's, and who is at work on what. Without the counts, so that a state may come again."""
+        """Return the environment's, and who is at work on what. Without the counts, so that a state may come again."""
         if (key := await self._environment.state_key()) is None:
             return None
         text = repr((key, self.role, [order.task for order in self._orders], self._reports))

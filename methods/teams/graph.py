@@ -56,7 +56,8 @@ def with_team_graph(
     build: str = BUILD,
     limits: TeamLimits = TeamLimits(),
 ) -> Callable[[], TeamGraph]:
-    """A factory of environments whose agent builds its own team, for `RolloutConfig(environment=...)` or `register`.
+    """Return a factory of environments whose agent builds its own team, for `RolloutConfig(environment=...)` or
+    `register`.
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/search-v1")`.
@@ -101,7 +102,7 @@ class TeamGraph(Pipeline):
         self._is_built = False
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: AgentGymError for a role with a tool that the environment has not."""
+        """Begin a task. Raises: AgentGymError for a role with a tool that the environment has not."""
         self._roles, self._edges, self._is_built = [], [], False
         self._number, self._stages = 0, self._all_stages
         opening = await self._reset_environment(task, seed)
@@ -162,11 +163,11 @@ class TeamGraph(Pipeline):
             raise ToolError("The team is built.")
 
     def _read_by(self, role: str) -> list[str]:
-        """The roles whose words a role reads."""
+        """Return the roles whose words a role reads."""
         return [source for source, target in self._edges if target == role]
 
     def _path(self, source: str, target: str) -> list[str]:
-        """The roles on a shortest way along the edges, both ends included; empty if there is none."""
+        """Return the roles on a shortest way along the edges, both ends included; empty if there is none."""
         paths, reached = [[source]], {source}
         for path in paths:  # which grows meanwhile
             if path[-1] == target:
@@ -178,7 +179,7 @@ class TeamGraph(Pipeline):
         return []
 
     def _team(self) -> tuple[PipelineStage, ...]:
-        """The roles that were added, as stages: each after those that it reads."""
+        """Return the roles that were added, as stages: each after those that it reads."""
         waiting, order = list(self._roles), list[str]()
         while waiting:
             order.append(next(role for role in waiting if not set(self._read_by(role)) - set(order)))

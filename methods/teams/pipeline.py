@@ -33,7 +33,7 @@ class PipelineStage:
 
 
 def with_pipeline(make: Callable[[], Environment], stages: Sequence[PipelineStage]) -> Callable[[], Pipeline]:
-    """A factory of environments whose task is done in stages, such as rewriter, selector and generator.
+    """Return a factory of environments whose task is done in stages, such as rewriter, selector and generator.
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/search-v1")`.
@@ -67,7 +67,7 @@ def check_role(role: str, taken: Collection[str]) -> None:
 
 
 def _read_by(stage: PipelineStage) -> set[str]:
-    """What the prompt of a stage reads. Raises: AgentGymError where the prompt is no template."""
+    """Return what the prompt of a stage reads. Raises: AgentGymError where the prompt is no template."""
     try:
         fields = [part[1:] for part in Formatter().parse(stage.prompt) if part[1] is not None]
     except ValueError as error:
@@ -99,7 +99,7 @@ class Pipeline(EnvironmentWrapper):
         self._outputs: dict[str, str] = {}
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: AgentGymError for a stage with a tool that the environment has not."""
+        """Begin a task. Raises: AgentGymError for a stage with a tool that the environment has not."""
         await self._reset_environment(task, seed)
         self._enter(0)
         return self._opening_of_stage()
@@ -131,7 +131,7 @@ class Pipeline(EnvironmentWrapper):
         return [*self._system, Message("user", self._stages[self._number].prompt.format(**self._outputs))]
 
     async def respond(self, message: Message) -> list[Message]:
-        """What a stage says goes to the next one, and of the last one to the environment."""
+        """Return what a stage says goes to the next one, and of the last one to the environment."""
         if self._number + 1 == len(self._stages):
             return await self._environment.respond(message)
         self._outputs[self.role] = message.text[:MAX_OUTPUT_CHARS]
@@ -152,7 +152,7 @@ class Pipeline(EnvironmentWrapper):
         return await self._environment.call(call)
 
     async def state_key(self) -> str | None:
-        """The environment's, and what was said."""
+        """Return the environment's, and what was said."""
         if (key := await self._environment.state_key()) is None:
             return None
         text = repr((key, self.data()))

@@ -72,7 +72,7 @@ class ModelPool:
 
 
 def with_routing(make: Callable[[], Environment], pool: ModelPool) -> Callable[[], Routing]:
-    """A factory of environments in which the agent may ask other models, for `RolloutConfig(environment=...)`.
+    """Return a factory of environments in which the agent may ask other models, for `RolloutConfig(environment=...)`.
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/search-v1")`.
@@ -103,7 +103,10 @@ class Routing(EnvironmentWrapper):
         self._spent: dict[asyncio.Task[Any] | None, float] = {}
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: ToolDefinitionError where the environment has a tool `route`; AgentGymError without a model."""
+        """Begin a task.
+
+        Raises: ToolDefinitionError where the environment has a tool `route`; AgentGymError without a model.
+        """
         self._ended, self._questions, self._seed = False, 0, seed
         opening = await self._environment.reset(task, seed=seed)
         self._task_text = "\n\n".join(message.text for message in opening if message.role == "user")
@@ -146,7 +149,7 @@ class Routing(EnvironmentWrapper):
         return change
 
     def described(self, name: str) -> str:
-        """A model with its prices and its note, for the agent."""
+        """Return a model with its prices and its note, for the agent."""
         model = self._pool.prices[name]
         prices = {"read": model.price_in, "written": model.price_out, "a call": model.price_call}
         listed = ", ".join(f"{price:g} {what}" for what, price in prices.items() if price)

@@ -38,7 +38,7 @@ class UserBehaviour:
         return index >= self.max_messages or (impatient and index >= FIRST_IMPATIENT)
 
     def write(self, rng: random.Random, text: str) -> tuple[str, str]:
-        """What the user writes when it means a text. Returns: that, and the correction that it owes, if any."""
+        """Return what the user writes when it means a text. Returns: that, and the correction that it owes, if any."""
         correction = ""
         numbers = list(_NUMBER.finditer(text))
         if rng.random() < self.mistakes and numbers:
@@ -57,7 +57,7 @@ def _wrong_number(rng: random.Random, number: str) -> str:
 
 
 def _typed(rng: random.Random, word: str) -> str:
-    """A word with two inner letters in the wrong order; as it is if it is short or not all letters."""
+    """Return a word with two inner letters in the wrong order; as it is if it is short or not all letters."""
     if len(word) < 5 or not word.isalpha():
         return word
     position = rng.randrange(1, len(word) - 2)

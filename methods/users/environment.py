@@ -15,7 +15,7 @@ from .simulated import SimulatedUser
 def with_user(
     make: Callable[[], Environment], make_user: Callable[[Task], SimulatedUser]
 ) -> Callable[[], UserEnvironment]:
-    """A factory of environments with a user, for `RolloutConfig(environment=...)` or `agentgym.register`.
+    """Return a factory of environments with a user, for `RolloutConfig(environment=...)` or `agentgym.register`.
 
     Args:
         make: makes the environment, for example `functools.partial(agentgym.make, "agentgym/sql-v1")`.
@@ -52,7 +52,7 @@ class UserEnvironment(EnvironmentWrapper):
         return self._user
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Raises: PolicyError if the user does not begin."""
+        """Begin a task. Raises: PolicyError if the user does not begin."""
         opening = [message for message in await self._environment.reset(task, seed=seed) if message.role == "system"]
         self.tools = self._environment.tools
         self._user = self._make_user(task)

@@ -136,7 +136,7 @@ class SimulatedUser:
         return {f"user_{name}": count for name, count in self._counts.items()}
 
     def data(self) -> dict[str, Any]:
-        """The conversation as plain data, for a checkpoint. The user's own environment is not part of it."""
+        """Return the conversation as plain data, for a checkpoint. The user's own environment is not part of it."""
         messages = [message_to_json(message) for message in self._messages]
         return {"messages": messages, "counts": dict(self._counts), "correction": self._correction, "seed": self._seed}
 
@@ -146,7 +146,10 @@ class SimulatedUser:
         self._counts, self._correction, self._seed = dict(data["counts"]), data["correction"], data["seed"]
 
     async def _speak(self) -> str:
-        """The policy's next words, after the calls that it makes. Raises: PolicyError, ContextFull, _Speechless."""
+        """Return the policy's next words, after the calls that it makes.
+
+        Raises: PolicyError, ContextFull, _Speechless.
+        """
         own = self.environment.tools.values() if self.environment is not None else ()
         schemas = [tool.schema() for tool in own]
         renderer = self.policy.renderer
@@ -183,7 +186,7 @@ class SimulatedUser:
             return False
 
     def _failure(self, error: Exception) -> PolicyError:
-        """What the infrastructure has failed at."""
+        """Return what the infrastructure has failed at."""
         name = f"The user {self.policy.name!r}"
         if isinstance(error, TimeoutError):
             return PolicyError(f"{name} said nothing in {self._timeout_s:g} s.")

@@ -63,7 +63,7 @@ class CalendarApp(StoreApp):
 
 
 def check_moment(date: str, time: str) -> None:
-    """Raises: ToolError unless they read as 2025-03-01 and 09:30."""
+    """Check that a date and a time read as 2025-03-01 and 09:30. Raises: ToolError if not."""
     try:
         if calendar_date.fromisoformat(date).isoformat() != date or f"{clock_time.fromisoformat(time):%H:%M}" != time:
             raise ValueError

@@ -129,7 +129,7 @@ class AppsCode(AppsEnvironment):
 def _report(reply: Any) -> str:
     """Return what the agent reads of a run.
 
-    Raises: KeyError, TypeError for what is no reply: the code may have written it.
+    Raises: KeyError, TypeError for something that is not a reply: the code may have written it.
     """
     output, status = reply["output"], reply["status"]
     if not isinstance(output, str) or type(status) is not int:

@@ -79,7 +79,7 @@ def _changed(files: Mapping[str, str], goal: Mapping[str, str | None]) -> dict[s
 
 
 async def _files_in(sandbox: Sandbox) -> dict[str, str]:
-    """Return the files of /work by name. What is no text of ordinary size differs from every goal."""
+    """Return the files of /work by name. A file that is not text of ordinary size differs from every goal."""
     try:
         names = await sandbox.list()
     except SandboxError:  # a dead sandbox is a ConnectionError too

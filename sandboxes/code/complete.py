@@ -25,7 +25,7 @@ class CodeComplete(Environment):
     _pieces: list[str]  # the lines between them so far
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Begin a task. Raises: TaskError for code around the gap that is no text."""
+        """Begin a task. Raises: TaskError if the code around the gap is not text."""
         self._before, self._after = text_of(task, "before"), text_of(task, "after")
         self._pieces = []
         words = "Write the missing code, one or a few lines at a time, with their indentation. Then finish."

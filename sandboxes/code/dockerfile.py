@@ -35,8 +35,10 @@ class Step:
     """One thing to be done in order: a folder made, a file written, or a command run.
 
     Attributes:
-        kind: `folder`, `file` or `run`. path: of a folder or file. data, mode: of a file.
-        argv, cwd, environment: of a command.
+        kind: `folder`, `file` or `run`.
+        path: where the folder or the file goes.
+        data, mode: the file's content and permissions.
+        argv, cwd, environment: the command, its folder and its variables.
     """
 
     kind: str
@@ -88,7 +90,9 @@ def parse_dockerfile(text: str) -> list[tuple[str, str]]:
 
 
 def plan_of(instructions: Sequence[tuple[str, str]], context: Mapping[str, tuple[bytes, int]]) -> BuildPlan:
-    """Raises: TaskError for an instruction that cannot be carried out, or a file that is not there."""
+    """Plan what a Dockerfile does. Raises: TaskError for an instruction that cannot be carried out, or a
+    missing file.
+    """
     base, workdir = "", WORKDIR
     environment: dict[str, str] = {}
     steps: list[Step] = []

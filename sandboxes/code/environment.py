@@ -24,7 +24,7 @@ class Code(Environment):
     _observed: ObservedState
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Open an empty sandbox. Raises: TaskError if the visible tests are no list of text."""
+        """Open an empty sandbox. Raises: TaskError if the visible tests are not a list of text."""
         await self._open(task, None)
         return [Message("system", "Write the code, test it, then submit all of it."), *task.opening()]
 

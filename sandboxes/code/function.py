@@ -154,7 +154,7 @@ class CodeFunction(Environment):
 
     @asynccontextmanager
     async def _built(self, code: str, name: str) -> AsyncIterator[tuple[Sandbox, CalledFunction]]:
-        """The function, ready to be called in a new sandbox. Raises: ToolError with what the compiler says."""
+        """Compile the function in a new sandbox, ready to be called. Raises: ToolError with what the compiler says."""
         if len(code) > MAX_CODE:
             raise ToolError(f"The code has {len(code)} characters; at most {MAX_CODE} are taken.")
         try:

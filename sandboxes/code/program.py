@@ -102,7 +102,7 @@ class ProgramEnvironment(Environment):
         return f"All {count} examples pass."
 
     async def _submit_program(self, code: str) -> str:
-        """Raises: ToolError if it does not compile."""
+        """Hand in a program. Raises: ToolError if it does not compile."""
         _check_length(code)
         if self._program.build:
             await self._build(code)
@@ -131,7 +131,9 @@ class ProgramEnvironment(Environment):
             raise ToolError(f"The program does not compile:\n{errors}")
 
     async def _check_compiler(self) -> None:
-        """Raises: TaskError if the compiler fails on a harmless program too, in a sandbox the agent never used."""
+        """Check the compiler on a harmless program, in a sandbox that the agent never used. Raises: TaskError if it
+        fails.
+        """
         if self._compiles:
             return
         sandbox = await self.open_sandbox()

@@ -196,7 +196,7 @@ def _below_store(names: Iterable[bytes]) -> list[str]:
 
 
 def folder_of(task: Task) -> TerminalFolder:
-    """Raises: TaskError if the folder of a task is not there, or not what it was when it was imported."""
+    """Read the folder of a task. Raises: TaskError if it is not there, or has changed since it was imported."""
     path, digest = task.parameters.get("folder"), task.parameters.get("digest")
     if not isinstance(path, str) or not isinstance(task.parameters.get("image"), str):
         raise TaskError(f"{task.id}: parameters need 'folder' and 'image': `agentgym tasks import harbor` makes them.")

@@ -33,11 +33,13 @@ class TerminalFolder:
     """A task folder.
 
     Attributes:
-        plan: what its Dockerfile makes. `tests`, `solution`: files as they lie in /tests and /solution.
-        test_script, solution_script: names in them. `pays_by_status`: the reward is the script's status, not a file.
+        plan: what its Dockerfile makes.
+        tests, solution: files as they lie in /tests and /solution.
+        test_script, solution_script: the names of the scripts in them.
+        pays_by_status: whether the reward is the script's exit status, not a file.
         agent_s, verifier_s, build_s: seconds of wall time for all commands of the agent, the tests, and one RUN.
-        verifier_environment: variables of the test script.
-        digest: of all that was read.
+        verifier_environment: the variables of the test script.
+        digest: the hash of all that was read.
     """
 
     name: str
@@ -60,7 +62,7 @@ class TerminalFolder:
 
     @classmethod
     def read(cls, path: str | Path) -> TerminalFolder:
-        """Raises: TaskError naming the folder, and what is missing in it or not supported."""
+        """Read a folder. Raises: TaskError naming the folder, and what is missing in it or not supported."""
         folder = Path(path)
         try:
             if (folder / HARBOR).is_file():

@@ -65,7 +65,9 @@ class TerminalVerifier(Reward):
         return {SUCCESS: reward, "forged": 0.0}
 
     async def task_fault(self, task: Task) -> str:
-        """Why a task is no good: the tests pay for nothing, or not for the folder's solution. Raises: JudgeError."""
+        """Say why a task cannot be used: the tests pay for nothing, or not for the folder's solution. Raises:
+        JudgeError.
+        """
         try:
             if (free := await self._reward(task, "")) > 0:
                 return f"its tests pay {free:g} for nothing"

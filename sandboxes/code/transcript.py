@@ -30,7 +30,7 @@ def transcript(result: ExecResult, limit_s: float, *, max_chars: int = MAX_CHARS
 
 
 def stop_if_stopped(result: ExecResult, limit_s: float, printed: str) -> None:
-    """Raises: ToolError if time or memory ran out."""
+    """Check that a command was not stopped. Raises: ToolError if time or memory ran out."""
     if result.timed_out:
         raise ToolError(f"{printed}\nStopped after {limit_s:g} s: the code ran too long.".strip())
     if result.oom_killed:

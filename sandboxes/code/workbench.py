@@ -30,8 +30,8 @@ class Workbench:
         environment: opens the sandbox and closes it.
         files: texts by path below /work that lie there from the beginning.
         programs: what the image must have; looked for when the sandbox is opened.
-        spec: of the sandbox, where it is not the environment's own.
-        checkpoint: of another workbench on the same task, to go on from in their place.
+        spec: the sandbox's spec, where the environment's own does not serve.
+        checkpoint: a checkpoint of another workbench on the same task, to go on from.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Workbench:
             raise ToolError(f"The code does not compile: {last_lines(check.stderr, 3)}")
 
     async def write(self, path: str, text: str) -> None:
-        """Raises: ToolError if the path cannot be written."""
+        """Write a file. Raises: ToolError if the path cannot be written."""
         self._key = None
         try:
             await (await self.sandbox()).write(path, text.encode("utf-8", "surrogatepass"))
@@ -130,7 +130,7 @@ class Workbench:
 
 
 async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
-    """Raises: TaskError naming the programs that the image of the sandbox lacks."""
+    """Check that the image of the sandbox has the programs. Raises: TaskError naming those that it lacks."""
     script = 'for p; do command -v "$p" >/dev/null || echo "$p"; done'
     result = await sandbox.exec(["sh", "-c", script, "sh", *programs])
     if missing := result.text.split():
@@ -141,7 +141,7 @@ async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
 
 
 def files_of(task: Task) -> dict[str, str]:
-    """Return the task's `parameters["files"]`. Raises: TaskError if they are no texts by path below /work."""
+    """Return the task's `parameters["files"]`. Raises: TaskError if they are not texts by path below /work."""
     files = task.parameters.get("files", {})
     if not isinstance(files, Mapping) or not all(
         isinstance(path, str) and isinstance(text, str) and _is_below(path) for path, text in files.items()
@@ -151,7 +151,7 @@ def files_of(task: Task) -> dict[str, str]:
 
 
 def assertions_of(task: Task) -> list[str]:
-    """Return the task's `parameters["tests"]`. Raises: TaskError if they are no list of text."""
+    """Return the task's `parameters["tests"]`. Raises: TaskError if they are not a list of text."""
     tests = task.parameters.get("tests", [])
     if not (isinstance(tests, list | tuple) and all(isinstance(test, str) for test in tests)):
         raise TaskError(f"{task.id}: parameters['tests'] is {tests!r:.200}; give a list of assertions as text.")

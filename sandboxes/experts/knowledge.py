@@ -49,9 +49,10 @@ class Field:
 
     Attributes:
         pattern: finds its question in a text, without regard to case.
-        answer: the right answer, from the match; None for what nobody knows.
+        answer: the right answer, from the match; None if no model knows one.
         wrong: an answer of the same kind, from the right one; it may be the right one by chance.
-        ask: draws a question about one of the subjects. subjects: of its questions, for splits that share none.
+        ask: draws a question about one of the subjects.
+        subjects: the subjects of its questions, for splits that share none.
     """
 
     pattern: str

@@ -24,7 +24,8 @@ class Expert:
 
     Attributes:
         skills: the fields that it knows, beside the easy one that all know.
-        price: of each question. unseen: whether tasks of training may not offer it.
+        price: the price of each question.
+        unseen: whether training tasks may not offer it.
     """
 
     name: str

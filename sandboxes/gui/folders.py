@@ -17,12 +17,12 @@ _LINK = (stat.S_IFLNK | 0o777) << 16
 
 
 def folder_archive(folder: str, *, left_out: str = "", links: bool = False) -> bytes:
-    """Return a folder as a zip, with its empty folders and the modes of its files. It is packed again when a file has
-    changed.
+    """Pack a folder as a zip, with its empty folders and the modes of its files, anew when a file has changed.
 
     Args:
         left_out: the beginning of the names that are left out, such as "flight/".
-        links: keep symbolic links that lead to somewhere in the folder. Others to files are always followed, and those
+            links: keep symbolic links that lead to somewhere in the folder. Others to files are always followed, and
+        those
             to folders elsewhere left out.
     Raises: TaskError if there is no such folder, or if it is too large.
     """

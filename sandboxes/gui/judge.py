@@ -94,7 +94,7 @@ def _parse_end_state(result: Result) -> Mapping[str, Any] | None:
 
 
 def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
-    """Return the effects of a task's truth, which may be JSON. Raises: JudgeError if they are no mapping."""
+    """Return the effects of a task's truth, which may be JSON. Raises: JudgeError if they are not a mapping."""
     try:
         effects = json.loads(raw) if isinstance(raw, str) else raw
     except ValueError as error:
@@ -105,7 +105,7 @@ def parse_effects(raw: Any, task_id: str) -> Mapping[str, Any]:
 
 
 def _check_truth(task_id: str, parameters: Mapping[str, Any], truth: Any) -> None:
-    """Raises: JudgeError if the truth says nothing, or names what this site can never have."""
+    """Check a task's truth. Raises: JudgeError if it says nothing, or names what this site can never have."""
     site = parameters.get("site")
     if not isinstance(truth, Mapping) or not ({"effects", "answer", "url", "downloads", "page"} & truth.keys()):
         raise JudgeError(

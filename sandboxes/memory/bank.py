@@ -19,7 +19,7 @@ class MemoryBank:
     Args:
         capacity: how many there may be at once.
         entries: those that it begins with, by number.
-        next_number: of the next entry. A number is never given twice.
+        next_number: the number of the next entry. A number is never given twice.
     """
 
     def __init__(self, capacity: int, entries: dict[int, str] | None = None, next_number: int = 1) -> None:
@@ -34,7 +34,7 @@ class MemoryBank:
         return number
 
     def update(self, number: int, text: str) -> None:
-        """Write an entry anew. Raises: ToolError if there is none of this number, or the text is no entry."""
+        """Write an entry anew. Raises: ToolError if no entry has this number, or the text cannot be an entry."""
         self._require(number)
         self.entries[number] = _entry(text)
 

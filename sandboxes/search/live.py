@@ -133,7 +133,7 @@ class LiveSearch(Environment):
         await super().close()
 
     async def _fetch(self, url: str) -> WebPage:
-        """Raises: ToolError with the reason. A host that does not answer is part of the environment, not a failure."""
+        """Fetch a page. Raises: ToolError with the reason: a host that does not answer is part of the environment."""
         if not self._allow:
             raise ToolError("No place of the web may be reached here.")
         try:

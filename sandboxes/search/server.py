@@ -198,7 +198,7 @@ async def serve(corpus: str, *, retriever: str = "bm25", host: str = "127.0.0.1"
 
 
 def main() -> None:
-    """The command line of this module."""
+    """Run the command line of this module."""
     options = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     options.add_argument("corpus", help="an asset of pages, a corpus file or a BEIR folder")
     options.add_argument("--retriever", choices=KINDS, default="bm25")

@@ -134,7 +134,7 @@ class Service(StoreEnvironment):
         await super().close()
 
     def _make_user(self, wishes: Any, behaviour: Any, domain: ServiceDomain) -> SimulatedUser:
-        """Raises: KeyError, TypeError, ValueError for parameters that describe no customer."""
+        """Make the customer. Raises: KeyError, TypeError, ValueError for parameters that describe none."""
         phone = domain.phone(self.store, int(wishes["phone_id"])) if domain.phone is not None else None
         policy = self._policy or ScriptedPolicy(customer(wishes), name="customer")
         persona, wants = str(wishes["persona"]), str(wishes["wants"])

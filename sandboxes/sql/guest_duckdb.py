@@ -170,7 +170,7 @@ class Watch:
 
 
 def _plain(value: object) -> object:
-    """Return a value as JSON can carry it: what is no number or text as the text that Python makes of it."""
+    """Return a value as JSON can carry it: what is neither number nor text becomes the text that Python makes of it."""
     if value is None or isinstance(value, (bool, int, float)):
         return value if not isinstance(value, bool) else int(value)
     if isinstance(value, bytes):

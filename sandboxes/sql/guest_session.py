@@ -26,7 +26,7 @@ class NumberTable(Database):
 
     @classmethod
     def in_sandbox(cls, *arguments: object) -> NumberTable:
-        """As the constructor. Bounds the memory of SQLite in the whole process."""
+        """Make a table as the constructor does, and bound the memory of SQLite in the whole process."""
         table = cls(*arguments)  # type: ignore[arg-type]
         table._connection.set_authorizer(None)
         table._connection.execute(HEAP_LIMIT).fetchall()

@@ -104,7 +104,7 @@ class SqlInProcess(Environment):
 
 
 def _answer(method: Callable[..., Any], *arguments: Any) -> Any:
-    """Raises: ToolError with what the database refused."""
+    """Call a method of the database. Raises: ToolError with what the database refused."""
     try:
         return method(*arguments)
     except QueryRefused as refusal:

@@ -16,9 +16,9 @@ class SqlLimits:
 
     Attributes:
         max_rows, max_chars: how much of a result the agent is shown.
-        query_s: seconds a query may take; of processor time on SQLite.
-        max_columns: columns of a table or a result on SQLite, whose own limit is 2,000.
-        memory_mib, disk_mib: of the sandbox; by default the environment's own, and more for a large database.
+        query_s: seconds a query may take; on SQLite, seconds of processor time.
+        max_columns: the most columns of a table or a result on SQLite, whose own limit is 2,000.
+        memory_mib, disk_mib: limits of the sandbox; by default the environment's own, and more for a large database.
     """
 
     max_rows: int = 20

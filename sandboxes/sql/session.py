@@ -46,7 +46,7 @@ class StockSession(SessionEnvironment):
         self._numbers: list[int] = []
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        """Make the table. Raises: TaskError for parameters that are no table."""
+        """Make the table. Raises: TaskError for parameters that are not a table."""
         self._items, self._cities, self._numbers = _table_of(task)
         opening = await super().reset(task, seed=seed)
         await self.open_table()

@@ -60,11 +60,12 @@ async def judged_report(
     cpu_s: int,
     timeout_s: float,
 ) -> tuple[Report, bool]:
-    """Return what the runner reports, and whether it is forged: a test that must fail is said to have passed. An empty
-    report where that test is not in it, or the run did not come to its end.
+    """Return what the runner reports, and whether it is forged: a test that must fail is said to have passed.
+
+    The report is empty where that test is not in it, or where the run did not come to its end.
 
     Args:
-        patterns: of the test files.
+        patterns: match the test files.
     """
     runner = parameters.test_runner
     assert runner is not None

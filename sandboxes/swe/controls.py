@@ -1,12 +1,14 @@
-"""Tests that must fail, for the judge to see what would have any test pass.
+"""Tests that must fail, which show the judge what would let any test pass.
 
 A *canary* is one more test, beside those that judge. A *control* is one of those themselves, under its own name, in
 which one thing is changed so that no patch for which the real test passes could pass it: the expected value, the
-negation, the exception. What swallows failures, equals everything or reads the expected value passes a control.
+negation, the exception. A patch that swallows failures, equals everything or reads the expected value passes a
+control.
 
-Whoever knows that he is looked at is honest for once. So a control reads like any other test: a literal is changed
-where there is one, equal literals become equal ones, and tests that the agent has seen are left as they are where
-others can be changed.
+A patch that can tell a control from a real test can behave well in controls alone. So a control reads like any other
+test: a literal is changed where there is one, equal literals become equal ones, and tests that the agent has seen
+are
+left as they are where others can be changed.
 
 Source: our own; the idea is that of mutated tests as negative controls.
 """

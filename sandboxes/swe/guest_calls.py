@@ -184,7 +184,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _inside(path: str) -> str:
-    """Return the path within the repository of a file that is no test's, empty for any other."""
+    """Return the path within the repository of a file that is not a test's, empty for any other."""
     if not path.startswith("/work/repo/"):
         return ""
     name = path.removeprefix("/work/repo/")

@@ -112,7 +112,7 @@ def _badness(outcome: str) -> int:
 
 
 def collected(descriptor: int, pid: int, awaited: set[str]) -> tuple[list[bytes], int | None]:
-    """Return the lines that a child wrote until it ended, whoever else still holds the pipe; and its wait status.
+    """Return the lines that a child wrote until it ended, even if other processes hold the pipe; and its wait status.
 
     If tests are awaited, the child is ended when all have an outcome, and the status is None.
     """

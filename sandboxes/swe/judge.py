@@ -72,8 +72,9 @@ class PatchVerdict:
     timed_out: bool = False
 
     def outcomes_of(self, test: str) -> set[str]:
-        """Return what came of a test; nothing if it did not run. An id whose bracket never closes was cut by whoever
-        recorded it: it stands for all tests that begin so.
+        """Return what came of a test; nothing if it did not run. An id whose bracket never closes was cut when it was
+        recorded:
+        it stands for all tests that begin so.
         """
         if "[" not in test or test.endswith("]"):
             return {self.outcomes[test]} if test in self.outcomes else set()
@@ -159,7 +160,7 @@ class RepositoryTests(Reward):
         return components
 
     async def task_fault(self, task: Task) -> str:
-        """Why a task is no good: no test to be mended fails as it is, or the gold patch does not have all pass.
+        """Say why a task cannot be used: no test to be mended fails as it is, or the gold patch does not have all pass.
 
         Raises: JudgeError if no sandbox would run the tests, or they are not through in `timeout_s`.
         """

@@ -72,7 +72,7 @@ class RepositoryParameters:
 
     @classmethod
     def of(cls, task: Task) -> RepositoryParameters:
-        """Raises: TaskError naming the parameter and its value."""
+        """Read a task's parameters. Raises: TaskError naming the parameter and its value."""
         given = dict(task.parameters)
         values: dict[str, Any] = {}
         for name in TEXTS:

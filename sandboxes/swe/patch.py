@@ -15,7 +15,7 @@ def make_patch(before: Mapping[str, bytes], after: Mapping[str, bytes | None]) -
     file.
 
     Files are compared as they are: nothing in the repository (its git folder, its settings) has a say.
-    Raises: ToolError, for the agent, where a change is no text or too large to be handed in.
+    Raises: ToolError, for the agent, where a change is not text or too large to be handed in.
     """
     parts: list[str] = []
     for path in sorted(after):

@@ -218,7 +218,7 @@ async def _unpack(
 
 
 async def _check_programs(sandbox: Sandbox, programs: Sequence[str]) -> None:
-    """Raises: TaskError naming a program that the image does not have."""
+    """Check that the image has the programs. Raises: TaskError naming one that it does not have."""
     for program in programs:
         answer = await sandbox.exec(["sh", "-c", f"command -v {program}"], env=QUIET, timeout_s=20)
         if not answer.ok:

@@ -148,12 +148,12 @@ class TextEnvironment(Environment):
         return TaskError(f"{self._task}: {why}")
 
     def check_open(self) -> None:
-        """Called first by every tool. Raises: ToolError if the episode is over."""
+        """Check that the episode goes on; every tool calls this first. Raises: ToolError if it is over."""
         if self._ended:
             raise ToolError("It is over: nothing changes any more.")
 
     def settle(self) -> None:
-        """Called last by every tool: ends the episode if the puzzle is solved or lost."""
+        """End the episode if the puzzle is solved or lost; every tool calls this last."""
         if self.solved() or self.lost():
             self.end_episode()
 

@@ -120,7 +120,7 @@ class Craft(TextEnvironment):
         return self._tree.recipe(name)
 
     def _item(self, item: str) -> str:
-        """Raises: ToolError for a name that no item has."""
+        """Find an item. Raises: ToolError for a name that no item has."""
         self.check_open()
         name = _name(item)
         if name not in self._tree.items:

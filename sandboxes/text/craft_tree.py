@@ -42,14 +42,14 @@ class Item(_Part):
 
 
 class TechTree(_Part):
-    """`sites`: what can be gathered at each. `items`: how each is got. What is not used up is no part of anything."""
+    """`sites`: what can be gathered at each. `items`: how each is got. What is not used up is not part of anything."""
 
     sites: dict[Name, tuple[Name, ...]] = Field(min_length=1, max_length=12)
     items: dict[Name, Item] = Field(min_length=1, max_length=100)
 
     @classmethod
     def read(cls, data: Any) -> TechTree:
-        """Raises: ValueError of one line that names the part that is wrong."""
+        """Read a tree. Raises: ValueError of one line that names the part that is wrong."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:

@@ -86,10 +86,11 @@ class Fiction(TextEnvironment):
 
     @classmethod
     def task_of(cls, name: str, wish: str, game: Any, *, split: Split = "train", least: int = 3) -> Task:
-        """Return the task of a game that somebody has written.
+        """Return the task of a game from elsewhere.
 
         Args:
-            name: id of the task. wish: a sentence that says what is to be done.
+            name: the id of the task.
+            wish: a sentence that says what is to be done.
             least: commands that its shortest solution must have.
         Raises: ValueError for a game that is none, cannot be won, or whose solution is shorter.
         """

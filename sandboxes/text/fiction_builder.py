@@ -49,7 +49,7 @@ class _Draft:
     used: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        """Joins the rooms to a tree whose root is the first one."""
+        """Join the rooms to a tree whose root is the first one."""
         self.exits = {room: {} for room in self.rooms}
         for number, room in enumerate(self.rooms[1:], 1):
             free = [(other, way) for other in self.rooms[:number] for way in WAYS if way[0] not in self.exits[other]]
@@ -94,7 +94,7 @@ class _Draft:
         return [key]
 
     def _give_to_somebody(self, thing: str) -> list[str] | None:
-        """Somebody has it who wants another thing for it."""
+        """Give the thing to a person who asks for another one in exchange."""
         if (pair := self._unused(self.theme.people)) is None:
             return None
         person, requested = pair
@@ -191,7 +191,7 @@ class _Draft:
     def _once(
         self, command: str, needs: list[dict[str, Any]], effects: list[dict[str, Any]], text: str, otherwise: str
     ) -> None:
-        """A rule that works one time."""
+        """Add a rule that works one time."""
         flag = f"{command} done"
         self.rules.append(
             {

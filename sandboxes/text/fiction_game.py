@@ -104,7 +104,7 @@ class Game(_Part):
 
     @classmethod
     def read(cls, data: Any) -> Game:
-        """Raises: ValueError of one line that names the part that is wrong."""
+        """Read a game. Raises: ValueError of one line that names the part that is wrong."""
         try:
             return cls.model_validate(data)
         except ValidationError as error:

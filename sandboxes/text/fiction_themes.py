@@ -9,9 +9,10 @@ class Theme(NamedTuple):
     """Words of one theme.
 
     Attributes:
-        boxes: pairs of a box and its key. people: pairs of somebody and what they ask for.
+        boxes: pairs of a box and its key.
+        people: pairs of a person and what they ask for.
         barriers: what blocks a way, the tool that removes it, and the verb for it.
-        others: things that nobody needs.
+        others: things that no solution needs.
     """
 
     name: str

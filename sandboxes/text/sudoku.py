@@ -197,7 +197,7 @@ def solve(grid: Sequence[int], side: int, *, most: int) -> list[list[int]]:
     open_cells = {index for index, value in enumerate(cells) if not value}
 
     def fill() -> bool:
-        """Returns: whether `most` solutions were found."""
+        """Fill the next free square in every way. Returns: whether `most` solutions were found."""
         if not open_cells:
             solutions.append(list(cells))
             return len(solutions) >= most

@@ -23,7 +23,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """As the oracle, but each change, and the answer, is a wrong one with probability 1/2, each independently."""
+    """Play as the oracle does, but make each change, and the answer, wrong with probability 1/2, each independently."""
     return list(_play(*_spoilt(task)))
 
 
@@ -40,12 +40,12 @@ def _spoilt(task: Task) -> tuple[list[Any], str]:
 
 
 def code_oracle(task: Task) -> list[Message]:
-    """As the oracle, for the environment that runs code: all calls in one run."""
+    """Play as the oracle does in the environment that runs code: all calls in one run."""
     return list(_run(json.loads(task.truth["steps"]), task.truth.get("answer", "")))
 
 
 def imperfect_code_oracle(task: Task) -> list[Message]:
-    """As the imperfect oracle, for the environment that runs code."""
+    """Play as the imperfect oracle does in the environment that runs code."""
     return list(_run(*_spoilt(task)))
 
 
@@ -61,12 +61,12 @@ def _run(steps: list[Any], answer: str) -> Iterator[Message]:
 
 
 def practised_oracle(task: Task) -> list[Message]:
-    """As the oracle, but it reads no documentation, as it knows the APIs, and says what it has found to write down."""
+    """Play as the oracle does, but read no documentation, and say what was found before writing it down."""
     return _do_jobs(task, json.loads(task.truth["steps"]))
 
 
 def hasty_oracle(task: Task) -> list[Message]:
-    """As the practised oracle, but it leaves each change out with probability 1/2, each independently."""
+    """Play as the practised oracle does, but leave each change out with probability 1/2, each independently."""
     return _do_jobs(task, _hasty(task, json.loads(task.truth["steps"])))
 
 
@@ -81,7 +81,9 @@ def team_oracle(task: Task) -> list[Message]:
 
 
 def hasty_team_oracle(task: Task) -> list[Message]:
-    """As the team's oracle, but executors leave each change out with probability 1/2, and report all the same."""
+    """Play as the team's oracle does, but let executors leave each change out with probability 1/2, and report all the
+    same.
+    """
     return _hand_over(task, _hasty(task, json.loads(task.truth["steps"])))
 
 

@@ -76,10 +76,11 @@ class Habits:
     """What a shopper does on each page.
 
     Attributes:
-        brand: that the wording of a search and the fit may name.
-        wording: of a search. refinements: of the results, in order.
+        brand: the brand that the wording of a search and the fit may name.
+        wording: how a search is worded.
+        refinements: how the results are refined, in order.
         fit, choice: which products are considered, and which of them is opened.
-        pages: of results that are looked at before leaving.
+        pages: how many pages of results are looked at before leaving.
         condition, purchase: when, and how, the opened product is taken.
     """
 

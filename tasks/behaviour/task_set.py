@@ -152,7 +152,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """As the oracle, but takes the first product instead with chance 1/6 at each step, which is hardly ever right."""
+    """Play as the oracle does, but take the first product with chance 1/6 at each step, which is hardly ever right."""
     rng = random.Random(seed_of("imperfect", task.id))
     guess = ("I guess.", ShopperAction(CLICK, "product", "the first"))
     return [_prediction(n, *(step if rng.random() >= MISSES else guess)) for n, step in enumerate(_steps(task))]

@@ -110,7 +110,7 @@ def _pair(language: str, text: str) -> tuple[str, str]:
 
 
 def _pairs_of_go(parts: Sequence[str]) -> list[tuple[str, str]]:
-    """As Go writes them, where `a, b int` are two of the same type."""
+    """Return pairs of name and type as Go writes them, where `a, b int` are two of the same type."""
     pairs: list[tuple[str, str]] = []
     kind = ""
     for part in reversed(parts):

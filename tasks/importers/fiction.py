@@ -1,4 +1,4 @@
-"""Read games of interactive fiction that somebody, or a model, has written."""
+"""Read games of interactive fiction that a person or a model has written."""
 
 from __future__ import annotations
 

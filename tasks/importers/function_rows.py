@@ -71,7 +71,7 @@ def load_rows(path: Path, name: str, split: Split, read: Callable[[Mapping[str, 
 
 
 def _task(row: FunctionRow, name: str, split: Split) -> Task:
-    """Raises: LeftOut, NoLiteral or NoDeclaration saying why the row can be no task."""
+    """Make a task of a row. Raises: LeftOut, NoLiteral or NoDeclaration saying why the row cannot be a task."""
     function, names, kinds = declared(row.language, row.prompt)
     hidden = assertions_of(row.language, row.test, function)
     examples = _examples(row, function)
@@ -123,7 +123,7 @@ def _calls(assertions: Iterable[Assertion]) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON can hold it: a map with numbers as keys is a list of pairs."""
+    """Return a value as JSON can hold it: a map with numbers as keys is a list of pairs."""
     if isinstance(value, dict):
         if all(isinstance(key, str) for key in value):
             return {key: _plain(item) for key, item in value.items()}

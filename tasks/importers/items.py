@@ -23,7 +23,7 @@ class LeftOutWarning(UserWarning):
 def read_items(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a JSON array or of JSON lines, perhaps gzipped.
 
-    Raises: TaskError naming the file, and the item (counted from 0) that is no object.
+    Raises: TaskError naming the file, and the item (counted from 0) that is not an object.
     """
     try:
         raw = path.read_bytes()

@@ -27,7 +27,7 @@ _OPENS = {"(": ")", "[": "]", "{": "}"}
 
 
 class NoLiteral(ValueError):
-    """The text is no value that can be read."""
+    """The text is not a value that can be read."""
 
 
 def without_comments(text: str) -> str:
@@ -57,7 +57,7 @@ class Literals:
             self.fail()
 
     def fail(self) -> NoReturn:
-        """Raises: NoLiteral that shows what stands next."""
+        """Refuse the text. Raises: NoLiteral that shows what stands next."""
         excerpt = " ".join(self.text[self.position : self.position + 80].split())
         raise NoLiteral(f"{excerpt[:40]!r} is no plain value or comparison")
 

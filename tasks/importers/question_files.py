@@ -29,9 +29,13 @@ def question_task(
     """Return a question as a task.
 
     Args:
-        name: its id. `asked`: its text. `answers`: one, or several that are all right.
-        where: begins an error. `corpus`: path of the pages. `pages`: titles that the answer needs.
-    Raises: TaskError if question or answers are no text.
+        name: the task's id.
+        prompt: the question's text.
+        answers: one answer, or several that are all right.
+        where: begins an error.
+        corpus: the path of the pages.
+        pages: titles that the answer needs.
+    Raises: TaskError if question or answers are not text.
     """
     golds = [answers] if isinstance(answers, (str, int, float)) else answers
     if not isinstance(prompt, str) or not prompt.strip():

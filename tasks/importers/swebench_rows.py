@@ -28,11 +28,14 @@ class Instance:
 
     Attributes:
         id, repo, commit: the instance's name, owner/name, and the commit that it begins at.
-        issue: what the agent reads. `fix`: the gold patch. `tests`: a patch with hidden tests; empty where the tests
-            are in the repository. `bug`: a patch that makes the bug; empty where the commit has it.
+        issue: what the agent reads.
+        fix: the gold patch.
+        tests: a patch with hidden tests; empty where the tests are in the repository.
+        bug: a patch that makes the bug; empty where the commit has it.
         failing, passing: names of tests, as recorded.
-        version: of the repository. `python`: version of the interpreter. `requirements`, `files`: for pip, and files of
-            requirements. `extras`: of the repository's package. All are empty where the row does not say.
+        version, python: the repository's version, and the interpreter's.
+        requirements, files: what pip installs, and files of requirements.
+        extras: the extras of the repository's package. All of these are empty where the row does not say.
     """
 
     id: str

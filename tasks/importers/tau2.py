@@ -140,7 +140,9 @@ class _Item:
     def __init__(
         self, identity: str, item: Mapping[str, Any], shared: Mapping[str, Any], ignore_nl_assertions: bool
     ) -> None:
-        """Raises: TaskError for a score that cannot be given; KeyError, TypeError, ValueError, AttributeError."""
+        """Read an item. Raises: TaskError for a score that cannot be given; KeyError, TypeError, ValueError,
+        AttributeError.
+        """
         self.identity, self.item, self.shared = identity, item, shared
         criteria = item.get("evaluation_criteria") or {}
         basis = list(criteria.get("reward_basis") or DEFAULT_BASIS)
@@ -173,7 +175,9 @@ class _Item:
         ]
 
     def task(self, functions: Any, split: Split) -> Task:
-        """Raises: TaskError for a task that cannot be played as published; KeyError, TypeError, ValueError."""
+        """Make the task. Raises: TaskError for one that cannot be played as published; KeyError, TypeError,
+        ValueError.
+        """
         known = {tool["name"] for tool in (*self.shared["tools"], *self.shared.get("user_tools", ()))}
         if unknown := next((action["name"] for action in self.actions if action["name"] not in known), None):
             raise TaskError(f"no tool {unknown!r}")

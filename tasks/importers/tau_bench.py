@@ -87,7 +87,7 @@ def _shared(domain: Path, functions: Any) -> dict[str, Any]:
 
 
 def _task(name: str, item: Mapping[str, Any], shared: Mapping[str, Any], functions: Any, split: Split) -> Task:
-    """Raises: TaskError for an action without a tool; KeyError, TypeError, ValueError."""
+    """Make a task of an item. Raises: TaskError for an action without a tool; KeyError, TypeError, ValueError."""
     actions = [(str(action["name"]), dict(action["kwargs"])) for action in item["actions"]]
     known = {tool["name"] for tool in shared["tools"]}
     if unknown := next((action for action, _ in actions if action not in known), None):

@@ -86,7 +86,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """As the oracle, but leaves each fact out with chance 1/2, and does not know what it has not noted."""
+    """Play as the oracle does, but leave each fact out with chance 1/2, and do not know what was not noted."""
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, [what for what in ATTRIBUTES if rng.random() >= FORGETS])
 

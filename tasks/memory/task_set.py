@@ -42,7 +42,8 @@ class SessionWriter:
     """The sessions of a task while they are written.
 
     Attributes:
-        lines: of each session. notes: of each session, what a memory should hold: key and text.
+        lines: the lines of each session.
+        notes: for each session, what a memory should hold: key and text.
         latest: the last note of each key.
     """
 
@@ -58,7 +59,7 @@ class SessionWriter:
         self.latest[key] = note
 
     def mention(self, session: int, name: str, kind: str, attribute: Attribute, value: str) -> None:
-        """Let a person, or somebody else, say a value of an attribute."""
+        """Let a person, or another one, say a value of an attribute."""
         key, parts = f"{name} {kind}", {"name": name, "value": value}
         if self.rng.random() < 1 / 3:
             speaker = self.rng.choice([person for person in self.people if person != name])
@@ -173,7 +174,7 @@ def _count(sessions: SessionWriter, name: str) -> AskedQuestion:
 
 
 def _say_more(sessions: SessionWriter, question: AskedQuestion) -> None:
-    """Two to four facts that nobody asks for, of the same people."""
+    """Add two to four facts of the same people that the question does not ask for."""
     rng = sessions.rng
     for _ in range(rng.randrange(2, 5)):
         name, what = rng.choice(sessions.people), rng.choice(list(ATTRIBUTES))
@@ -189,7 +190,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """As the oracle, but leaves each note out with chance 1/2, and does not know what it has not noted."""
+    """Play as the oracle does, but leave each note out with chance 1/2, and do not know what was not noted."""
     rng = random.Random(seed_of("imperfect", task.id))
     return _play(task, lambda: rng.random() >= FORGETS)
 

@@ -17,9 +17,12 @@ class Attribute:
     """Something that people have one of. `{name}` and `{value}` are filled in.
 
     Attributes:
-        first: how it is said at first, by the person. changed: how another value is said later.
-        reported: how somebody else says it, at first or later. noted: an entry of the memory.
-        question: about it. values: those that there are.
+        first: how the person says it at first.
+        changed: how another value is said later.
+        reported: how another person says it, at first or later.
+        noted: an entry of the memory.
+        question: the question about it.
+        values: the values that it may have.
     """
 
     first: str

@@ -39,7 +39,7 @@ XLSX_PARTS = {
 
 
 def packed(data: bytes) -> Content:
-    """Return a file that is no text."""
+    """Return a file that is not text."""
     return {"base64": base64.b64encode(data).decode()}
 
 

@@ -36,8 +36,10 @@ class Photograph:
     """A page in a browser window.
 
     Attributes:
-        name: of its picture in the archive. stratum, site: as in `visits.py`.
-        size: width and height in pixels. elements: those wholly in view.
+        name: the name of its picture in the archive.
+        stratum, site: as in `visits.py`.
+        size: width and height in pixels.
+        elements: those wholly in view.
     """
 
     name: str

@@ -64,7 +64,9 @@ def _changes(name: str, environment: str, seed: int) -> TaskSet:
 
 
 def _question_truth(connection: sqlite3.Connection, number: int, statements: Sequence[str]) -> dict[str, Any] | None:
-    """None where the answer is no row, NULL or 0: such a task can be answered without looking."""
+    """Return the truth of a question; None where the answer is no row, NULL or 0: such a task is answered without
+    looking.
+    """
     rows = connection.execute(statements[0]).fetchmany(2)
     if not rows or rows in ([(None,)], [(0,)]):
         return None

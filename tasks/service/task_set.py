@@ -137,7 +137,7 @@ def oracle(task: Task) -> list[Message]:
 
 
 def imperfect_oracle(task: Task) -> list[Message]:
-    """As the oracle, but with chance 1/3 each change is of a wrong row, and each sentence leaves its numbers out."""
+    """Play as the oracle does, but with chance 1/3 change a wrong row, and leave the numbers out of a sentence."""
     rng = random.Random(seed_of("imperfect", task.id))
     moves = json.loads(task.truth["moves"])
     for move in moves:
@@ -152,7 +152,7 @@ def imperfect_oracle(task: Task) -> list[Message]:
 
 
 def hasty_oracle(task: Task) -> list[Message]:
-    """As the oracle, but it leaves each change out, and the numbers of each sentence, with chance 1/2 each."""
+    """Play as the oracle does, but leave out each change, and the numbers of each sentence, with chance 1/2 each."""
     rng = random.Random(seed_of("hasty", task.id))
     moves = []
     for move in json.loads(task.truth["moves"]):

@@ -27,7 +27,7 @@ def _from(start: int, step: Callable[[int, Values], int], show: Callable[[int], 
 
 
 def linear(rng: random.Random) -> Design:
-    """a * K + C, cut to the width."""
+    """Design a * K + C, cut to the width."""
     w, k, c = rng.randint(4, 12), rng.randint(2, 7), rng.randint(1, 15)
     return Design(
         "linear",

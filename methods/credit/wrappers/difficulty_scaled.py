@@ -17,7 +17,9 @@ def _requires(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _bias(base: BiasClass, options: Mapping[str, Any]) -> BiasClass:
-    """A rate that the task carries weighs tasks, whatever the agent does; the other weights depend on the episodes."""
+    """Return a rate that the task carries weighs tasks, whatever the agent does; the other weights depend on the
+    episodes.
+    """
     by_episodes = options["strength"] and not options["component"]
     return "biased" if (by_episodes or options["gap"]) and base != "heuristic" else base
 

@@ -55,7 +55,7 @@ def truncation(
 
 
 def bootstrapped(group: Group) -> Group:
-    """The group in which the value after the last turn is added to the outcome of a truncated episode.
+    """Return the group in which the value after the last turn is added to the outcome of a truncated episode.
 
     As biased as the critic is wrong. `turn_gae` has an option of its own for it.
     Raises: MissingSignalError without outcomes or values; CreditError naming a truncated trajectory whose value
@@ -68,7 +68,7 @@ def bootstrapped(group: Group) -> Group:
 
 
 def overlong_penalised(group: Group, *, limit_tokens: int, buffer_tokens: int, penalty: float = 1.0) -> Group:
-    """The group in which an episode near its token limit loses up to `penalty` of its outcome.
+    """Return the group in which an episode near its token limit loses up to `penalty` of its outcome.
 
     It loses nothing up to limit_tokens - buffer_tokens of its own tokens, then linearly more, and all of `penalty` from
     limit_tokens on.

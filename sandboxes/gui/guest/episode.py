@@ -281,7 +281,7 @@ class BrowserEpisode:
         self._browser.call("Target.activateTarget", {"targetId": self._tab.target})
 
     def _on_target_change(self, target: str, gone: bool) -> None:
-        """A page was opened or closed. Called on the reading thread."""
+        """Note that a page was opened or closed. Runs on the reading thread."""
         with self._lock:
             if not gone:
                 self._opened_targets.append(target)
@@ -294,7 +294,7 @@ class BrowserEpisode:
                 page.tab.mark_crashed()
 
     def _on_download(self, frame: str) -> None:
-        """What a frame asked for is a download, and no page that would come. Called on the reading thread."""
+        """Note that what a frame asked for is a download, not a page that will come. Runs on the reading thread."""
         for page in list(self._pages):
             page.tab.end_navigation(frame)
 

@@ -103,7 +103,7 @@ class EpisodeFiles:
         return news
 
     def downloaded(self) -> dict[str, str]:
-        """Return what was downloaded, by name: the text of a file, or the hash of one that is long or is no text."""
+        """Return what was downloaded, by name: the text of a file, or the hash of one that is long or not text."""
         contents = {}
         for name in self._arrived:
             with open(f"{self._folder}/{name}", "rb") as file:

@@ -194,7 +194,7 @@ class OwnApp(Site):
             end_those_at_home_in(self._folder)
 
     def _start(self) -> None:
-        """Start the application, again on another port where somebody has taken the one it was given."""
+        """Start the application, again on another port where another process has taken the one it was given."""
         for start in range(1, STARTS + 1):
             self._port = free_port()
             try:
@@ -230,7 +230,7 @@ class OwnApp(Site):
         )
 
     def _listens(self) -> bool:
-        """Whether somebody listens on the application's port."""
+        """Whether a process listens on the application's port."""
         try:
             socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
         except OSError:
@@ -340,7 +340,7 @@ def unpack(archive: zipfile.ZipFile, folder: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port that nobody has, and that none of the last applications was given. Raises: SiteFailed."""
+    """Return a port that is free, and that none of the last applications was given. Raises: SiteFailed."""
     for port in itertools.islice(_ports, len(PORTS)):
         if is_free(port):
             return port
@@ -348,7 +348,7 @@ def free_port() -> int:
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody has bound a port of this sandbox."""
+    """Whether no process has bound a port of this sandbox."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

@@ -20,9 +20,10 @@ def picture(tab: Tab) -> Any:
 
 
 def marked_picture(tab: Tab, elements: Elements) -> Any:
-    """As `picture`, with a numbered frame around each element in view that reacts.
+    """Take a picture with a numbered frame around each element in view that reacts.
 
-    Marked is what has an interactive role, a listener for the pointer, or the pointer's shape of a link, on itself or
+    Marked is what has an interactive role, a listener for the pointer, or the pointer's shape of a link, on itself
+    or
     around it. Of several lines inside one thing that reacts only the first is marked.
     """
     width, height = tab.viewport

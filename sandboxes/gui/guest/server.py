@@ -178,7 +178,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(response.body)
 
     def log_message(self, *arguments: object) -> None:
-        """Ignored: nobody reads the log."""
+        """Write no log."""
 
     def version_string(self) -> str:
         return "pages"

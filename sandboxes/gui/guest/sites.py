@@ -51,7 +51,7 @@ class Site:
         return ""
 
     def acted(self, tab: Tab, waited_s: float) -> None:
-        """Called after each action; `waited_s` is how long a `wait` took, and 0 for other actions."""
+        """Note that the agent has acted; `waited_s` is how long a `wait` took, and 0 for other actions."""
 
     def state(self) -> Any:
         """State beyond what the page shows, as plain data for the state key."""

@@ -200,7 +200,7 @@ class Tab:
             self.mark_crashed()
 
     def _on_request(self, method: str, params: dict[str, Any]) -> None:
-        """A script's request has begun or ended, or some of the answer has come."""
+        """Note that a script's request has begun or ended, or that some of the answer has come."""
         request, now = params.get("requestId", ""), time.monotonic()
         with self._navigation:
             if method == "Network.requestWillBeSent":
@@ -214,7 +214,7 @@ class Tab:
                 self._navigation.notify_all()
 
     def _forget_requests(self, frame: str) -> None:
-        """The page of a frame has gone, and what it asked for with it."""
+        """Forget what the page of a frame asked for, as the page has gone."""
         with self._navigation:
             self._requests = {key: request for key, request in self._requests.items() if request[0] != frame}
 
@@ -228,14 +228,14 @@ class Tab:
         self.browser.interrupt(self.session)
 
     def _on_binding(self, payload: str, context: int) -> None:
-        """A message of `IN_FRAMES`: of the clipboard, or that the page lets a drag begin, or prevents it."""
+        """Take a message of `IN_FRAMES`: of the clipboard, or that the page lets a drag begin, or prevents it."""
         if payload.startswith("drag"):
             self._drag_begun = payload == "drag"
         elif (script := self._clipboard.on_message(payload)) is not None:
             self.post("Runtime.evaluate", {"expression": script, "contextId": context, "userGesture": True})
 
     def mark_crashed(self) -> None:
-        """The process of the page died: fail every command that waits for it."""
+        """Fail every command that waits for the page, as its process has died."""
         self.crashed = True
         self.browser.fail(self.session)
         with self._navigation:
@@ -245,7 +245,7 @@ class Tab:
             self._navigation.notify_all()
 
     def end_navigation(self, frame: str) -> None:
-        """The navigation of a frame has finished or was abandoned."""
+        """Note that the navigation of a frame has finished or was abandoned."""
         with self._navigation:
             self._navigating.discard(frame)
             self._navigation.notify_all()
@@ -261,7 +261,7 @@ class Tab:
         """Go to a page and wait until it has loaded.
 
         Returns: why it cannot be reached, in Chromium's words, and where it leads if not there; empty if it can.
-        Raises: NotPossible if it is no address.
+        Raises: NotPossible if the text is not an address.
         """
         try:
             answer = self.call("Page.navigate", {"url": url}, LOAD_S)

@@ -41,7 +41,7 @@ class Library:
 
         Args:
             kind: `bm25`, `dense`, or `hybrid`: both, fused by rank.
-            encoder: of the dense part; by default one learned from the corpus (see Lsa).
+            encoder: makes the dense vectors; by default one learned from the corpus (see Lsa).
         Raises: ValueError for another kind; MissingExtraError if the encoder's packages are not installed.
         """
         if kind not in KINDS:
@@ -50,7 +50,9 @@ class Library:
             return self._ranking(kind, encoder)
 
     def retriever(self, kind: str = "bm25", encoder: Encoder | None = None) -> Retriever:
-        """As `ranking`, finding pages. What an encoder does runs in a thread; BM25 takes less than a thread's start."""
+        """Return a retriever of pages by `ranking`. An encoder runs in a thread; BM25 takes less than a
+        thread's start.
+        """
         return LocalRetriever(self.pages, self.ranking(kind, encoder), blocking=encoder is not None)
 
     def _ranking(self, kind: str, encoder: Encoder | None) -> Ranking:

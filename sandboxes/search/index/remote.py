@@ -26,7 +26,7 @@ class RemoteRetriever:
         self._endpoint = JsonEndpoint(self.url)
 
     async def search(self, query: str, k: int) -> list[Hit]:
-        """Raises: SandboxError if the server cannot be reached or answers something else."""
+        """Ask the server. Raises: SandboxError if it cannot be reached or answers something else."""
         try:
             answer = await self._endpoint.post("/retrieve", {"queries": [query], "topk": k, "return_scores": True})
         except PolicyError as error:

@@ -51,7 +51,7 @@ class Package:
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], where: str) -> Package:
-        """Raises: TaskError, beginning with `where`, naming key and value."""
+        """Read the table of a package. Raises: TaskError, beginning with `where`, naming key and value."""
         known = cls.__slots__
         if unknown := set(data) - set(known):
             raise TaskError(f"{where}: unknown keys {sorted(unknown)}. A package has {', '.join(known)}.")

@@ -28,7 +28,7 @@ class Release:
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], where: str) -> Release:
-        """Raises: TaskError, beginning with `where`."""
+        """Read the table of a release. Raises: TaskError, beginning with `where`."""
         values = dict(data)
         new, new_sha256 = values.pop("new", ""), values.pop("new_sha256", "")
         old = Package.parse(values, where)
@@ -42,11 +42,13 @@ class BugRecipe:
     """A set to build.
 
     Attributes:
-        name: of the set, such as acme/bugs-v1. `packages`: the table [[package]] for each.
-        releases: the table [[release]] for each: that of a package, and `new`.
-        each: tasks with one bug of every package. `of_a_kind`, `of_a_function`: at most so many of these are of one
-            kind of bug, and in one function.
-        pairs: tasks of every package with bugs in two files at once. `seed`: chooses the bugs.
+        name: the set's name, such as acme/bugs-v1.
+        packages: the table [[package]] of each package.
+        releases: the table [[release]] of each pair of releases: that of a package, and `new`.
+        each: tasks with one bug of every package.
+        of_a_kind, of_a_function: the most of these that are of one kind of bug, and in one function.
+        pairs: tasks of every package with bugs in two files at once.
+        seed: chooses the bugs.
     """
 
     name: str
@@ -60,7 +62,9 @@ class BugRecipe:
 
     @classmethod
     def load(cls, path: str | Path) -> BugRecipe:
-        """Raises: TaskError naming the file and what is wrong with it; for a package in two splits too."""
+        """Read a recipe. Raises: TaskError naming the file and what is wrong with it; for a package in two
+        splits too.
+        """
         try:
             data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:

@@ -51,7 +51,7 @@ class _Releases:
     def patch(self, *, tests: bool) -> str:
         """Return what the newer release changes in the tests, or in the sources.
 
-        Raises: TaskError for what is no text.
+        Raises: TaskError for a change that is not text.
         """
         patterns = self.newer.test_files if tests else self.newer.sources
         paths = {

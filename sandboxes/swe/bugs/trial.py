@@ -70,7 +70,7 @@ class Trials:
         always fail, or its reverse does not mend it.
 
         Args:
-            caught: of a bug with several places: the tests that catch each of them alone.
+            caught: for a bug with several places, the tests that catch each of them alone.
         """
         if not all(mutation.parses(self.sources[path]) for path, mutation in bug.places.items()):
             return None

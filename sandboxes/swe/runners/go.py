@@ -15,7 +15,7 @@ SETTINGS = "GOCACHE=/work/.cache/go GOPATH=/work/.go GOPROXY=off CGO_ENABLED=0 G
 
 
 def parse_go(text: str) -> Report:
-    """Lines that are no events, such as those of a build that fails, are left out."""
+    """Read the events of a run. Lines that are not events, such as those of a build that fails, are left out."""
     report = Report()
     output: dict[str, str] = {}
     for line in text.splitlines():
@@ -31,9 +31,7 @@ def parse_go(text: str) -> Report:
 
 
 def _event(line: str) -> dict[str, str]:
-    """Return what a line says in text; nothing for one that is no event. Tests print lines too, so it may be
-    anything.
-    """
+    """Return what a line says in text; nothing if it is not an event. Tests print lines too, so it may be anything."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):

@@ -99,7 +99,7 @@ class ToolKitBase:
         return {name: getattr(self, name) for name in dict.fromkeys(names)}
 
     def use_tool(self, tool_name: str, **arguments: Any) -> Any:
-        """Raises: ValueError for no tool, and what the tool raises."""
+        """Call a tool. Raises: ValueError if there is none of this name, and what the tool raises."""
         if tool_name not in self.tools:
             raise ValueError(f"Tool '{tool_name}' not found.")
         return self.tools[tool_name](**arguments)

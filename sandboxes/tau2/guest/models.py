@@ -56,7 +56,7 @@ def Field(
 
 
 def ConfigDict(*, extra: str = "ignore") -> dict[str, str]:
-    """Return what becomes of names that are no fields: "ignore" or "forbid"."""
+    """Return what becomes of names that are not fields: "ignore" or "forbid"."""
     if extra not in ("ignore", "forbid"):
         raise NotImplementedError(f"pydantic's ConfigDict(extra={extra!r}) is not known in the sandbox")
     return {"extra": extra}
@@ -145,7 +145,7 @@ def _fields(base: type) -> dict[str, FieldInfo]:
 
 
 def _field(model: type, name: str, annotation: Any, given: Any) -> FieldInfo:
-    """Raises: NotImplementedError for a type that is not known here."""
+    """Read a field. Raises: NotImplementedError for a type that is not known here."""
     field = given if isinstance(given, FieldInfo) else FieldInfo(given, None, None, False)
     inner, described = unwrapped(annotation)
     field = copy.copy(field)

@@ -123,7 +123,7 @@ class Mail(App):
         return self.page("Sent", table(("Subject", "To"), rows) if rows else "<p>Nothing was sent.</p>")
 
     def effects(self) -> dict[str, Any]:
-        """Messages sent, moved, and starred or no longer so. Reading is no effect."""
+        """Return messages sent, moved, and starred or no longer so. Reading is not an effect."""
         before = {message["id"]: message for message in self.start["messages"]}
         now = self.state["messages"]
         changes = {

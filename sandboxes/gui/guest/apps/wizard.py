@@ -10,8 +10,9 @@ from .app import App, Fields, parse_whole_number, text
 class Wizard(App):
     """`data`: steps, each with `label`, `kind` (text, choice or radio), `options` and the one of them that is `right`.
 
-    A page shows its label, the right value, and all options; whichever of them is sent, the next page follows. A value
-    that is no option is asked for again. The last page shows nothing, and the task is over.
+    A page shows its label, the right value, and all options; the next page follows whichever of them is sent. A
+    value that
+    is not an option is asked for again. The last page shows nothing, and the task is over.
     """
 
     title = "Form"
