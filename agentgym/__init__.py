@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         ContextFull,
         CreditError,
         DuplicateNameError,
+        EnvironmentServerError,
         EvaluationError,
         FilesNotCaptured,
         HeldOutError,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         MissingExtraError,
         MissingSignalError,
         PolicyError,
+        PolicyLeft,
         RecipeError,
         RegistrationError,
         ReplayDiverged,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         SandboxExhausted,
         SandboxUnavailable,
         ScriptEnded,
+        ServerUnreachable,
         ShapeError,
         SplitLeakError,
         TaskError,
@@ -49,10 +52,31 @@ if TYPE_CHECKING:
         UnknownNameError,
     )
     from agentgym.evaluation import compare, evaluate
-    from agentgym.messages import Call, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart, images_of
+    from agentgym.messages import (
+        Call,
+        Content,
+        ImagePart,
+        Message,
+        Part,
+        Result,
+        ResultStatus,
+        StopReason,
+        TextPart,
+        images_of,
+    )
     from agentgym.policy import Policy
     from agentgym.policy.scripted import ScriptedPolicy
-    from agentgym.registry import close_backends, load, load_reward, load_task_set, make, register, shared_backend
+    from agentgym.registry import (
+        BackendUser,
+        close_backends,
+        load,
+        load_reward,
+        load_task_set,
+        make,
+        prototype,
+        register,
+        shared_backend,
+    )
     from agentgym.reward import Combined, Gate, Reward, Schedule, reward_function
     from agentgym.rollout import Attempts, Budgets, EpisodeManager, RolloutConfig
     from agentgym.sandbox import SandboxSpec
@@ -70,6 +94,7 @@ _HOME = {
         "ContextFull",
         "CreditError",
         "DuplicateNameError",
+        "EnvironmentServerError",
         "EvaluationError",
         "FilesNotCaptured",
         "HeldOutError",
@@ -79,6 +104,7 @@ _HOME = {
         "MissingExtraError",
         "MissingSignalError",
         "PolicyError",
+        "PolicyLeft",
         "RecipeError",
         "RegistrationError",
         "ReplayDiverged",
@@ -88,6 +114,7 @@ _HOME = {
         "SandboxExhausted",
         "SandboxUnavailable",
         "ScriptEnded",
+        "ServerUnreachable",
         "ShapeError",
         "SplitLeakError",
         "TaskError",
@@ -98,6 +125,7 @@ _HOME = {
     "evaluation": ("compare", "evaluate"),
     "messages": (
         "Call",
+        "Content",
         "ImagePart",
         "Message",
         "Part",
@@ -109,7 +137,17 @@ _HOME = {
     ),
     "policy": ("Policy",),
     "policy.scripted": ("ScriptedPolicy",),
-    "registry": ("close_backends", "load", "load_reward", "load_task_set", "make", "register", "shared_backend"),
+    "registry": (
+        "BackendUser",
+        "prototype",
+        "close_backends",
+        "load",
+        "load_reward",
+        "load_task_set",
+        "make",
+        "register",
+        "shared_backend",
+    ),
     "reward": ("Combined", "Gate", "Reward", "Schedule", "reward_function"),
     "rollout": ("Attempts", "Budgets", "EpisodeManager", "RolloutConfig"),
     "sandbox": ("SandboxSpec",),
@@ -124,15 +162,18 @@ __all__ = [
     "SPLITS",
     "AgentGymError",
     "Attempts",
+    "BackendUser",
     "Budgets",
     "Call",
     "Checkpoint",
     "Combined",
     "ConformanceError",
+    "Content",
     "ContextFull",
     "CreditError",
     "DuplicateNameError",
     "Environment",
+    "EnvironmentServerError",
     "EpisodeManager",
     "EvaluationError",
     "FilesNotCaptured",
@@ -152,6 +193,7 @@ __all__ = [
     "Part",
     "Policy",
     "PolicyError",
+    "PolicyLeft",
     "RecipeError",
     "RegistrationError",
     "ReplayDiverged",
@@ -169,6 +211,7 @@ __all__ = [
     "Schedule",
     "ScriptEnded",
     "ScriptedPolicy",
+    "ServerUnreachable",
     "ShapeError",
     "Span",
     "Split",
@@ -194,6 +237,7 @@ __all__ = [
     "load_reward",
     "load_task_set",
     "make",
+    "prototype",
     "register",
     "reward_function",
     "seed_of",
@@ -206,4 +250,4 @@ __version__ = "0.3.0"
 
 
 __getattr__ = lazy_names(__name__, _WHERE)
-sys.meta_path.append(MovedPackages())
+sys.meta_path.insert(0, MovedPackages())  # before a folder that holds nothing but an old __pycache__

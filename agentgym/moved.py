@@ -1,7 +1,7 @@
 """Public names that have moved: their old imports work for one release, with a warning that gives the new place.
 
 `MOVED` is the one table. A package looks here in its `__getattr__` (`lazy_names`, `moved_names`). A
-package that is gone as a whole is found by `MovedPackages`, which `agentgym` puts at the end of Python's finders. New
+package that is gone as a whole is found by `MovedPackages`, which `agentgym` puts before Python's finders. New
 places are strings and are imported at use, so the core depends on none of them.
 """
 
@@ -19,6 +19,21 @@ MOVED: dict[str, str] = {
     "agentgym.protocol.*": "agentgym.methods.protocol",
     "agentgym.teams.*": "agentgym.methods.teams",
     "agentgym.users.*": "agentgym.methods.users",
+    "agentgym.credit.bench.*": "research.credit_bench",  # which a checkout has, and no wheel
+    "agentgym.credit.bench.SubtaskChain": "agentgym.credit.subtasks.SubtaskChain",
+    "agentgym.credit.bench.signal_to_noise": "agentgym.credit.subtasks.signal_to_noise",
+    "agentgym.credit.bench.steps_to": "agentgym.credit.subtasks.steps_to",
+    "agentgym.credit.exact.*": "agentgym.testing.exact",
+    "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",
+    "agentgym.interop.OpenEnvEnvironment": "agentgym.bridges.openenv.OpenEnvEnvironment",
+    "agentgym.interop.VerifiersEnvironment": "agentgym.bridges.verifiers.VerifiersEnvironment",
+    "agentgym.interop.inspect.*": "agentgym.bridges.inspect",
+    "agentgym.interop.openenv.*": "agentgym.bridges.openenv",
+    "agentgym.interop.openenv_tasks": "agentgym.bridges.openenv.openenv_tasks",
+    "agentgym.interop.register_openenv": "agentgym.bridges.openenv.register_openenv",
+    "agentgym.interop.register_verifiers": "agentgym.bridges.verifiers.register_verifiers",
+    "agentgym.interop.verifiers.*": "agentgym.bridges.verifiers",
+    "agentgym.interop.verifiers_tasks": "agentgym.bridges.verifiers.verifiers_tasks",
 }
 """Old dotted name to the new one. `"agentgym.old.*": "agentgym.new"` moves every public name of a package."""
 

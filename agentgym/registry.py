@@ -50,6 +50,7 @@ Kind = Literal[
     "engines",
     "assets",
     "commands",
+    "exporters",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 T = TypeVar("T")
@@ -177,7 +178,7 @@ def environment_of(chosen: str | None, task_environment: str) -> str:
     return f"{chosen}{task_environment}" if chosen.endswith("/") else chosen
 
 
-def shared_backend(name: str | Backend) -> Backend:
+def shared_backend(name: str | Backend = DEFAULT_BACKEND) -> Backend:
     """The backend of this name that the whole process shares, made at first use. A Backend is returned as it is.
 
     Whoever runs for long and closes the shared backends at its end holds a `BackendUser`; a script calls

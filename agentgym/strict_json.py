@@ -6,6 +6,8 @@ import json
 import math
 from typing import Any
 
+__all__ = ["encodable", "loads"]
+
 MAX_LEVELS = 100
 
 

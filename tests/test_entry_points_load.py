@@ -186,6 +186,11 @@ def test_a_stage_is_a_defined_one(name):
     assert isinstance(load("stages", name), Stage)
 
 
+@pytest.mark.parametrize("name", of("exporters"))
+def test_an_exporter_is_a_function_of_an_evaluation_its_episodes_and_a_path(name):
+    assert len(inspect.signature(load("exporters", name)).parameters) == 3
+
+
 @pytest.mark.parametrize("name", of("commands"))
 def test_a_command_is_a_function_or_an_application_with_help_that_shows_an_example(name):
     words = name.split(".")

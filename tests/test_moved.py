@@ -26,8 +26,12 @@ def old_import(package: str, name: str):
 def test_every_public_name_of_a_package_that_moved_is_found_at_its_old_place(package):
     new = moved.MOVED[f"{package}.*"]
     for name in import_module(new).__all__:
+        try:
+            expected = getattr(import_module(new), name)
+        except ModuleNotFoundError:  # it needs a package that tests do not install
+            continue
         value, messages = old_import(package, name)
-        assert value is getattr(import_module(new), name)
+        assert value is expected
         assert any(f"{package}.{name} is now {new}.{name}." in message for message in messages)
 
 

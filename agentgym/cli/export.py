@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,14 +15,18 @@ if TYPE_CHECKING:
     from agentgym.storage.ledger import Ledger
     from agentgym.trajectory import Trajectory
 
+BUILT_IN = ("parquet", "preference", "sft")
+"""The formats of this module; others are registered as exporters."""
+
 
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")],
     target: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write.")],
     kind: Annotated[
-        Literal["inspect", "parquet", "sft", "preference"],
+        str,
         typer.Option(
             "--format",
+            metavar="inspect|parquet|sft|preference",
             help="A log of Inspect, rows for `datasets`, or Parquet that TRL's SFTTrainer or DPOTrainer reads.",
         ),
     ] = "parquet",
@@ -44,27 +47,33 @@ def export(
 
     Example: [b]agentgym export runs/quickstart --format inspect --label after --out after.json[/b]
     """
+    from agentgym import registry
     from agentgym.errors import EvaluationError
+    from agentgym.evaluation.export import write_parquet
     from agentgym.evaluation.record import Evaluation
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
+    exporter = None if kind in BUILT_IN else registry.load("exporters", kind)
     folder = RunFolder.existing(run)
     if not folder.ledger.is_file():
         raise EvaluationError(f"{folder.path} holds no ledger.sqlite: this run kept no episodes.")
-    if kind == "inspect" and label is None:
+    if exporter is not None and label is None:
         raise EvaluationError(
             f"--label: which evaluation? {folder.path} has {', '.join(folder.evaluations()) or 'none'}."
         )
     evaluation = Evaluation.load(folder.path / "evaluation" / f"{label}.json") if label else None
     ledger = Ledger(folder.ledger)
     try:
-        if kind in ("sft", "preference"):
-            episodes = _episodes(ledger, evaluation, prefix)
+        episodes = _episodes(ledger, evaluation, prefix)
+        if exporter is not None:
+            count = exporter(evaluation, episodes, target)
+        elif kind == "parquet":
+            task_set = "" if evaluation is None else evaluation.task_set
+            count = write_parquet(episodes, target, task_set=task_set, tokens=tokens)
+        else:
             options = {"unsuccessful": unsuccessful} if kind == "sft" else {"margin": margin, "max_pairs": max_pairs}
             count = _write_training_rows(kind, target, episodes, options)
-        else:
-            count = _write(kind, target, ledger, evaluation, prefix, tokens)
     finally:
         ledger.close()
     noun = "pairs" if kind == "preference" else "episodes"
@@ -91,19 +100,3 @@ def _write_training_rows(kind: str, target: Path, episodes: Iterable[Trajectory]
         "play with --group-size."
     )
     return write_training_rows(preference_rows(episodes, **options), target, nothing)
-
-
-def _write(kind: str, target: Path, ledger: Ledger, evaluation: Evaluation | None, prefix: str, tokens: bool) -> int:
-    from agentgym.evaluation.export.inspect_log import inspect_log
-    from agentgym.evaluation.export.parquet import write_parquet
-
-    trajectories = _episodes(ledger, evaluation, prefix)
-    if evaluation is None or kind == "parquet":
-        task_set = "" if evaluation is None else evaluation.task_set
-        return write_parquet(trajectories, target, task_set=task_set, tokens=tokens)
-    log = inspect_log(evaluation, trajectories)
-    partial = target.with_name(target.name + ".partial")
-    partial.parent.mkdir(parents=True, exist_ok=True)
-    partial.write_text(json.dumps(log, ensure_ascii=True), encoding="utf-8")
-    partial.replace(target)
-    return len(log["samples"])

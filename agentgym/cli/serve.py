@@ -22,6 +22,7 @@ from agentgym.cli.options import (
     unhurried_config,
 )
 from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, load_policy
+from agentgym.cli.task_offer import offer_tasks
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
@@ -157,96 +158,26 @@ def mcp_http(
 
     Example: [b]agentgym serve mcp-http sql/store-v1:train --out runs/offered[/b]
     """
-    from agentgym import registry
-    from agentgym.cluster.serving import FIRST_REQUEST_S, check_installed, is_loopback, listen, serve_application
-    from agentgym.cluster.tokens import server_tokens
-    from agentgym.errors import AccessRefused
-    from agentgym.storage.ledger import Ledger
-    from agentgym.storage.run_folder import RunFolder
+    from agentgym.cluster.serving import FIRST_REQUEST_S, check_installed, serve_application
 
     check_installed()
     from agentgym.cluster.connections import Connections
     from agentgym.interop.mcp.http import HttpBounds, McpHttpServer
 
-    if token_file is None and not is_loopback(host):
-        raise AccessRefused(f"Others reach {host}: give --token-file FILE, which is written if it does not exist.")
-    name, split = split_tasks(tasks, "train")
-    offered = registry.load_task_set(name)[split]
     config = unhurried_config(reward=reward, backend=backend, seed=seed)
-    tokens = server_tokens(token_file) if token_file is not None else ()
-    listening, connections = listen(host, port), Connections(4 * max_episodes + 64, FIRST_REQUEST_S)
-    with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
+    connections = Connections(4 * max_episodes + 64, FIRST_REQUEST_S)
+    with offer_tasks(tasks, config, host=host, port=port, token_file=token_file, folder=folder) as offer:
         server = McpHttpServer(
-            offered,
+            offer.tasks,
             config,
-            ledger,
+            offer.ledger,
             host=host,
-            tokens=tokens,
+            tokens=offer.tokens,
             bounds=HttpBounds(max_episodes, idle_s),
             ended=lambda trajectory: err().print(outcome_line(trajectory), markup=False, soft_wrap=True),
             accepted=connections.accept,
         )
-        address = f"http://{host}:{listening.getsockname()[1]}"
-        out().print(f"Serving {len(offered)} tasks at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
-        serve_application(server.application(), listening, connections)
-
-
-@app.command("openenv")
-def openenv(
-    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="What a reset may choose; train by default.")],
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file of tokens, written if it does not exist; without one, none is asked for."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
-    max_sessions: Annotated[int, typer.Option(min=1, help="Open at once. Whoever wants one more is refused.")] = 64,
-    idle_s: Annotated[float, typer.Option(min=0.1, help="A session that is silent for so many seconds ends.")] = 900.0,
-    manifest: Annotated[Path | None, typer.Option(metavar="DIR", help="Write DIR/openenv.yaml first.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite.")
-    ] = None,
-    seed: Seed = 0,
-    reward: RewardName = None,
-    backend: BackendName = None,
-    modules: Import = None,
-) -> None:
-    """Offer tasks to the clients of OpenEnv. Each session plays its own episodes; they are judged here.
-
-    A reset chooses a task by `task_id` or `index`, else by its seed.
-
-    Example: [b]agentgym serve openenv text/wordle-v1:train --port 8000[/b]
-    """
-    import os
-    import time
-
-    from agentgym import registry
-    from agentgym._imports import check_package
-    from agentgym.cluster.serving import is_loopback, listen
-    from agentgym.cluster.tokens import server_tokens
-    from agentgym.errors import AccessRefused
-    from agentgym.storage.ledger import Ledger
-    from agentgym.storage.run_folder import RunFolder
-
-    check_package("aiohttp", "openenv", "An OpenEnv server")
-    from agentgym.interop.openenv.server import OpenEnvServer, ServerBounds, serve_openenv, write_manifest
-    from agentgym.interop.openenv.session import OfferedTasks
-
-    if token_file is None and not is_loopback(host):
-        raise AccessRefused(f"Others reach {host}: give --token-file FILE, which is written if it does not exist.")
-    name, split = split_tasks(tasks, "train")
-    config = unhurried_config(reward=reward, backend=backend, seed=seed)
-    label = f"openenv-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    tokens = server_tokens(token_file) if token_file is not None else ()
-    public_name = name.replace("/", "-")
-    if manifest is not None:
-        write_manifest(manifest, public_name, port)
-    listening = listen(host, port)
-    with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
-        offered = OfferedTasks(public_name, split, registry.load_task_set(name)[split], config, label, ledger)
-        address = f"http://{host}:{listening.getsockname()[1]}"
-        out().print(f"Serving {len(offered.tasks)} tasks at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
-        serve_openenv(OpenEnvServer(offered, ServerBounds(max_sessions, idle_s), tokens), listening)
+        serve_application(server.application(), offer.listening, connections)
 
 
 @app.command("policy")

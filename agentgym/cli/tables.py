@@ -21,7 +21,7 @@ from agentgym.evaluation.statistics import success_rate
 from agentgym.evaluation.text import format_attempts, format_causes, format_count, format_search, format_usage
 from agentgym.messages import Call, Message, Result
 from agentgym.sandbox import combine_usage
-from agentgym.storage.failures import calls_of, failures_of
+from agentgym.storage.failures import calls_of, count_failures
 from agentgym.text import percent, visible
 from agentgym.trajectory import Trajectory
 
@@ -106,7 +106,7 @@ def episodes_table(trajectories: Sequence[Trajectory]) -> RenderableType:
     table.add_row("stopped", ", ".join(f"{name} {count}" for name, count in stops.most_common()))
     failures: Counter[str] = Counter()
     for t in trajectories:
-        failures.update(failures_of(t))
+        failures.update(count_failures(t))
     errors = Counter(t.error for t in trajectories if t.error)
     why = [Text(f"  {line}", style="red") for line in format_causes(errors)]
     return Group(table, *_failures(failures), *why)

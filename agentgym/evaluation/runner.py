@@ -17,7 +17,7 @@ from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.search import TreeCost, TurnSearch, search_episodes
-from agentgym.storage.failures import calls_of, failures_of
+from agentgym.storage.failures import calls_of, count_failures
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.trajectory import Trajectory
@@ -268,7 +268,7 @@ def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
         row.reward.append(trajectory.return_from())
         row.tokens.append(sum(len(turn.token_ids) for turn in trajectory.turns))
         row.duration_s.append(round(trajectory.duration_s, 4))
-        row.failures.append(dict(failures_of(trajectory)))
+        row.failures.append(dict(count_failures(trajectory)))
         row.error.append("" if trajectory.valid else trajectory.error or "")
         row.outcome.append(dict(trajectory.outcome) if trajectory.valid else {})
         row.usage.append({name: round(value, 6) for name, value in trajectory.usage().items()})

@@ -1,4 +1,4 @@
-"""Bridges: environments of Gymnasium, MCP, OpenEnv and verifiers as ours, ours as theirs, and programs as agents.
+"""Environments of Gymnasium and MCP as ours, ours as theirs, and programs as agents; `agentgym.bridges` has more.
 
 The names below are loaded when first used: importing this package needs no Gymnasium.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
         register_gymnasium,
     )
     from agentgym.interop.mcp import McpEnvironment, McpServer, register_mcp
-    from agentgym.interop.openenv import OpenEnvEnvironment, openenv_tasks, register_openenv
+    from agentgym.interop.offered_episode import OfferedEpisode
+    from agentgym.interop.seeded_tasks import seeded_tasks
     from agentgym.interop.text_env import TextEnv
     from agentgym.interop.toy_text import ActionText
     from agentgym.interop.trl_environments import TrlEnvironments
-    from agentgym.interop.verifiers import VerifiersEnvironment, register_verifiers, verifiers_tasks
 
 _HOME = {
     "ActionText": "toy_text",
@@ -31,18 +31,14 @@ _HOME = {
     "GymnasiumEpisode": "gymnasium",
     "McpEnvironment": "mcp",
     "McpServer": "mcp",
-    "OpenEnvEnvironment": "openenv",
+    "OfferedEpisode": "offered_episode",
     "PolicyGateway": "gateway",
     "TextEnv": "text_env",
     "TrlEnvironments": "trl_environments",
-    "VerifiersEnvironment": "verifiers",
     "gymnasium_tasks": "gymnasium",
-    "openenv_tasks": "openenv",
     "register_gymnasium": "gymnasium",
     "register_mcp": "mcp",
-    "register_openenv": "openenv",
-    "register_verifiers": "verifiers",
-    "verifiers_tasks": "verifiers",
+    "seeded_tasks": "seeded_tasks",
 }
 
 __all__ = [
@@ -52,18 +48,14 @@ __all__ = [
     "GymnasiumEpisode",
     "McpEnvironment",
     "McpServer",
-    "OpenEnvEnvironment",
+    "OfferedEpisode",
     "PolicyGateway",
     "TextEnv",
     "TrlEnvironments",
-    "VerifiersEnvironment",
     "gymnasium_tasks",
-    "openenv_tasks",
     "register_gymnasium",
     "register_mcp",
-    "register_openenv",
-    "register_verifiers",
-    "verifiers_tasks",
+    "seeded_tasks",
 ]
 
 

@@ -16,8 +16,6 @@ from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory, Turn
 
-OVER = Result("The episode is over: no tool can be called any more.", ResultStatus.TOOL_ERROR)
-
 
 class ClientPolicy(Policy):
     """The program outside, as a policy. It says one message at a time."""
@@ -49,6 +47,8 @@ class OfferedEpisode:
         trajectory: of the episode, as far as it has come.
     Raises: CreditError for a reward that judges groups.
     """
+
+    OVER = Result("The episode is over: no tool can be called any more.", ResultStatus.TOOL_ERROR)
 
     def __init__(
         self, task: Task, config: RolloutConfig, ledger: Ledger | None = None, *, label: str, seed: int | None = None
@@ -101,7 +101,7 @@ class OfferedEpisode:
     async def call(self, call: Call) -> Result:
         """Play a turn that is one call. Returns: its result, which says so where the episode is over."""
         turns = await self.say(Message("assistant", "", (call,)))
-        return turns[0].results[0] if turns else OVER
+        return turns[0].results[0] if turns else self.OVER
 
     async def _next_request(self) -> None:
         """Wait for the policy's next request, or for the end. Raises: what ended the run but no episode."""

@@ -34,6 +34,7 @@ from agentgym.sandbox.toolchain_check import toolchain_fault
 
 if TYPE_CHECKING:
     from agentgym.sandbox.docker import DockerBackend
+    from agentgym.sandbox.guest.root import AGENT_ID
     from agentgym.sandbox.host.sessions import SessionLog, replay_sessions
     from agentgym.sandbox.namespaces import NamespacesBackend
     from agentgym.sandbox.network.account import NetworkLimits
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from agentgym.sandbox.rootfs import cache_folder
 
 _HOME = {
+    "AGENT_ID": "guest.root",
     "AllowList": "network.allow_list",
     "DockerBackend": "docker",
     "NamespacesBackend": "namespaces",
@@ -57,6 +59,7 @@ _HOME = {
 }
 
 __all__ = [
+    "AGENT_ID",
     "LIMITS",
     "AllowList",
     "Backend",

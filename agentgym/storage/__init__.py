@@ -1,9 +1,19 @@
 """Storage: the ledger that keeps every finished turn, its reader, the layout of a run folder, journals of long jobs."""
 
 from agentgym.storage.codec import message_from_json, message_to_json
+from agentgym.storage.failures import count_failures
 from agentgym.storage.journal import Journal
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.reader import LedgerReader
 from agentgym.storage.run_folder import RunFolder, checkpoint_in
 
-__all__ = ["Journal", "Ledger", "LedgerReader", "RunFolder", "checkpoint_in", "message_from_json", "message_to_json"]
+__all__ = [
+    "Journal",
+    "Ledger",
+    "LedgerReader",
+    "RunFolder",
+    "checkpoint_in",
+    "count_failures",
+    "message_from_json",
+    "message_to_json",
+]

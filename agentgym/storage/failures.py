@@ -57,7 +57,7 @@ def turn_failures(turns: Sequence[Turn]) -> list[list[str]]:
     return kinds_by_turn
 
 
-def failures_of(trajectory: Trajectory) -> Counter[str]:
+def count_failures(trajectory: Trajectory) -> Counter[str]:
     """Counts by kind over one episode; a kind that did not occur is absent.
 
     An episode that failed counts as that alone: what happened before the machine broke is not held against the agent.

@@ -6,7 +6,7 @@ import json
 import sqlite3
 from typing import Any
 
-from agentgym.storage.failures import calls_of, failures_of
+from agentgym.storage.failures import calls_of, count_failures
 from agentgym.trajectory import Trajectory
 
 TABLE = "summary_2"
@@ -56,7 +56,7 @@ WRITE = f"INSERT OR REPLACE INTO {{where}}{TABLE} VALUES ({', '.join('?' * len(C
 
 def summary_row(key: int, trajectory: Trajectory) -> tuple[Any, ...]:
     """The row of an episode, finished or not, in order of COLUMNS."""
-    stop, failures = trajectory.stop_reason, failures_of(trajectory)
+    stop, failures = trajectory.stop_reason, count_failures(trajectory)
     return (
         *_identity(key, trajectory),
         None if stop is None else stop.value,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from agentgym.bridges.inspect.log import inspect_log
 from agentgym.cli.app import app
-from agentgym.evaluation.export.inspect_log import inspect_log
 from agentgym.evaluation.export.parquet import row_of_episode, write_parquet
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import Call, ImagePart, Message, TextPart

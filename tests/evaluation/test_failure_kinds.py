@@ -10,7 +10,7 @@ import pytest
 
 from agentgym.evaluation.failures import FAILURES
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
-from agentgym.storage.failures import LEVELS, failures_of, turn_failures
+from agentgym.storage.failures import LEVELS, count_failures, turn_failures
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory, Turn
 
@@ -48,28 +48,28 @@ def test_a_call_that_never_ran_is_told_by_its_own_kind_alone():
     "words", ["I'm sorry, but I can't help with that.", "I cannot do this.", "As an AI, I have no access.", "I won't."]
 )
 def test_declining_is_a_kind_of_its_own(words):
-    assert failures_of(ended(turn(0, words=words))) == {"refused": 1}
+    assert count_failures(ended(turn(0, words=words))) == {"refused": 1}
 
 
 @pytest.mark.parametrize("words", ["The answer is 4.", "It can't be 5, so 4.", "He said sorry: 4", "I can tell: 4."])
 def test_an_answer_is_not_taken_for_declining(words):
-    assert failures_of(ended(turn(0, words=words))) == {"wrong_answer": 1}
+    assert count_failures(ended(turn(0, words=words))) == {"wrong_answer": 1}
 
 
 def test_a_budget_that_ends_an_episode_is_no_refusal():
-    assert failures_of(ended(turn(0, words="I'm sorry"), stop=StopReason.MAX_TURNS)) == {"no_answer": 1}
+    assert count_failures(ended(turn(0, words="I'm sorry"), stop=StopReason.MAX_TURNS)) == {"no_answer": 1}
 
 
 def test_an_unsolved_end_is_told_and_one_that_nobody_judged_is_not():
-    assert failures_of(replace(ended(turn(0, words="4")), outcome={"success": 0.5})) == {"wrong_answer": 1}
-    assert failures_of(replace(ended(turn(0, words="4")), outcome={"fluency": 0.5})) == {}
-    assert failures_of(replace(ended(turn(0, words="4")), outcome={"success": 1.0})) == {}
+    assert count_failures(replace(ended(turn(0, words="4")), outcome={"success": 0.5})) == {"wrong_answer": 1}
+    assert count_failures(replace(ended(turn(0, words="4")), outcome={"fluency": 0.5})) == {}
+    assert count_failures(replace(ended(turn(0, words="4")), outcome={"success": 1.0})) == {}
 
 
 def test_a_broken_machine_is_the_only_failure_of_its_episode_and_a_running_one_has_no_end_yet():
     bad = turn(0, "look", status=ResultStatus.TOOL_ERROR)
-    assert failures_of(ended(bad, stop=StopReason.INFRA_ERROR)) == {"failed": 1}
-    assert failures_of(replace(ended(bad), stop_reason=None, outcome={})) == {"tool_error": 1}
+    assert count_failures(ended(bad, stop=StopReason.INFRA_ERROR)) == {"failed": 1}
+    assert count_failures(replace(ended(bad), stop_reason=None, outcome={})) == {"tool_error": 1}
 
 
 def test_every_status_of_a_result_that_is_not_ok_is_a_kind_that_is_counted_per_call():

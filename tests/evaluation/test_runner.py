@@ -14,7 +14,7 @@ from agentgym.evaluation.text import format_gains
 from agentgym.messages import Result, ResultStatus, StopReason
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, RolloutConfig
-from agentgym.storage.failures import failures_of
+from agentgym.storage.failures import count_failures
 from agentgym.storage.ledger import Ledger
 from agentgym.task import training_only
 from agentgym.testing import Counter, TargetReached
@@ -220,7 +220,7 @@ def test_every_kind_of_mistake_is_counted_where_it_happened():
     empty = Turn(len(turns) + 1, Message("assistant", ""))
     ended = Trajectory("r/t#0", TASKS[0], turns=[*turns, spoke, empty], stop_reason=StopReason.MAX_TURNS)
     ended.outcome = {"success": 0.0}
-    assert failures_of(ended) == {
+    assert count_failures(ended) == {
         "tool_error": 1,
         "malformed": 1,
         "unknown_tool": 1,
@@ -231,7 +231,7 @@ def test_every_kind_of_mistake_is_counted_where_it_happened():
         "no_answer": 1,
     }
     ended.stop_reason = StopReason.INFRA_ERROR
-    assert failures_of(ended) == {"failed": 1}
+    assert count_failures(ended) == {"failed": 1}
 
 
 async def test_a_tool_that_refuses_counts_against_the_agent_and_not_the_machine():

@@ -19,14 +19,13 @@ HEAVY_MODULES = {
     "agentgym.interop.gateway.application": "serve",
     "agentgym.interop.gymnasium": "gymnasium",
     "agentgym.interop.mcp.http": "serve",
-    "agentgym.interop.inspect": "inspect",  # imported by Inspect alone
-    "agentgym.interop.inspect.conversation": "inspect",
-    "agentgym.interop.inspect.sandbox": "inspect",
-    "agentgym.interop.inspect.task": "inspect",
-    "agentgym.interop.openenv.connection": "openenv",
-    "agentgym.interop.openenv.server": "openenv",
-    "agentgym.interop.verifiers.taskset": "verifiers",  # imported by verifiers alone
-    "agentgym.interop.verifiers.worker": "verifiers",  # runs in its environment
+    "agentgym.bridges.inspect.conversation": "inspect",  # imported by Inspect alone
+    "agentgym.bridges.inspect.sandbox": "inspect",
+    "agentgym.bridges.inspect.task": "inspect",
+    "agentgym.bridges.openenv.connection": "openenv",
+    "agentgym.bridges.openenv.server": "openenv",
+    "agentgym.bridges.verifiers.taskset": "verifiers",  # imported by verifiers alone
+    "agentgym.bridges.verifiers.worker": "verifiers",  # runs in its environment
     "agentgym.interop.text_env": "gymnasium",
     "agentgym.policy.adapters": "train",
     "agentgym.policy.checkpoint": "train",

@@ -48,7 +48,7 @@ def internal_imports(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def is_public(module: str, name: str) -> bool:
     """Whether `from module import name` stays on the users' side of the line."""
-    return name in public_names().get(module, ()) or f"{module}.{name}" in public_names()
+    return name == "__version__" or name in public_names().get(module, ()) or f"{module}.{name}" in public_names()
 
 
 @cache

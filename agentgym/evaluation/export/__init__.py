@@ -1,6 +1,14 @@
-"""Evaluations and episodes in the formats of other tools: Inspect's logs, and Parquet as `datasets` reads it."""
+"""Episodes in the formats of other tools: Parquet as `datasets` reads it, and conversations as chat messages.
 
-from agentgym.evaluation.export.inspect_log import inspect_log
+A package adds a format of evaluations in the entry-point group `agentgym.exporters`: a function of an `Evaluation`, its
+episodes and the path of the file to write, which returns how many episodes it wrote.
+"""
+
+from agentgym.evaluation.export.chat import ConversationEntry, conversation
 from agentgym.evaluation.export.parquet import row_of_episode, write_parquet
+from agentgym.moved import moved_names
 
-__all__ = ["inspect_log", "row_of_episode", "write_parquet"]
+__all__ = ["ConversationEntry", "conversation", "row_of_episode", "write_parquet"]
+
+
+__getattr__ = moved_names(__name__)

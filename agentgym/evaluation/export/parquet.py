@@ -16,7 +16,7 @@ from agentgym.errors import EvaluationError
 from agentgym.evaluation.export.chat import conversation
 from agentgym.evaluation.export.training_rows import row_features
 from agentgym.messages import ImagePart
-from agentgym.storage.failures import failures_of
+from agentgym.storage.failures import count_failures
 from agentgym.task import canary_of
 from agentgym.tools.arguments import replace_lone_surrogates
 from agentgym.trajectory import Trajectory
@@ -50,7 +50,7 @@ def row_of_episode(trajectory: Trajectory, *, tokens: bool = False) -> dict[str,
         "rows": [turn.row for turn in trajectory.turns],
         "first_versions": [turn.policy_version for turn in trajectory.turns],
         "last_versions": [turn.last_version for turn in trajectory.turns],
-        "failures": json.dumps(dict(failures_of(trajectory))),
+        "failures": json.dumps(dict(count_failures(trajectory))),
         "error": trajectory.error or "",
         "policy": trajectory.provenance.policy or "",
         "seed": trajectory.seed,

@@ -11,7 +11,7 @@ from typing import Any
 from agentgym.evaluation.report.credit_lines import LoggedCredit
 from agentgym.messages import Call, Content, ImagePart, Message, Result
 from agentgym.storage.codec import provenance_to_json
-from agentgym.storage.failures import failures_of, turn_failures
+from agentgym.storage.failures import count_failures, turn_failures
 from agentgym.text import visible
 from agentgym.trajectory import Row, Trajectory, Turn
 
@@ -63,7 +63,7 @@ def episode_data(
             for i, message in enumerate(trajectory.opening or trajectory.task.opening())
         ],
         "rows": [_row(row, number, link) for number, row in enumerate(trajectory.further_rows, 1)],
-        "failures": dict(failures_of(trajectory)),
+        "failures": dict(count_failures(trajectory)),
         "turns": [
             _turn(turn, kinds, credit, link)
             for turn, kinds in zip(trajectory.turns, turn_failures(trajectory.turns), strict=True)

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from agentgym import strict_json
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.interop.ascii_json import AsciiJSONResponse
-from agentgym.interop.mcp.content import blocks_of
+from agentgym.interop.mcp.content import content_to_mcp
 from agentgym.interop.mcp.tool_server import ToolServer
 from agentgym.messages import Result, StopReason
 from agentgym.tools.arguments import replace_lone_surrogates
@@ -123,7 +123,7 @@ class _Gateway:
         loop = self._loop(request)
         arguments = dict(object_of(await _json(request), "The arguments"))
         result = await loop.call(request.path_params["name"], arguments)
-        data = {"text": result.message().text, "content": blocks_of(result.content)}
+        data = {"text": result.message().text, "content": content_to_mcp(result.content)}
         return AsciiJSONResponse({**data, "status": result.status, "final": result.final})
 
     async def end(self, request: Request) -> Response:

@@ -8,7 +8,8 @@ tool_server.py       tools of ours behind the protocol
 episode_server.py    an episode of ours whose policy is whoever calls the tools; stdio.py, on standard streams
 """
 
+from .content import content_from_mcp, content_to_mcp, result_to_mcp
 from .environment import McpEnvironment, register_mcp
 from .server import McpServer
 
-__all__ = ["McpEnvironment", "McpServer", "register_mcp"]
+__all__ = ["McpEnvironment", "McpServer", "content_from_mcp", "content_to_mcp", "register_mcp", "result_to_mcp"]

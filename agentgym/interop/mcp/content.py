@@ -10,7 +10,7 @@ from agentgym.errors import ToolError
 from agentgym.messages import Content, ImagePart, Part, Result, TextPart
 
 
-def content_of(result: Mapping[str, Any]) -> Content:
+def content_from_mcp(result: Mapping[str, Any]) -> Content:
     """Text and images of a `CallToolResult`; of other media a line says what they are.
 
     Raises: ToolError with the text if the server calls it an error, or asks for what nobody answers.
@@ -29,10 +29,10 @@ def content_of(result: Mapping[str, Any]) -> Content:
 
 def result_to_mcp(result: Result) -> dict[str, Any]:
     """A result as a `CallToolResult`."""
-    return {"content": blocks_of(result.content), "isError": not result.ok}
+    return {"content": content_to_mcp(result.content), "isError": not result.ok}
 
 
-def blocks_of(content: Content) -> list[dict[str, Any]]:
+def content_to_mcp(content: Content) -> list[dict[str, Any]]:
     """Content as blocks of MCP."""
     parts = [TextPart(content)] if isinstance(content, str) else content
     return [

@@ -17,7 +17,7 @@ from agentgym.sandbox import SandboxSpec
 from agentgym.task import Task
 from agentgym.tools import Tool
 
-from .content import content_of, text_of
+from .content import content_from_mcp, text_of
 from .server import McpConnection, McpServer
 from .tool_server import OVER
 
@@ -158,7 +158,7 @@ class McpEnvironment(Environment):
         meta = result.get("_meta")
         if isinstance(meta, Mapping) and meta.get(OVER) is True:
             self.end_episode()
-        return content_of(result)
+        return content_from_mcp(result)
 
     async def _call_finally(self, name: str, arguments: dict[str, Any]) -> str:
         return await self._end(text_of(await self._call(name, arguments)))
@@ -172,7 +172,7 @@ class McpEnvironment(Environment):
         state: list[str | None] = []
         for name, arguments in self._state_calls:
             try:
-                state.append(text_of(content_of(await self._connection.call(name, arguments)))[:MAX_STATE_CHARS])
+                state.append(text_of(content_from_mcp(await self._connection.call(name, arguments)))[:MAX_STATE_CHARS])
             except ToolError:
                 state.append(None)
         return TASK_OVER + json.dumps({"result": text, "state": state})

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agentgym.evaluation.failures import Treatment
-from agentgym.storage.failures import failures_of, turn_failures
+from agentgym.storage.failures import count_failures, turn_failures
 from agentgym.trajectory import Trajectory
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ def apply_failure_masks(
     for trajectory, advantages in zip(trajectories, credit, strict=True):
         if not trajectory.valid:
             masked.append(advantages)
-        elif masks_episode & failures_of(trajectory).keys():
+        elif masks_episode & count_failures(trajectory).keys():
             masked.append(np.zeros_like(advantages))
         else:
             is_masked = [bool(masks_turn & set(kinds)) for kinds in turn_failures(trajectory.turns)]

@@ -1,5 +1,5 @@
 """Our task sets for verifiers, as the module of two lines that the how-to page shows."""
 
-from agentgym.interop.verifiers import AgentgymEnv, AgentgymHarness, AgentgymTaskset
+from agentgym.bridges.verifiers import AgentgymEnv, AgentgymHarness, AgentgymTaskset
 
 __all__ = ["AgentgymEnv", "AgentgymHarness", "AgentgymTaskset"]

@@ -11,16 +11,25 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, ClassVar
 
+from agentgym import (
+    Call,
+    EnvironmentServerError,
+    Message,
+    Result,
+    ResultStatus,
+    TaskError,
+    ToolDefinitionError,
+    load,
+    register,
+    strict_json,
+)
 from agentgym.environment import Environment
-from agentgym.errors import EnvironmentServerError, TaskError, ToolDefinitionError
-from agentgym.interop.verifiers.worker_process import SharedWorker, WorkerProcess
-from agentgym.messages import Call, Message, Result, ResultStatus
-from agentgym.registry import load, register
 from agentgym.reward import SUCCESS, Components, Reward
 from agentgym.task import Split, Task, TaskSet, seed_of
-from agentgym.tools import Tool, render_output
-from agentgym.tools.arguments import holds_lone_surrogate, replace_lone_surrogates
+from agentgym.tools import Tool, render_output, replace_lone_surrogates
 from agentgym.trajectory import Trajectory
+
+from .worker_process import SharedWorker, WorkerProcess
 
 
 def _all_earned(total: float) -> bool:
@@ -61,7 +70,7 @@ class VerifiersEnvironment(Environment):
 
     async def call(self, call: Call) -> Result:
         """Say a message with one call, and read what the harness asks next. Raises: EnvironmentServerError."""
-        if call.error is not None or call.name not in self.tools or holds_lone_surrogate(call.arguments):
+        if call.error is not None or call.name not in self.tools or not strict_json.encodable(call.arguments):
             return await super().call(call)
         async with self._in_order:
             if self._over is not None:

@@ -22,7 +22,7 @@ from inspect_ai.util._sandbox import self_check
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 
 from agentgym import AgentGymError, EpisodeManager, RolloutConfig, ScriptedPolicy, load_task_set
-from agentgym.interop.inspect import InspectSandboxConfig, play
+from agentgym.bridges.inspect import InspectSandboxConfig, play
 
 
 async def self_checks():

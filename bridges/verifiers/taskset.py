@@ -14,9 +14,8 @@ from typing import Any
 import verifiers.v1 as vf
 from pydantic import Field
 
-from agentgym.errors import AgentGymError, PolicyError, PolicyLeft, TaskError
+from agentgym import AgentGymError, PolicyError, PolicyLeft, TaskError, load_task_set
 from agentgym.policy import ChatApiPolicy, JsonEndpoint, Reply, Request, RetryPolicy
-from agentgym.registry import load_task_set
 from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.task import Task, canary_of
 from agentgym.trajectory import Trajectory

@@ -8,15 +8,26 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, ClassVar
 
-from agentgym._imports import check_package
+from agentgym import (
+    Call,
+    Content,
+    EnvironmentServerError,
+    Message,
+    Result,
+    ResultStatus,
+    StopReason,
+    TaskError,
+    ToolDefinitionError,
+    UnknownNameError,
+    install_command,
+    register,
+)
 from agentgym.environment import Environment
-from agentgym.errors import EnvironmentServerError, TaskError, ToolDefinitionError, UnknownNameError
-from agentgym.interop.mcp.content import content_of
-from agentgym.interop.seeded_tasks import seeded_tasks
-from agentgym.messages import Call, Content, Message, Result, ResultStatus, StopReason
-from agentgym.registry import register
+from agentgym.interop import seeded_tasks
+from agentgym.interop.mcp import content_from_mcp
 from agentgym.reward import SUCCESS, Components, Reward
 from agentgym.task import Task, TaskSet
 from agentgym.tools import Tool, render_output
@@ -76,11 +87,9 @@ class OpenEnvEnvironment(Environment):
 
     @classmethod
     def unavailable_reason(cls) -> str:
-        try:
-            check_package("aiohttp", "openenv", "An OpenEnv server as an environment")
-        except ImportError as error:
-            return str(error)
-        return ""
+        if find_spec("aiohttp") is not None:
+            return ""
+        return f"An OpenEnv server needs aiohttp, which is not installed. Run: {install_command('openenv')}"
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Open a session and begin an episode in it.
@@ -320,7 +329,7 @@ def _content_of(given: Any) -> tuple[Content, ResultStatus]:
     if not isinstance(given, Mapping) or not isinstance(given.get("content"), list):
         return json.dumps(given, ensure_ascii=False), ResultStatus.OK
     structured = given.get("structuredContent", given.get("structured_content"))
-    content = content_of({"content": given["content"], "structuredContent": structured})
+    content = content_from_mcp({"content": given["content"], "structuredContent": structured})
     failed = given.get("isError", given.get("is_error"))
     return content, ResultStatus.TOOL_ERROR if failed else ResultStatus.OK
 

@@ -23,10 +23,8 @@ from inspect_ai.util import (
 )
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from agentgym.errors import SandboxDied, SandboxError, SandboxUnavailable
-from agentgym.registry import DEFAULT_BACKEND, BackendUser, shared_backend
-from agentgym.sandbox import Sandbox, SandboxSpec
-from agentgym.sandbox.guest.root import AGENT_ID
+from agentgym import BackendUser, SandboxDied, SandboxError, SandboxUnavailable, shared_backend
+from agentgym.sandbox import AGENT_ID, Sandbox, SandboxSpec
 
 _NO_TIMEOUT_S = 7 * 24 * 3600.0
 _USERS = (None, "agent", str(AGENT_ID))
@@ -45,7 +43,7 @@ class InspectSandboxConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    backend: str = DEFAULT_BACKEND
+    backend: str = "namespaces"
     image: str = "host"
     memory_mib: int = 2048
     cpu_cores: float = 1.0
@@ -121,7 +119,7 @@ class InspectSandbox(SandboxEnvironment):
     @classmethod
     async def cli_cleanup(cls, id: str | None) -> None:  # noqa: A002 - Inspect's name
         """Remove what processes that have ended left behind, whichever `id` is named."""
-        for line in await shared_backend(DEFAULT_BACKEND).clean():
+        for line in await shared_backend().clean():
             print(line)
 
     @classmethod

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from agentgym import Call, Task, load_task_set, registry
-from agentgym.interop import register_openenv
+from agentgym.bridges.openenv import register_openenv
 from agentgym.messages import ResultStatus
 from agentgym.registry import make
 

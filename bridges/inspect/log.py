@@ -5,16 +5,17 @@ Source of the format: inspect_ai 0.3, `inspect_ai.log.EvalLog`, version 2, as JS
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from agentgym import __version__
-from agentgym.evaluation.export.chat import ConversationEntry, conversation
-from agentgym.evaluation.record import Evaluation
-from agentgym.messages import Content, ImagePart, ResultStatus, StopReason
-from agentgym.storage.failures import failures_of
+from agentgym import Content, ImagePart, ResultStatus, StopReason, __version__
+from agentgym.evaluation import Evaluation
+from agentgym.evaluation.export import ConversationEntry, conversation
+from agentgym.storage import count_failures
 from agentgym.task import canary_of
 from agentgym.trajectory import Trajectory
 
@@ -39,11 +40,29 @@ _LIMITS = {
 }
 
 
+def write_log(evaluation: Evaluation, trajectories: Iterable[Trajectory], target: Path) -> int:
+    """Write an evaluation as a log of Inspect: the exporter behind `agentgym export --format inspect`.
+
+    Args:
+        evaluation: the evaluation to write.
+        trajectories: its episodes, as its ledger has them.
+        target: the file, which is written whole or not at all.
+    Returns: the number of episodes.
+    """
+    log = inspect_log(evaluation, trajectories)
+    partial = target.with_name(target.name + ".partial")
+    partial.parent.mkdir(parents=True, exist_ok=True)
+    partial.write_text(json.dumps(log, ensure_ascii=True), encoding="utf-8")
+    partial.replace(target)
+    return len(log["samples"])
+
+
 def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> dict[str, Any]:
     """The log as JSON-able data.
 
     Args:
-        played: the evaluation's episodes, as its ledger has them. Samples are epochs there; failed episodes are samples
+        evaluation: the evaluation to write.
+        trajectories: its episodes, as its ledger has them. Samples are epochs there; failed episodes are samples
             with an error and no score, as Inspect has them.
     """
     samples = [_sample(trajectory, evaluation.policy) for trajectory in trajectories]
@@ -127,7 +146,7 @@ def _sample(trajectory: Trajectory, model: str) -> dict[str, Any]:
             "tags": list(trajectory.task.tags),
             "stop_reason": str(stop or ""),
             "turn_rewards": [dict(turn.rewards) for turn in trajectory.turns],
-            "failures": dict(failures_of(trajectory)),
+            "failures": dict(count_failures(trajectory)),
             "roles": [turn.role for turn in trajectory.turns],
             "rows": [turn.row for turn in trajectory.turns],
             "policy_versions": [[turn.policy_version, turn.last_version] for turn in trajectory.turns],

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-from agentgym import registry
-from agentgym.errors import AgentGymError
-from agentgym.interop.mcp.content import result_to_mcp
-from agentgym.interop.offered_episode import OVER, OfferedEpisode
-from agentgym.messages import Call, Message, Result
+from agentgym import AgentGymError, Call, Message, Result, prototype
+from agentgym.interop import OfferedEpisode
+from agentgym.interop.mcp import result_to_mcp
 from agentgym.rollout import RolloutConfig
-from agentgym.storage.ledger import Ledger
+from agentgym.storage import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Turn
 
@@ -148,8 +146,8 @@ class ClientSession:
             tools = self._episode.tools
         else:
             environment = self._offered.config.environment or self._offered.tasks[0].environment
-            prototype = registry.prototype(environment, **self._offered.config.environment_options)
-            tools = [tool.schema()["function"] for tool in prototype.tools.values()]
+            instance = prototype(environment, **self._offered.config.environment_options)
+            tools = [tool.schema()["function"] for tool in instance.tools.values()]
         return [
             {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
             for tool in tools
@@ -198,7 +196,7 @@ def _turn_fields(turns: Sequence[Turn], tool_name: str | None) -> tuple[dict[str
     metadata: dict[str, Any] = {"rewards": dict(turn.rewards) if turn is not None else {}}
     if tool_name is None:
         return {"messages": [message_to_json(reply) for reply in (turn.replies if turn is not None else ())]}, metadata
-    result: Result = turn.results[0] if turn is not None else OVER
+    result: Result = turn.results[0] if turn is not None else OfferedEpisode.OVER
     text = result.message().text
     error_type = ERROR_TYPES.get(result.status)
     block = result_to_mcp(result)

@@ -16,9 +16,10 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolCall, ToolCallError
 
-from agentgym.evaluation.export.inspect_log import TOOL_ERRORS
-from agentgym.messages import Call, ImagePart, Message, Result
+from agentgym import Call, ImagePart, Message, Result
 from agentgym.trajectory import Turn
+
+from .log import TOOL_ERRORS
 
 
 def theirs(message: Message) -> ChatMessage:

@@ -15,9 +15,7 @@ from typing import Any
 
 from aiohttp import WSMsgType, web
 
-from agentgym import __version__, strict_json
-from agentgym.errors import AgentGymError
-from agentgym.registry import BackendUser
+from agentgym import AgentGymError, BackendUser, __version__, strict_json
 
 from .session import ACTION_TYPES, ClientSession, OfferedTasks
 from .wire import EXTENSION, MAX_FRAME_BYTES, ErrorCode, FrameRefused
@@ -130,7 +128,7 @@ class OpenEnvServer:
     def _guard(self) -> Any:
         """Refuses what comes from a page of a browser, and who has no token."""
 
-        @web.middleware  # type: ignore[untyped-decorator]
+        @web.middleware
         async def guard(request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]) -> Any:
             if "Origin" in request.headers:  # else any page that is open here could play, and read what comes back
                 return web.json_response({"detail": "Pages of a browser are not served."}, status=403)

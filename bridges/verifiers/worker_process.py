@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import EnvironmentServerError
+from agentgym import EnvironmentServerError
 
 WORKER = Path(__file__).with_name("worker.py")
 MAX_LINE_BYTES = 16 * 2**20

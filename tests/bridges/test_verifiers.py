@@ -1,6 +1,6 @@
 """The process of verifiers that misbehaves: a clear failure of the episodes that it runs, and nothing stays behind.
 
-Here a small program plays its part; tests/interop/test_verifiers_peer.py runs verifiers itself.
+Here a small program plays its part; tests/bridges/test_verifiers_peer.py runs verifiers itself.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, Task, registry
+from agentgym.bridges.verifiers import register_verifiers, verifiers_tasks
+from agentgym.bridges.verifiers.worker_process import WorkerProcess
 from agentgym.errors import EnvironmentServerError, TaskError
-from agentgym.interop import register_verifiers, verifiers_tasks
-from agentgym.interop.verifiers.worker_process import WorkerProcess
 from agentgym.rollout import Budgets
 
 PROGRAM = """#!{python}
@@ -128,7 +128,7 @@ async def test_a_call_after_the_end_is_told_so(registered):
     ],
 )
 async def test_a_process_that_misbehaves_fails_the_episode_with_the_reason(registered, mode, message, monkeypatch):
-    monkeypatch.setattr("agentgym.interop.verifiers.worker_process._END_S", 0.2)
+    monkeypatch.setattr("agentgym.bridges.verifiers.worker_process._END_S", 0.2)
     registered(mode, answer_s=0.5 if mode in ("hang", "deaf") else 60)
     [episode] = await play(task())
     assert message in episode.error

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agentgym import Call, EpisodeManager, Message, RolloutConfig, ScriptedPolicy, load_task_set, registry
-from agentgym.interop import register_verifiers, verifiers_tasks
+from agentgym.bridges.verifiers import register_verifiers, verifiers_tasks
 from agentgym.rollout import Budgets
 
 EPISODES = 40

@@ -24,10 +24,10 @@ from agentgym import (
     registry,
     tool,
 )
+from agentgym.bridges.openenv import openenv_tasks, register_openenv
+from agentgym.bridges.openenv.server import OpenEnvServer, ServerBounds
+from agentgym.bridges.openenv.session import OfferedTasks
 from agentgym.errors import EnvironmentServerError, ServerUnreachable, TaskError
-from agentgym.interop import openenv_tasks, register_openenv
-from agentgym.interop.openenv.server import OpenEnvServer, ServerBounds
-from agentgym.interop.openenv.session import OfferedTasks
 from agentgym.messages import ResultStatus, StopReason
 from agentgym.registry import make
 from agentgym.rollout import Budgets
@@ -329,7 +329,7 @@ async def test_a_server_that_cannot_be_used_says_why():
 
 
 async def test_a_client_that_thinks_for_long_answers_pings_meanwhile(monkeypatch):
-    monkeypatch.setattr("agentgym.interop.openenv.server._HEARTBEAT_S", 0.2)
+    monkeypatch.setattr("agentgym.bridges.openenv.server._HEARTBEAT_S", 0.2)
     async with serving() as url:
         environment = await begun(url, "test/patient-v1", "train/0001")
         await asyncio.sleep(1.0)

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import aiohttp
 
-from agentgym import strict_json
-from agentgym.errors import EnvironmentServerError, ServerUnreachable
+from agentgym import EnvironmentServerError, ServerUnreachable, strict_json
 
 from .wire import MAX_FRAME_BYTES, ErrorCode, FrameRefused, Observed
 

@@ -1,0 +1,28 @@
+"""Inspect (`inspect_ai`): our sandboxes and task sets for its users, and evaluations as its logs.
+
+sandbox.py        our sandboxes as `sandbox="agentgym"`      task.py   our task sets as tasks of theirs
+conversation.py   messages of both                           log.py    an evaluation as a log that Inspect opens
+
+Inspect imports `play` by the entry-point group `inspect_ai`, in the Python environment where both are installed. The
+names that need Inspect are loaded when first used: `inspect_log` works without it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from .log import inspect_log, write_log
+
+if TYPE_CHECKING:
+    from .sandbox import InspectSandbox, InspectSandboxConfig
+    from .task import play
+
+_HOME = {"InspectSandbox": "sandbox", "InspectSandboxConfig": "sandbox", "play": "task"}
+__all__ = ["InspectSandbox", "InspectSandboxConfig", "inspect_log", "play", "write_log"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
