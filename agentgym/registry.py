@@ -46,6 +46,7 @@ Kind = Literal[
     "policies",
     "call_formats",
     "logit_hooks",
+    "episode_hooks",
     "environment_schemes",
     "engines",
     "assets",

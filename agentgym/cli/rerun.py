@@ -16,7 +16,7 @@ from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, 
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
-    from agentgym.rollout import Attempts, Budgets, Divergence, EpisodeManager, Fork
+    from agentgym.rollout import Budgets, Divergence, EpisodeManager, Fork
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
     from agentgym.trajectory import Trajectory
@@ -95,6 +95,7 @@ def replay(
     from agentgym.errors import EvaluationError
     from agentgym.policy import ScriptedPolicy
     from agentgym.rollout import EpisodeManager, RolloutConfig
+    from agentgym.rollout.hooks import recorded_hooks
 
     _, ledger = _open_run(folder)
     try:
@@ -109,7 +110,7 @@ def replay(
     config = RolloutConfig(budgets=_generous_budgets(), backend=backend)
 
     def manager_of(record: Trajectory) -> EpisodeManager:
-        return EpisodeManager(ScriptedPolicy(()), replace(config, attempts=_attempts_of(record)))
+        return EpisodeManager(ScriptedPolicy(()), replace(config, hooks=recorded_hooks(record.provenance)))
 
     divergences = run(_replay(manager_of, valid))
     diverged = [(record, d) for record, d in zip(valid, divergences, strict=True) if d is not None]
@@ -155,6 +156,7 @@ def fork(
     from agentgym.cli.tables import print_episode
     from agentgym.errors import EvaluationError
     from agentgym.rollout import EpisodeManager, Fork, RolloutConfig
+    from agentgym.rollout.hooks import recorded_hooks
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
     from agentgym.task import TaskSet
@@ -182,7 +184,7 @@ def fork(
         reward=reward,
         seed=seed,
         backend=backend,
-        attempts=_attempts_of(record),
+        hooks=recorded_hooks(record.provenance),
     )
     target_ledger = Ledger(RunFolder(target).create().ledger) if target else None
     manager = EpisodeManager(agent, config, ledger=target_ledger, label="fork")
@@ -216,13 +218,6 @@ async def _replay(
 
 async def _fork(manager: EpisodeManager, fork: Fork) -> list[Trajectory]:
     return [branch async for branch in manager.branch([fork])]
-
-
-def _attempts_of(record: Trajectory) -> Attempts | None:
-    """How often an episode might try its task when it was recorded."""
-    from agentgym.rollout import Attempts
-
-    return Attempts(**record.provenance.attempts) if record.provenance.attempts else None
 
 
 def _generous_budgets(*, max_turns: int = 10_000, max_turn_tokens: int = 512) -> Budgets:

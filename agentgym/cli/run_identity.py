@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +47,7 @@ def identity_of(config: RolloutConfig, task_set: TaskSet, name: str, split: str,
     The keys are those in folders of earlier versions; `max_tokens` is the budget of a turn.
     """
     from agentgym.rollout import Budgets
+    from agentgym.rollout.hooks import recorded_options
 
     identity: dict[str, Any] = {
         "task_set": name,
@@ -68,8 +68,7 @@ def identity_of(config: RolloutConfig, task_set: TaskSet, name: str, split: str,
         identity["instruction"] = config.instruction
     if config.knowledge is not None:
         identity["knowledge"] = config.knowledge.fingerprint()
-    if config.attempts is not None:
-        identity["attempts"] = asdict(config.attempts)
+    identity |= recorded_options(config.episode_hooks)
     if isinstance(config.environment, str) and "://" not in config.environment:  # where it runs makes no difference
         identity["environment"] = config.environment
     return identity | ({"top_p": config.top_p} if config.top_p != 1.0 else {})

@@ -31,10 +31,10 @@ from agentgym.errors import (
 from agentgym.messages import StopReason
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.early_stop import StopRule
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
+from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.replay import Fork
 from agentgym.sandbox import Backend
 from agentgym.trajectory import Trajectory
@@ -65,7 +65,7 @@ class SessionSpec:
     top_p: float
     seed_parts: tuple[object, ...]
     state_keys: bool
-    stop_if: tuple[StopRule, ...]
+    hooks: tuple[EpisodeHook, ...]
     policy: Mapping[str, Any]
     ledger: str | None = None
     checkpoints: tuple[tuple[str, int, int], ...] = ()
@@ -254,7 +254,7 @@ class _Session:
             ledger=RelayedLedger(self.mailbox, number) if spec.ledger is not None else None,
             checkpoints=checkpoints or None,
             state_keys=spec.state_keys,
-            stop_if=spec.stop_if,
+            hooks=spec.hooks,
         )
 
 

@@ -208,7 +208,7 @@ def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
         top_p=config.top_p,
         seed_parts=config.seed_parts,
         state_keys=config.state_keys,
-        stop_if=config.stop_if,
+        hooks=config.hooks,
         policy=_facts_of(policy),
         ledger=None if config.ledger is None else getattr(config.ledger, "identity", ""),
         checkpoints=tuple(config.checkpoints or ()),

@@ -16,8 +16,10 @@ from agentgym.evaluation.statistics import (
     solved_within,
     success_rate,
 )
-from agentgym.rollout.attempts import ATTEMPT_RATES
 from agentgym.sandbox import combine_usage
+
+ATTEMPT_RATES = ("first", "last", "fixed", "broke")
+"""Outcome components of an episode of several attempts that are shares of 1."""
 
 
 @dataclass(slots=True)

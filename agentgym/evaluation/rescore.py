@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from agentgym.errors import EvaluationError, RewardError
 from agentgym.evaluation.record import Evaluation
 from agentgym.evaluation.runner import row_of
 from agentgym.messages import StopReason
-from agentgym.reward import Reward, validate_components, validate_spans
-from agentgym.rollout.attempts import Attempts, AttemptsJudge, ends_attempt
+from agentgym.reward import Reward, validate_each
+from agentgym.rollout.hooks import added_weights, recorded_hooks
+from agentgym.rollout.judging import Judge
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -58,13 +57,13 @@ async def rescore(
         return rescored
 
     rescored = await asyncio.gather(*map(judge_one, trajectories))
-    if (judge_group := getattr(reward, "group", None)) is not None:
+    if reward.has_stage("group"):
         by_task: dict[str, list[Trajectory]] = {}
         for trajectory in rescored:
             if trajectory.valid:
                 by_task.setdefault(trajectory.task.id, []).append(trajectory)
         for group in by_task.values():
-            await _judge_group(group, judge_group, reward, time_s)
+            await _judge_group(group, reward, time_s)
     return rescored
 
 
@@ -105,27 +104,21 @@ async def rescore_evaluation(
 
 
 async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Trajectory:
-    copy = replace(trajectory, turns=[], outcome={}, weights=dict(reward.weights), stop_reason=None)
-    view: Any = copy  # the protocol that rewards see has the attributes of a record, but not to be written to
+    """Judge an episode with the hooks that judged it when it was played, such as one of several attempts."""
     if not trajectory.valid:
         return replace(trajectory, outcome={})
+    copy = replace(trajectory, turns=[], outcome={}, weights=dict(reward.weights), stop_reason=None)
+    hooks = recorded_hooks(trajectory.provenance)
+    judge = Judge(reward, time_s, lambda error: False, added_weights(hooks))
+    for hook in hooks:
+        judge = hook.for_episode().wrap_judge(judge)
     try:
         async with asyncio.timeout(time_s):
-            if trajectory.provenance.attempts:
-                return await _judge_attempts(trajectory, copy, reward, time_s)
             for turn in trajectory.turns:
                 copy.turns.append(replace(turn, rewards={}, spans=()))
-                copy.turns[-1].rewards = dict(await validate_components(reward.turn(view.turns[-1], view), reward))
+                await judge.judge_recorded_turn(turn, copy)
             copy.stop_reason = trajectory.stop_reason
-            copy.outcome = dict(await validate_components(reward.outcome(view), reward))
-            if (hindsight := getattr(reward, "hindsight", None)) is not None:
-                for turn, more in zip(copy.turns, await _each(hindsight(view), reward, len(copy.turns)), strict=True):
-                    turn.rewards |= more
-            if (name_spans := getattr(reward, "spans", None)) is not None:
-                spans_by_turn = await validate_spans(name_spans(view), reward, copy.turns)
-                for turn, spans in zip(copy.turns, spans_by_turn, strict=True):
-                    turn.spans = tuple(spans)
-            copy.weights = _weights(reward, view)
+            await judge.judge_end(copy)
     except RewardError:
         raise
     except Exception as error:  # noqa: BLE001  a judge that cannot judge is infrastructure, whatever it raises
@@ -133,44 +126,18 @@ async def _judge(trajectory: Trajectory, reward: Reward, time_s: float) -> Traje
     return copy
 
 
-async def _judge_attempts(trajectory: Trajectory, copy: Trajectory, reward: Reward, time_s: float) -> Trajectory:
-    """Judge an episode of several attempts as it was judged when it was played; the record says where each ended."""
-    attempts = replace(Attempts(**trajectory.provenance.attempts), feedback="none")
-    judge = AttemptsJudge(attempts, reward, time_s, lambda error: False)
-    for turn in trajectory.turns:
-        copy.turns.append(replace(turn, rewards={}, spans=()))
-        await judge.judge_turn(copy.turns[-1], copy)
-        if ends_attempt(attempts, turn):
-            await judge.end_attempt(copy, StopReason.ANSWERED)
-    copy.stop_reason = trajectory.stop_reason
-    await judge.judge_end(copy)
-    return copy
-
-
-async def _judge_group(group: list[Trajectory], ask: Callable[[Any], Any], reward: Reward, time_s: float) -> None:
+async def _judge_group(group: list[Trajectory], reward: Reward, time_s: float) -> None:
     """Add what a reward says of the episodes of one task beside each other; if it cannot, all of them are failed."""
     try:
         async with asyncio.timeout(time_s):
-            for trajectory, more in zip(group, await _each(ask(group), reward, len(group)), strict=True):
-                trajectory.outcome |= more
-                trajectory.weights = _weights(reward, trajectory)
+            answers = await validate_each(reward.group(group), reward, count=len(group))
+        for trajectory, components in zip(group, answers, strict=True):
+            trajectory.outcome |= components
+            added = added_weights(recorded_hooks(trajectory.provenance))
+            trajectory.weights = {**added, **reward.weights_for(trajectory)}
     except RewardError:
         raise
     except Exception as error:  # noqa: BLE001  as in _judge
         for trajectory in group:
             trajectory.stop_reason, trajectory.outcome = StopReason.INFRA_ERROR, {}
             trajectory.error = f"{type(error).__name__}: {error} (judging the group again)"
-
-
-async def _each(answer: Any, reward: Reward, count: int) -> list[dict[str, float]]:
-    if inspect.isawaitable(answer):
-        answer = await answer
-    if not isinstance(answer, (list, tuple)) or len(answer) != count:
-        raise RewardError(f"{type(reward).__name__} returned {answer!r:.200}: expected a dict for each of {count}.")
-    return [dict(await validate_components(components, reward)) for components in answer]
-
-
-def _weights(reward: Reward, episode: Any) -> dict[str, float]:
-    chosen = getattr(reward, "weights_for", None)
-    of_attempts = Attempts(**recorded).weights if (recorded := episode.provenance.attempts) else {}
-    return {**of_attempts, **(reward.weights if chosen is None else chosen(episode))}

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from agentgym import __version__, registry
 from agentgym.deprecation import renamed_keywords
@@ -16,6 +16,7 @@ from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
+from agentgym.rollout.hooks import recorded_options
 from agentgym.search import TreeCost, TurnSearch, search_episodes
 from agentgym.storage.failures import calls_of, count_failures
 from agentgym.storage.ledger import Ledger
@@ -235,7 +236,7 @@ def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> No
         ("seed", recorded.seed, config.seed),
         ("temperature", recorded.temperature, sampling["temperature"]),
         ("max_turn_tokens", recorded.max_turn_tokens, sampling["max_tokens"]),
-        ("attempts", recorded.attempts, {} if config.attempts is None else asdict(config.attempts)),
+        ("hooks", recorded.hooks, recorded_options(config.episode_hooks)),
         ("knowledge", recorded.knowledge or "", knowledge),
     ):
         if before is not None and before != value:

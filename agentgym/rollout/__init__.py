@@ -4,9 +4,10 @@ config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
 workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
 health.py standstill.py   whether they get anywhere
-episode.py            one episode: the play loop; attempts.py lets it try its task several times, early_stop.py are the
-                      rules that end a hopeless one
-conversation.py live_environment.py budgets.py judging.py   what the loop works with
+episode.py play_loop.py   one episode, and its turns
+hooks.py              what looks at each turn: attempts.py lets an episode try its task several times, early_stop.py are
+                      the rules that end a hopeless one
+contexts.py conversation.py live_environment.py budgets.py judging.py   what the loop works with
 replay.py             branches of saved trajectories, and replays
 """
 
@@ -23,6 +24,9 @@ from agentgym.rollout.early_stop import (
     StopRule,
 )
 from agentgym.rollout.episode_config import Checkpoints
+from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
+from agentgym.rollout.judging import Judge, WrappedJudge
+from agentgym.rollout.live_environment import EnvironmentState
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
 from agentgym.rollout.slots import Slots
@@ -34,11 +38,15 @@ __all__ = [
     "Budgets",
     "Checkpoints",
     "Divergence",
+    "EnvironmentState",
+    "EpisodeHandle",
+    "EpisodeHook",
     "EpisodeManager",
     "ExhaustedPolicy",
     "Fork",
     "Hopeless",
     "InvalidCalls",
+    "Judge",
     "NoProgress",
     "OutOfReach",
     "RepeatedState",
@@ -46,5 +54,7 @@ __all__ = [
     "Slots",
     "StandstillWatch",
     "StopRule",
+    "TurnOutcome",
+    "WrappedJudge",
     "tree_labels",
 ]

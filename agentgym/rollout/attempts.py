@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from agentgym.errors import RewardError
-from agentgym.messages import StopReason
+from agentgym.messages import Message, StopReason
 from agentgym.options import validated_dataclass
-from agentgym.reward import SUCCESS, Components, Reward, validate_feedback
-from agentgym.rollout.judging import Judge, merge_components
+from agentgym.reward import SUCCESS, Components, validate_feedback
+from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
+from agentgym.rollout.judging import Judge, WrappedJudge
 from agentgym.trajectory import Trajectory, Turn
 
-ATTEMPT_RATES = ("first", "last", "fixed", "broke")
-"""Outcome components of an episode of several attempts that are shares of 1."""
 ENDED_EARLY = "This attempt was ended early."
 """What the agent reads where a stop rule ended an attempt; why, only the record says of the last one."""
 Weight = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @validated_dataclass(kw_only=True)
-class Attempts:
+class Attempts(EpisodeHook):
     """How often an episode tries its task.
 
     An attempt ends when the agent answers, the environment ends, or a stop rule calls it hopeless. The reward judges
@@ -38,6 +38,10 @@ class Attempts:
         arXiv:2409.12917; from its abstract and not checked against code.
     """
 
+    name: ClassVar[str] = "attempts"
+    needs_reward: ClassVar[bool] = True
+    fits_programs: ClassVar[bool] = False
+
     n: Annotated[int, Field(ge=2, strict=True)] = 2
     """How many attempts an episode has at most."""
     feedback: Literal["verdict", "text", "none"] = "verdict"
@@ -51,88 +55,119 @@ class Attempts:
     """The weight of the success of each attempt before the last, as the component `attempt_k` of its last turn."""
 
     @property
+    @override
     def weights(self) -> Mapping[str, float]:
-        """Of the components that attempts add."""
         earlier = {f"attempt_{number}": self.earlier for number in range(1, self.n)}
-        return {**dict.fromkeys(ATTEMPT_RATES, 0.0), "improvement": self.improvement, **earlier}
+        rates = dict.fromkeys(("first", "last", "fixed", "broke"), 0.0)
+        return {**rates, "improvement": self.improvement, **earlier}
+
+    @override
+    def for_episode(self) -> EpisodeHook:
+        return _EpisodeAttempts(self)
+
+    def ended_with(self, turn: Turn) -> bool:
+        """Return whether an attempt that was not the last ended with this turn, as its record says."""
+        return any(f"attempt_{number}" in turn.rewards for number in range(1, self.n))
 
 
-def ends_attempt(attempts: Attempts | None, turn: Turn) -> bool:
-    """Whether an attempt that was not the last ended with this turn, as its record says."""
-    return attempts is not None and any(f"attempt_{number}" in turn.rewards for number in range(1, attempts.n))
+class _EpisodeAttempts(EpisodeHook):
+    """Begins another attempt of one episode where one ends."""
+
+    def __init__(self, attempts: Attempts) -> None:
+        self._attempts = attempts
+        self._judge: AttemptsJudge | None = None
+
+    @override
+    def wrap_judge(self, judge: Judge) -> Judge:
+        self._judge = AttemptsJudge(judge, self._attempts)
+        return self._judge
+
+    @override
+    async def before_turn(self, episode: EpisodeHandle) -> None:
+        """Check the reward. Raises: RewardError if it has no text as feedback, where the agent is to read one."""
+        if self._judge is not None and not episode.trajectory.turns:
+            self._judge.check_feedback()
+
+    @override
+    async def after_turn(self, episode: EpisodeHandle, turn: Turn, stop: StopReason | None) -> TurnOutcome:
+        recorded, judge = episode.recorded_turn, self._judge
+        if stop is None and recorded is not None and self._attempts.ended_with(recorded):
+            stop = StopReason.HOPELESS
+        if judge is None or stop is None or not stop.ends_attempt or episode.used_up():
+            return TurnOutcome(stop)
+        episode.note(f"judging the attempt that turn {turn.index} ended")
+        if (feedback := await judge.end_attempt(episode.trajectory, stop)) is None:
+            return TurnOutcome(stop)
+        episode.trajectory.provenance.hopeless = None
+        return TurnOutcome(messages=[Message("user", feedback)], renew=True)
 
 
-def first_attempt_turns(trajectory: Trajectory) -> int:
-    """How many turns the first attempt of an episode had; all of them where it was the only one."""
-    several = bool(trajectory.provenance.attempts)
-    ends = (turn.index + 1 for turn in trajectory.turns if several and "attempt_1" in turn.rewards)
-    return next(ends, len(trajectory.turns))
-
-
-def weights_of(attempts: Attempts | None, reward: Reward, trajectory: Trajectory) -> dict[str, float]:
-    """The weights that count for a judged episode; what the reward says of a component goes before `attempts`."""
-    return {**(attempts.weights if attempts is not None else {}), **reward.weights_for(trajectory)}
-
-
-def judge_for(attempts: Attempts | None, reward: Reward, time_s: float, retry: Callable[[Exception], bool]) -> Judge:
-    """Who judges an episode. Arguments: as Judge. Raises: RewardError if the reward has no text as feedback."""
-    if attempts is None:
-        return Judge(reward, time_s, retry)
-    return AttemptsJudge(attempts, reward, time_s, retry)
-
-
-class AttemptsJudge(Judge):
+class AttemptsJudge(WrappedJudge):
     """Judges each attempt of an episode by itself: the reward is shown the turns of one attempt alone."""
 
-    def __init__(self, attempts: Attempts, reward: Reward, time_s: float, retry: Callable[[Exception], bool]) -> None:
-        super().__init__(reward, time_s, retry)
-        if attempts.feedback == "text" and not reward.has_stage("feedback"):
-            raise RewardError(
-                f"attempts: feedback is 'text', and {type(reward).__name__} has no `feedback`. Choose 'verdict' or "
-                "'none', or a reward that overrides Reward.feedback."
-            )
+    def __init__(self, judge: Judge, attempts: Attempts) -> None:
+        super().__init__(judge)
         self._attempts = attempts
         self._start = 0
         self._outcomes: list[Components] = []
         self._turns_changed = False
 
-    @property
-    def attempt_start(self) -> int:
-        """As Judge."""
-        return self._start
+    def check_feedback(self) -> None:
+        """Check that the reward says what the agent is to read between attempts. Raises: RewardError if it does not."""
+        if self._attempts.feedback == "text" and not self.reward.has_stage("feedback"):
+            raise RewardError(
+                f"attempts: feedback is 'text', and {type(self.reward).__name__} has no `feedback`. Choose 'verdict' "
+                "or 'none', or a reward that overrides Reward.feedback."
+            )
 
+    @override
     async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:
-        """As Judge."""
         await super().judge_turn(turn, self._view(trajectory, None))
 
+    @override
+    async def judge_recorded_turn(self, recorded: Turn, trajectory: Trajectory) -> None:
+        await self.judge_turn(trajectory.turns[-1], trajectory)
+        if self._attempts.ended_with(recorded):
+            await self._end_attempt(trajectory, StopReason.ANSWERED)
+
     async def end_attempt(self, trajectory: Trajectory, reason: StopReason) -> str | None:
-        """As Judge."""
+        """Judge the attempt that has ended.
+
+        Returns: the feedback that the agent reads before its next attempt; None if there is no next one.
+        Raises: as `judge_turn`; RewardError for an outcome without `success`.
+        """
         number = len(self._outcomes) + 1
-        if number == self._attempts.n:
+        if number == self._attempts.n or (view := await self._end_attempt(trajectory, reason)) is None:
             return None
-        view = await self._judge_attempt(trajectory, reason)
-        success = view.outcome[SUCCESS]
-        if self._attempts.until_solved and success >= 1:
-            return None
-        last = view.turns[-1]
-        last.rewards = merge_components(last.rewards, {f"attempt_{number}": success}, self.reward)
         early = f"{ENDED_EARLY} " if reason is StopReason.HOPELESS else ""
         announcement = f"{early}Attempt {number + 1} of {self._attempts.n}: everything is as at the start."
         return await self._feedback(view, announcement)
 
+    @override
     async def judge_end(self, trajectory: Trajectory) -> bool:
-        """As Judge; the outcome is that of the last attempt that took a turn."""
+        """Judge the episode; its outcome is that of the last attempt that took a turn."""
         if self._start < len(trajectory.turns) or not self._outcomes:
             await self._judge_attempt(trajectory, trajectory.stop_reason)
         first, last = self._outcomes[0][SUCCESS], self._outcomes[-1][SUCCESS]
         rates = {"first": first, "last": last, "fixed": last * (1 - first), "broke": first * (1 - last)}
         changes = rates | {"improvement": last - first}
-        trajectory.outcome = merge_components(self._outcomes[-1], changes, self.reward)
-        trajectory.weights = weights_of(self._attempts, self.reward, trajectory)
+        trajectory.outcome = self.merge(self._outcomes[-1], changes)
+        trajectory.weights = self.weights_for(trajectory)
         return self._turns_changed
 
+    async def _end_attempt(self, trajectory: Trajectory, reason: StopReason) -> Trajectory | None:
+        """Judge an attempt that is not the last. Returns: it, as an episode; None if the episode ends with it."""
+        number = len(self._outcomes) + 1
+        view = await self._judge_attempt(trajectory, reason)
+        success = view.outcome[SUCCESS]
+        if self._attempts.until_solved and success >= 1:
+            return None
+        last = view.turns[-1]
+        last.rewards = self.merge(last.rewards, {f"attempt_{number}": success})
+        return view
+
     def _view(self, trajectory: Trajectory, reason: StopReason | None) -> Trajectory:
-        """The attempt that is played, as an episode."""
+        """Return the attempt that is played, as an episode."""
         return replace(trajectory, turns=trajectory.turns[self._start :], outcome={}, stop_reason=reason)
 
     async def _judge_attempt(self, trajectory: Trajectory, reason: StopReason | None) -> Trajectory:

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from agentgym.messages import StopReason
 from agentgym.options import validated_dataclass
-from agentgym.policy.contract import Reply
 from agentgym.trajectory import Turn
 
 Count = Annotated[int, Field(ge=1, strict=True)]
@@ -38,6 +37,13 @@ class Budgets:
     """How often an episode is tried again after the infrastructure failed."""
 
 
+class EpisodeOver(Exception):
+    """Raised inside the play loop when something ends the episode."""
+
+    def __init__(self, reason: StopReason) -> None:
+        self.reason = reason
+
+
 class TokenLimit(NamedTuple):
     """How many tokens the next message may have.
 
@@ -63,26 +69,28 @@ class BudgetUsage:
 
     def __init__(self, budgets: Budgets) -> None:
         self.turns = self.calls = self.tokens = self.void_turns = 0
-        self._budgets = budgets
+        self.budgets = budgets
         self._first_prompt_tokens = 0  # as a policy without token ids counted them
         self._turn_limit = TokenLimit(budgets.max_turn_tokens, StopReason.MAX_TOKENS, False)
 
-    def count(self, turn: Turn, reply: Reply, *, exact: bool) -> None:
+    def count(self, turn: Turn, *, exact: bool) -> None:
         """Add a finished turn. `exact`: its token ids are known; else the policy's own counts are taken."""
         self.turns += 1
-        self.calls += min(len(turn.calls), self._budgets.max_calls - self.calls)
+        self.calls += min(len(turn.calls), self.budgets.max_calls - self.calls)
         is_speech = not turn.calls and turn.finish_reason != "length" and bool(turn.message.content)
         self.void_turns = self.void_turns + 1 if turn.void and not is_speech else 0
         if exact:
             self.tokens += len(turn.token_ids)
         else:
+            prompt_tokens = int(turn.usage.get("prompt_tokens", 0))
             if turn.index == 0:
-                self._first_prompt_tokens = reply.prompt_tokens
-            self.tokens = max(reply.prompt_tokens - self._first_prompt_tokens, 0) + reply.completion_tokens
+                self._first_prompt_tokens = prompt_tokens
+            written = int(turn.usage.get("completion_tokens", 0))
+            self.tokens = max(prompt_tokens - self._first_prompt_tokens, 0) + written
 
     def token_limit(self, context_room: int | None) -> TokenLimit:
         """The least of what the turn, the episode and the policy's context leave for the next message."""
-        limit, max_episode_tokens = self._turn_limit, self._budgets.max_episode_tokens
+        limit, max_episode_tokens = self._turn_limit, self.budgets.max_episode_tokens
         if max_episode_tokens is not None and max_episode_tokens - self.tokens < limit.tokens:
             limit = TokenLimit(max_episode_tokens - self.tokens, StopReason.MAX_TOKENS, True)
         if context_room is not None and context_room < limit.tokens:
@@ -91,7 +99,7 @@ class BudgetUsage:
 
     def used_up(self) -> StopReason | None:
         """The first budget that leaves nothing for another turn, None if there is none."""
-        budgets = self._budgets
+        budgets = self.budgets
         if budgets.max_episode_tokens is not None and self.tokens >= budgets.max_episode_tokens:
             return StopReason.MAX_TOKENS
         if self.void_turns >= budgets.max_void_turns:

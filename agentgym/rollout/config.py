@@ -12,9 +12,8 @@ from agentgym.environment import Environment
 from agentgym.knowledge import KnowledgeStore
 from agentgym.options import validated_dataclass
 from agentgym.reward import Reward
-from agentgym.rollout.attempts import Attempts
 from agentgym.rollout.budgets import Budgets, Count
-from agentgym.rollout.early_stop import StopRule
+from agentgym.rollout.hooks import EpisodeHook
 from agentgym.sandbox import Backend
 
 
@@ -34,7 +33,7 @@ class RolloutConfig:
     """Nucleus sampling: sample from the smallest set of tokens that holds this much probability. 1.0 keeps all."""
     budgets: Budgets = Budgets()
     """The bounds of each episode."""
-    attempts: Attempts | None = None
+    attempts: EpisodeHook | None = None
     """Let an episode try its task several times, with feedback in between. By default it tries once."""
     concurrency: Count = 64
     """How many episodes, and so environments, are open at the same time."""
@@ -68,11 +67,15 @@ class RolloutConfig:
 
     Estimators such as GiGPO, the credit audit, and the comparison of a replay with its record read
     `Environment.state_key`. False helps where a key is slow to make."""
-    stop_if: tuple[StopRule, ...] = ()
+    stop_if: tuple[EpisodeHook, ...] = ()
     """Rules that end an episode which will not succeed any more, such as `NoProgress(turns=4)`.
 
     The episode is then truncated with the stop reason `hopeless`, and scored as it stands. The rules are asked before
     each turn but the first of an attempt. A measurement without them gives each episode its whole budget."""
+    hooks: tuple[EpisodeHook, ...] = ()
+    """Further episode hooks, which look at each turn. They are asked after the rules of `stop_if` and before `attempts`.
+
+    Rules and attempts are hooks, too; see EpisodeHook."""
     max_failures_in_a_row: Count | None = 100
     """How many failed episodes in a row end the run with their causes. Episodes that the infrastructure failed are
     played again when the run is resumed.
@@ -89,6 +92,11 @@ class RolloutConfig:
 
     It is shown as it was known when the batch of episodes began; `knowledge.learn(trajectories)` between batches adds
     to it."""
+
+    @property
+    def episode_hooks(self) -> tuple[EpisodeHook, ...]:
+        """Every hook of an episode, in the order in which they are asked."""
+        return (*self.stop_if, *self.hooks, *(() if self.attempts is None else (self.attempts,)))
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""

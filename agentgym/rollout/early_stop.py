@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field
+from typing_extensions import override
 
-from agentgym.messages import ResultStatus
+from agentgym.environment import Environment
+from agentgym.errors import SandboxExhausted, ToolError
+from agentgym.messages import ResultStatus, StopReason
 from agentgym.options import validated_dataclass
 from agentgym.rollout.budgets import Count
-from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
+from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
+from agentgym.rollout.live_environment import EnvironmentState
 from agentgym.trajectory import Turn
 
+T = TypeVar("T")
 _NOT_RUN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
 
 
@@ -22,9 +27,9 @@ class Situation:
     """An episode before one of its turns.
 
     Attributes:
-        turns: those that were taken, in this attempt where an episode has several.
-        state: of the environment now.
-        turns_left: before `max_turns` ends the episode.
+        turns: the turns that were taken, of the present attempt where an episode has several.
+        state: the state of the environment now.
+        turns_left: turns that the budget leaves.
     """
 
     turns: Sequence[Turn]
@@ -32,18 +37,25 @@ class Situation:
     turns_left: int
 
 
-class StopRule:
+class StopRule(EpisodeHook):
     """Says when an episode is hopeless. It looks at the record and the state alone, so a resumed run stops alike.
 
-    Attributes:
-        reads_state_keys: whether turns have to record the environment's state key.
+    It is not asked in the turns that a branch repeats.
     """
 
-    reads_state_keys = False
-
-    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
-        """Why the episode should end now, in words; None to go on."""
+    async def reason(self, situation: Situation, environment: Environment) -> str | None:
+        """Return why the episode should end now, in words; None to continue."""
         raise NotImplementedError
+
+    @override
+    async def after_turn(self, episode: EpisodeHandle, turn: Turn, stop: StopReason | None) -> TurnOutcome:
+        if stop is not None or episode.recorded_turn is not None:
+            return TurnOutcome(stop)
+        situation = Situation(episode.turns, episode.state, episode.turns_left)
+        if (reason := await self.reason(situation, episode.environment)) is None:
+            return TurnOutcome()
+        episode.trajectory.provenance.hopeless = reason
+        return TurnOutcome(StopReason.HOPELESS)
 
 
 @validated_dataclass(kw_only=True)
@@ -56,8 +68,8 @@ class NoProgress(StopRule):
     turns: Count
     """For how many turns the potential may stay at its highest or below."""
 
-    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
-        """As StopRule."""
+    @override
+    async def reason(self, situation: Situation, environment: Environment) -> str | None:
         potentials = [*(turn.potential for turn in situation.turns), situation.state.potential]
         known = [potential for potential in potentials if potential is not None]
         if len(known) < len(potentials) or len(known) <= self.turns:
@@ -75,13 +87,13 @@ class RepeatedState(StopRule):
     It applies where the environment has a state key (see `Environment.state_key`).
     """
 
+    reads_state_keys: ClassVar[bool] = True
+
     times: Annotated[int, Field(ge=2, strict=True)]
     """How often an episode may come to the same state, the first time included."""
 
-    reads_state_keys = True
-
-    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
-        """As StopRule."""
+    @override
+    async def reason(self, situation: Situation, environment: Environment) -> str | None:
         key = situation.state.state_key
         visits = 1 + sum(turn.state_key == key for turn in situation.turns)
         return f"the same state {visits} times" if key is not None and visits >= self.times else None
@@ -94,8 +106,8 @@ class InvalidCalls(StopRule):
     turns: Count
     """How many turns in a row may hold no valid call."""
 
-    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
-        """As StopRule."""
+    @override
+    async def reason(self, situation: Situation, environment: Environment) -> str | None:
         last = situation.turns[-self.turns :]
         if len(last) < self.turns or not all(turn.results for turn in last):
             return None
@@ -108,9 +120,9 @@ class InvalidCalls(StopRule):
 class OutOfReach(StopRule):
     """Ends an episode that has fewer turns left than the oracle would need (see `Environment.turns_needed`)."""
 
-    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
-        """As StopRule."""
-        needed = await environment.turns_needed()
+    @override
+    async def reason(self, situation: Situation, environment: Environment) -> str | None:
+        needed = await _unless_prevented(environment.turns_needed())
         if needed is None or needed <= situation.turns_left:
             return None
         return f"{needed} turns needed and {situation.turns_left} left"
@@ -120,9 +132,19 @@ class OutOfReach(StopRule):
 class Hopeless(StopRule):
     """Ends an episode that its environment calls hopeless (see `Environment.hopeless`)."""
 
-    async def reason(self, situation: Situation, environment: LiveEnvironment) -> str | None:
-        """As StopRule."""
-        return await environment.hopeless()
+    @override
+    async def reason(self, situation: Situation, environment: Environment) -> str | None:
+        return await _unless_prevented(environment.hopeless())
+
+
+async def _unless_prevented(answer: Awaitable[T | None]) -> T | None:
+    """Return what an environment tells of its state; None if the agent has done something that prevents it."""
+    try:
+        return await answer
+    except SandboxExhausted:
+        raise
+    except ToolError:
+        return None
 
 
 STOP_RULES: dict[str, type[StopRule]] = {

@@ -13,12 +13,11 @@ from collections.abc import Callable
 from agentgym.errors import LedgerError, RewardError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
-from agentgym.rollout.attempts import judge_for
 from agentgym.rollout.episode_config import EpisodeConfig
 from agentgym.rollout.live_environment import LiveEnvironment
 from agentgym.rollout.play_loop import PlayLoop
 from agentgym.rollout.retries import Retries
-from agentgym.trajectory import EndState, Trajectory
+from agentgym.trajectory import Trajectory
 
 
 class Episode:
@@ -53,7 +52,11 @@ class Episode:
         try:
             while True:
                 try:
-                    await self._attempt()
+                    await self._close()
+                    environment = self._environment = self._make_environment()
+                    loop = self.make_loop(self._config, self._policy, trajectory, environment, self._retries)
+                    trajectory.stop_reason = await loop.play()
+                    await loop.conclude()
                     break
                 except LedgerError:
                     raise
@@ -75,35 +78,22 @@ class Episode:
         trajectory.duration_s = now() - started
         return trajectory
 
-    async def _attempt(self) -> None:
-        """One try, from a fresh environment to the judged outcome."""
-        await self._close()
-        trajectory, config, retries = self.trajectory, self._config, self._retries
+    def _make_environment(self) -> LiveEnvironment:
+        """Make a fresh environment for a try, which begins the record anew."""
+        trajectory, config = self.trajectory, self._config
         trajectory.turns, trajectory.further_rows, trajectory.prompt_ids = [], [], []
         trajectory.outcome, trajectory.stop_reason = {}, None
         if config.ledger is not None:
             config.ledger.begin(trajectory)
-        retries.activity = "making the environment"
-        environment = self._environment = LiveEnvironment(
+        self._retries.activity = "making the environment"
+        environment = LiveEnvironment(
             lambda: config.make_environment(trajectory.task),
-            checkpoints=retries.remaining > 0 or config.checkpoints is not None,
+            checkpoints=self._retries.remaining > 0 or config.checkpoints is not None,
             state_keys=config.state_keys,
         )
         environment_class = type(environment.current.unwrapped)
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
-        reward = config.reward_for(environment.current)
-        trajectory.weights = reward.weights if reward is not None else {}
-        judge = None if reward is None else judge_for(config.attempts, reward, config.budgets.time_s, retries.take)
-        loop = self.make_loop(config, self._policy, trajectory, environment, judge, retries)
-        trajectory.stop_reason = await loop.play()
-        if config.end_state:
-            state = await environment.read_end_state(trajectory.turns, retries.note, config.budgets.time_s)
-            trajectory.end_state = EndState(state.state_key, state.potential)
-            config.keep_checkpoint(trajectory, state.checkpoint)
-        if judge is not None:
-            retries.activity = "judging the outcome"
-            if await judge.judge_end(trajectory) and config.ledger is not None:
-                config.ledger.begin(trajectory)  # its turns have new rewards: they are written again, with the end
+        return environment
 
     def _fail(self, error: Exception) -> None:
         self.trajectory.stop_reason = StopReason.INFRA_ERROR

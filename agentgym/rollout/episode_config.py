@@ -7,11 +7,9 @@ from typing import Protocol
 
 from agentgym.environment import Checkpoint, Environment
 from agentgym.reward import Reward
-from agentgym.rollout.attempts import Attempts, ends_attempt
 from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.early_stop import Situation, StopRule
 from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
+from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.replay import Fork, RestoredEnvironment
 from agentgym.task import Task
 from agentgym.trajectory import Trajectory, Turn
@@ -45,8 +43,8 @@ class EpisodeConfig:
         checkpoints: filled in at those of its keys that occur.
         state_keys: whether turns record the environment's state key.
         end_state: whether the state after the last turn is read too, and its checkpoint if that is a key.
+        hooks: the hooks that look at each episode, in the order in which they are asked.
         instruction: see RolloutConfig.
-        stop_if: see RolloutConfig. They are not asked in the turns that a branch repeats.
     """
 
     environments: EnvironmentFactory
@@ -60,7 +58,7 @@ class EpisodeConfig:
     checkpoints: Checkpoints | None = None
     state_keys: bool = True
     end_state: bool = False
-    stop_if: tuple[StopRule, ...] = ()
+    hooks: tuple[EpisodeHook, ...] = ()
     instruction: str = ""
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
@@ -76,33 +74,7 @@ class EpisodeConfig:
             return RestoredEnvironment(environment, self.fork)
         return environment
 
-    @property
-    def attempts(self) -> Attempts | None:
-        """How often an episode tries its task; None for once."""
-        return self.environments.config.attempts
-
-    async def is_hopeless(
-        self, trajectory: Trajectory, state: EnvironmentState, environment: LiveEnvironment, attempt_start: int
-    ) -> bool:
-        """Whether a stop rule ends an attempt before its next turn; the reason is put into its provenance.
-
-        In the turns that a branch repeats an attempt ends where it did in the record.
-
-        Args:
-            attempt_start: the rules look at the turns from here on: each attempt begins in a fresh environment.
-        """
-        turns = trajectory.turns
-        if len(turns) <= attempt_start:
-            return False
-        if self.fork is not None and len(turns) <= self.fork.turn:
-            return ends_attempt(self.attempts, self.fork.trajectory.turns[len(turns) - 1])
-        situation = Situation(turns[attempt_start:], state, self.budgets.max_turns - len(turns))
-        for rule in self.stop_if:
-            if (reason := await rule.reason(situation, environment)) is not None:
-                trajectory.provenance.hopeless = reason
-                return True
-        return False
-
     def reward_for(self, environment: Environment) -> Reward | None:
-        """Who judges an episode, or tells where an attempt ends what it was worth."""
-        return self.environments.reward_for(environment.unwrapped) if self.judged or self.attempts else None
+        """Return the reward that judges an episode, or that a hook needs where episodes are not judged."""
+        is_asked = self.judged or any(hook.needs_reward for hook in self.hooks)
+        return self.environments.reward_for(environment.unwrapped) if is_asked else None

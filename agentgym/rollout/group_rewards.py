@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from agentgym.messages import StopReason
 from agentgym.reward import Reward, validate_each
-from agentgym.rollout.attempts import Attempts, weights_of
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.causes import cause_of
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.jobs import Job
-from agentgym.rollout.judging import Judge, merge_components
+from agentgym.rollout.judging import Judge
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -34,6 +33,7 @@ class GroupRewards:
 
     Args:
         label: of the run whose groups these are.
+        weights: weights of the components that hooks add.
     """
 
     def __init__(
@@ -43,9 +43,10 @@ class GroupRewards:
         budgets: Budgets,
         ledger: Ledger | None,
         label: str,
+        weights: Mapping[str, float],
     ) -> None:
         self._environments, self._group_size, self._budgets, self._ledger = environments, group_size, budgets, ledger
-        self._attempts = environments.config.attempts
+        self._weights = weights
         self._incomplete: dict[int, HeldGroup] = {}
         self._awaiting = ledger.awaiting_group(label) if ledger is not None else set()
 
@@ -75,14 +76,14 @@ class GroupRewards:
         """Have a group judged and keep the verdict. Returns: its episodes, in the order they were asked for."""
         group.jobs.sort(key=lambda job: job.position)
         trajectories = [job.trajectory for job in group.jobs]
-        await judge_group(group.reward, trajectories, self._budgets, self._attempts)
+        await judge_group(group.reward, trajectories, self._budgets, self._weights)
         if self._ledger is not None:
             self._ledger.amend(trajectories)
         return group.jobs
 
 
 async def judge_group(
-    reward: Reward, group: Sequence[Trajectory], budgets: Budgets, attempts: Attempts | None = None
+    reward: Reward, group: Sequence[Trajectory], budgets: Budgets, weights: Mapping[str, float] = {}
 ) -> None:
     """Let a reward see the valid episodes of a complete group beside each other, and add its components to theirs.
 
@@ -98,15 +99,13 @@ async def judge_group(
         retries_left -= 1
         return retries_left >= 0
 
-    judge = Judge(reward, budgets.time_s, retry)
+    judge = Judge(reward, budgets.time_s, retry, weights)
     try:
         answers = await judge.ask(reward.group, valid, check=partial(validate_each, count=len(valid)))
-        outcomes = [
-            merge_components(t.outcome, components, reward) for t, components in zip(valid, answers, strict=True)
-        ]
+        outcomes = [judge.merge(t.outcome, components) for t, components in zip(valid, answers, strict=True)]
         for trajectory, outcome in zip(valid, outcomes, strict=True):
             trajectory.outcome = outcome
-            trajectory.weights = weights_of(attempts, reward, trajectory)
+            trajectory.weights = judge.weights_for(trajectory)
     except Exception as error:  # noqa: BLE001  a judge may raise anything; none of it is the agent's fault
         for trajectory in valid:
             trajectory.stop_reason, trajectory.outcome = StopReason.INFRA_ERROR, {}

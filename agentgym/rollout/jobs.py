@@ -107,7 +107,7 @@ class EpisodeFactory:
             temperature=common.temperature,
             top_p=common.top_p,
             max_turn_tokens=common.max_turn_tokens,
-            attempts=common.attempts,
+            hooks=common.hooks,
             instruction=common.instruction if fork is None else fork.trajectory.provenance.instruction,
             knowledge=self._knowledge_for(job),
             policy=policy.name,

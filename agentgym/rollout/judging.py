@@ -3,51 +3,79 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from agentgym.errors import JudgeError, RewardError
-from agentgym.messages import StopReason
 from agentgym.reward import Components, Reward, validate_components, validate_each, validate_spans
 from agentgym.rollout.causes import defined_at
 from agentgym.trajectory import Trajectory, Turn
 
 V = TypeVar("V")
+Check = Callable[[Any, Reward], Awaitable[V]]
 
 
 class Judge:
     """Asks a reward, and asks again after a failure.
 
     Args:
-        reward: gives the components.
-        time_s: how long an answer may take: as long as an episode.
-        retry: called with what failed; returns whether to ask once more. It is not called for an answer that is no
-            reward.
+        reward: the reward that gives the components.
+        time_s: how long one answer may take: as long as an episode.
+        retry: called with the error that an answer failed with; returns whether to ask once more. It is not called for
+            an answer that is not a reward.
+        weights: weights of components that hooks add; the reward's own weights go before them.
     """
 
-    def __init__(self, reward: Reward, time_s: float, retry: Callable[[Exception], bool]) -> None:
-        self.reward = reward
-        self._time_s, self._retry = time_s, retry
-        self._judges_turns = reward.has_stage("turn")
+    def __init__(
+        self,
+        reward: Reward,
+        time_s: float,
+        retry: Callable[[Exception], bool],
+        weights: Mapping[str, float] = {},
+    ) -> None:
+        self._time_s, self._retry, self._added_weights = time_s, retry, weights
+        self.replace_reward(reward)
+
+    @property
+    def reward(self) -> Reward:
+        """The reward that is asked."""
+        return self._reward
+
+    def replace_reward(self, reward: Reward) -> None:
+        """Ask another reward from now on."""
+        self._reward, self._judges_turns = reward, reward.has_stage("turn")
+
+    def weights_for(self, trajectory: Trajectory) -> dict[str, float]:
+        """Return the weights that count for a judged episode."""
+        return {**self._added_weights, **self.reward.weights_for(trajectory)}
+
+    def merge(self, earlier: Components, later: Components) -> Components:
+        """Return the components of both. Raises: RewardError for one that is in both."""
+        if shared := earlier.keys() & later.keys():
+            name = type(self.reward).__name__
+            raise RewardError(f"{name} gives the component {sorted(shared)} a second time: rename one.")
+        return earlier | later
 
     async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:
-        """Give a finished turn its components. Raises: RewardError, JudgeError, whatever else the reward raises."""
+        """Give a finished turn its components.
+
+        Raises: RewardError for an answer that is not a reward; JudgeError for no answer in time; what the reward
+            raises.
+        """
         if self._judges_turns:
             turn.rewards = dict(await self.ask(self.reward.turn, turn, trajectory, check=validate_components))
 
-    @property
-    def attempt_start(self) -> int:
-        """The first turn of the attempt that is played; 0 where there is one attempt."""
-        return 0
+    async def judge_recorded_turn(self, recorded: Turn, trajectory: Trajectory) -> None:
+        """Judge the last turn of a trajectory that is judged again.
 
-    async def end_attempt(self, trajectory: Trajectory, reason: StopReason) -> str | None:
-        """Called when the agent or the environment has ended an attempt.
-
-        Returns: the feedback that the agent reads before its next attempt; None if there is none.
+        Args:
+            recorded: the turn as it was judged when it was played.
         Raises: as `judge_turn`.
         """
-        return None
+        await self.judge_turn(trajectory.turns[-1], trajectory)
 
     async def judge_end(self, trajectory: Trajectory) -> bool:
         """Judge an episode that has ended: its outcome, its turns in hindsight, and the weights that count for it.
@@ -62,18 +90,18 @@ class Judge:
             check = partial(validate_each, count=len(trajectory.turns))
             components_by_turn = await self.ask(reward.hindsight, trajectory, check=check)
             for turn, components in zip(trajectory.turns, components_by_turn, strict=True):
-                turn.rewards = merge_components(turn.rewards, components, reward)
+                turn.rewards = self.merge(turn.rewards, components)
         names_spans = reward.has_stage("spans")
         if names_spans:
             check_spans = partial(validate_spans, turns=trajectory.turns)
             spans_by_turn = await self.ask(reward.spans, trajectory, check=check_spans)
             for turn, spans in zip(trajectory.turns, spans_by_turn, strict=True):
                 turn.spans = tuple(spans)
-        trajectory.weights = dict(reward.weights_for(trajectory))
+        trajectory.weights = self.weights_for(trajectory)
         return in_hindsight or names_spans
 
-    async def ask(self, stage: Callable[..., Any], *subject: Any, check: Callable[[Any, Reward], Awaitable[V]]) -> V:
-        """A reward's answer at a stage, checked; asked for again after a failure as long as `retry` allows it."""
+    async def ask(self, stage: Callable[..., Any], *subject: Any, check: Check[V]) -> V:
+        """Return a reward's answer at a stage, checked; ask again after a failure as long as `retry` allows it."""
         while True:
             limit: asyncio.Timeout | None = None
             try:
@@ -95,8 +123,37 @@ class Judge:
                     raise failure from error
 
 
-def merge_components(earlier: Components, later: Components, reward: Reward) -> Components:
-    """Both; a component is given once. Raises: RewardError."""
-    if shared := earlier.keys() & later.keys():
-        raise RewardError(f"{type(reward).__name__} gives the component {sorted(shared)} a second time: rename one.")
-    return earlier | later
+class WrappedJudge(Judge):
+    """A judge around another one, which it asks for everything that it does not do itself."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+
+    @property
+    @override
+    def reward(self) -> Reward:
+        return self._judge.reward
+
+    @override
+    def replace_reward(self, reward: Reward) -> None:
+        self._judge.replace_reward(reward)
+
+    @override
+    def weights_for(self, trajectory: Trajectory) -> dict[str, float]:
+        return self._judge.weights_for(trajectory)
+
+    @override
+    async def judge_turn(self, turn: Turn, trajectory: Trajectory) -> None:
+        await self._judge.judge_turn(turn, trajectory)
+
+    @override
+    async def judge_recorded_turn(self, recorded: Turn, trajectory: Trajectory) -> None:
+        await self._judge.judge_recorded_turn(recorded, trajectory)
+
+    @override
+    async def judge_end(self, trajectory: Trajectory) -> bool:
+        return await self._judge.judge_end(trajectory)
+
+    @override
+    async def ask(self, stage: Callable[..., Any], *subject: Any, check: Check[V]) -> V:
+        return await self._judge.ask(stage, *subject, check=check)

@@ -46,11 +46,13 @@ class LiveEnvironment:
             key, which is where it goes on to the next turn.
     Attributes:
         current: the environment that is acted on now.
+        state: its state as it was last read.
     """
 
     def __init__(self, make: Callable[[], Environment], *, checkpoints: bool, state_keys: bool = True) -> None:
         self._make = make
         self.current = make()
+        self.state = NO_STATE
         self._closed = False
         environment_class = type(self.current)
         is_wanted = state_keys or self.current.unwrapped is not self.current
@@ -84,8 +86,10 @@ class LiveEnvironment:
             note(f"taking a checkpoint before turn {turn}")
             checkpoint = await _unless_prevented(environment.checkpoint(), lambda: None)
         if state_key is None and potential is None and checkpoint is None:
-            return NO_STATE
-        return EnvironmentState(state_key, potential, checkpoint)
+            self.state = NO_STATE
+        else:
+            self.state = EnvironmentState(state_key, potential, checkpoint)
+        return self.state
 
     async def read_end_state(
         self, turns: Sequence[Turn], note: Callable[[str], None], time_s: float
@@ -99,18 +103,6 @@ class LiveEnvironment:
                 return await self.read_state(turns, note)
         except SandboxExhausted:
             return NO_STATE
-
-    async def hopeless(self) -> str | None:
-        """Why the environment calls the task hopeless; None if it does not, or cannot tell."""
-        if type(self.current).hopeless is Environment.hopeless:
-            return None
-        return await _unless_prevented(self.current.hopeless(), lambda: None)
-
-    async def turns_needed(self) -> int | None:
-        """The fewest turns that the environment says are needed; None if it cannot tell."""
-        if type(self.current).turns_needed is Environment.turns_needed:
-            return None
-        return await _unless_prevented(self.current.turns_needed(), lambda: None)
 
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
         """What the sandboxes used since the last reading, by name; empty where there are none.

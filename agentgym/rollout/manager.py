@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from agentgym import __version__
@@ -19,6 +19,7 @@ from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
 from agentgym.rollout.group_rewards import GroupRewards
 from agentgym.rollout.health import FailureStreak
+from agentgym.rollout.hooks import added_weights, recorded_options
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
 from agentgym.rollout.replay import (
     Divergence,
@@ -228,7 +229,7 @@ class EpisodeManager:
             raise ValueError(f"No turn of {record.id!r} was chosen: an episode has at least one.")
         messages = [record.turns[turn].message for turn in chosen]
         budgets = replace(self.config.budgets, max_turns=len(chosen))
-        config = self._episode_config(budgets=budgets, stop_if=())
+        config = self._episode_config(replace(self.config, budgets=budgets, stop_if=()))
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
         trajectory.provenance = replace(self._provenance(config), replay=ReplayedTurns(record.id, chosen))
         _as_prompted(trajectory, record)
@@ -268,7 +269,8 @@ class EpisodeManager:
         )
         knowledge = None if rollout.knowledge is None else rollout.knowledge.view()
         episodes = EpisodeFactory(policy or self.policy, episode_config, self._provenance(episode_config), knowledge)
-        groups = GroupRewards(self._environments, group_size, episode_config.budgets, ledger, label)
+        weights = added_weights(episode_config.hooks)
+        groups = GroupRewards(self._environments, group_size, episode_config.budgets, ledger, label, weights)
         engine = rollout.engine or LocalEngine()
         return WorkerPool(
             jobs,
@@ -285,14 +287,15 @@ class EpisodeManager:
 
     def _episode_config(self, rollout: RolloutConfig | None = None, **changes: object) -> EpisodeConfig:
         rollout = rollout or self.config
+        hooks = rollout.episode_hooks
         config = EpisodeConfig(
             self._environments,
             budgets=rollout.budgets,
             temperature=1.0 if rollout.temperature is None else rollout.temperature,
             top_p=rollout.top_p,
             seed_parts=(rollout.seed, self.label),
-            state_keys=rollout.state_keys or any(rule.reads_state_keys for rule in rollout.stop_if),
-            stop_if=rollout.stop_if,
+            state_keys=rollout.state_keys or any(hook.reads_state_keys for hook in hooks),
+            hooks=hooks,
             instruction=rollout.instruction,
         )
         return replace(config, **changes) if changes else config  # type: ignore[arg-type]
@@ -304,7 +307,7 @@ class EpisodeManager:
             temperature=config.temperature,
             top_p=config.top_p,
             max_turn_tokens=config.budgets.max_turn_tokens,
-            attempts={} if config.attempts is None else asdict(config.attempts),
+            hooks=recorded_options(config.hooks),
             instruction=config.instruction or None,
         )
 

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from agentgym.environment import Checkpoint
 from agentgym.errors import ContextFull, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
 from agentgym.rollout.answers import check_messages, check_reply
-from agentgym.rollout.budgets import BudgetUsage, TokenLimit
-from agentgym.rollout.conversation import CUT, EMPTY, Conversation, open_turn, over_budget, tools_change
+from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
+from agentgym.rollout.contexts import Contexts
+from agentgym.rollout.conversation import CUT, EMPTY, Conversation, open_turn, over_budget
 from agentgym.rollout.environments import ToolSchemas
 from agentgym.rollout.episode_config import EpisodeConfig
+from agentgym.rollout.hooks import EpisodeHandle, added_weights
 from agentgym.rollout.judging import Judge
-from agentgym.rollout.live_environment import NO_STATE, LiveEnvironment
+from agentgym.rollout.live_environment import LiveEnvironment
 from agentgym.rollout.retries import Retries
 from agentgym.task import seed_of
-from agentgym.trajectory import Row, Trajectory, Turn
-
-
-class EpisodeOver(Exception):
-    """Raised inside the play loop when something ends the episode."""
-
-    def __init__(self, reason: StopReason) -> None:
-        self.reason = reason
+from agentgym.trajectory import EndState, Trajectory, Turn
 
 
 class PlayLoop:
-    """The turns of one attempt at an episode, from reset to the reason that ends it."""
+    """Asks the policy, runs its calls, judges the turn, and shows the policy what came back, until the episode is over.
+
+    Args:
+        environment: a fresh environment, which is not reset yet.
+    """
 
     def __init__(
         self,
@@ -38,30 +37,37 @@ class PlayLoop:
         policy: Policy,
         trajectory: Trajectory,
         environment: LiveEnvironment,
-        judge: Judge | None,
         retries: Retries,
     ) -> None:
         self._config, self._budgets, self._policy, self._trajectory = config, config.budgets, policy, trajectory
-        self._environment, self._judge, self._retries = environment, judge, retries
+        self._environment, self._retries = environment, retries
         self._task = trajectory.task.public()
-        self._tools = ToolSchemas({}, (), {})
-        self._conversation = Conversation((), (), None)
         self._usage = BudgetUsage(self._budgets)
+        self._contexts = Contexts(trajectory, policy, self._usage, config.environments, retries.note)
         self._ready = False
-        self._state = NO_STATE  # before the next turn
         self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
-        self._row = 0
-        self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that a nested one was begun in
-        self._unwritten: list[Turn] = []
+        self._hooks = tuple(hook.for_episode() for hook in config.hooks)
+        self._handle = EpisodeHandle(trajectory, environment, self._usage, retries, config.fork)
+        self._judge = self._make_judge()
+
+    def _make_judge(self) -> Judge | None:
+        config = self._config
+        reward = config.reward_for(self._environment.current)
+        self._trajectory.weights = reward.weights if reward is not None else {}
+        if reward is None:
+            return None
+        judge = Judge(reward, config.budgets.time_s, self._retries.take, added_weights(config.hooks))
+        for hook in self._hooks:
+            judge = hook.wrap_judge(judge)
+        return judge
 
     async def play(self) -> StopReason:
-        """Reset, then turn after turn until something ends the episode. Returns: why it ended."""
+        """Reset the environment, and play until something ends the episode. Returns: why it ended."""
         try:
             async with asyncio.timeout(self._budgets.time_s) as limit:
                 await self._reset()
                 await self._read_state()
-                while True:
-                    await self.play_turn()
+                await self.play_turns()
         except EpisodeOver as over:
             return over.reason
         except (ContextFull, PolicyLeft) as error:
@@ -81,81 +87,63 @@ class PlayLoop:
             await self._keep_open_turn()
             return StopReason.TIME
 
+    async def play_turns(self) -> NoReturn:
+        """Play one turn after another. Raises: EpisodeOver when a turn ends the episode."""
+        while True:
+            await self.play_turn()
+
     async def play_turn(self) -> None:
-        """One turn: let the policy reply, run its calls, judge, read the state, and add what came back.
+        """Play one turn.
+
+        1. Let the hooks look at the episode, and ask the policy for a message within the budgets.
+        2. Run its calls, or let the environment answer it.
+        3. Judge the turn.
+        4. Read the state, unless the turn ended the episode.
+        5. Let the hooks look at the turn: they may end the episode, or continue it.
+        6. Show the policy what came back.
+        7. Write the turn to the ledger. The last turn of an episode is written with its end.
 
         Raises: EpisodeOver when the turn ends the episode, or no budget is left for it or for the next one.
         """
-        trajectory, usage, now, state = self._trajectory, self._usage, asyncio.get_running_loop().time, self._state
-        limit = usage.token_limit(self._conversation.room(self._policy.context_tokens))
-        if limit.tokens <= 0:
-            raise EpisodeOver(limit.reason)
-        began = now()
-        reply = await self._generate(limit.tokens)
-        replied = now()
-        turn = self._open_turn = open_turn(len(trajectory.turns), reply, state, self._tools.costs)
-        turn.generate_s, turn.role = replied - began, self._role
-        turn.row = self._row
-        try:
-            is_answer = await self._respond(turn)
-        except SandboxExhausted:  # the agent's doing
-            raise
-        except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
-            is_answer = await self._respond_again(turn, state.checkpoint, error)
-        turn.tools_s = now() - replied
-        turn.usage.update(await self._environment.usage_since_last(turn.results))
-        if cost := sum(result.usage.get("cost", 0.0) for result in turn.results):
-            turn.usage["cost"] = turn.usage.get("cost", 0.0) + cost
-        self._open_turn = None
-        usage.count(turn, reply, exact=self._conversation.prefix_ids is not None)
-        trajectory.turns.append(turn)
+        limit = self._contexts.token_limit()
+        for hook in self._hooks:
+            await hook.before_turn(self._handle)
+        turn = await self._ask_policy(limit)
+        is_answer = await self._act(turn)
         await self._judge_turn(turn)
-        if (reason := self._reason_to_stop(turn, limit, is_answer) or await self._read_state()) is not None:
-            if not await self._begin_attempt(turn, reason):
-                raise EpisodeOver(reason)
+        stop = self._reason_to_stop(turn, limit, is_answer)
+        if stop is None:
             await self._read_state()
-        if not self._change_context(turn):
-            self._announce_tools(turn)
-            self._observe(turn)
+        if self._hooks:
+            stop = await self._ask_hooks(turn, stop)
+        if stop is not None:
+            raise EpisodeOver(stop)
+        self._contexts.show(turn, self._environment.current.unwrapped)
         await self._write(turn)
 
-    async def _read_state(self) -> StopReason | None:
-        """Read the state before the next turn. Returns: HOPELESS if a stop rule ends the attempt before it."""
-        trajectory = self._trajectory
-        self._state = await self._environment.read_state(trajectory.turns, self._retries.note)
-        self._config.keep_checkpoint(trajectory, self._state.checkpoint)
-        start = 0 if self._judge is None else self._judge.attempt_start
-        hopeless = self._config.is_hopeless(trajectory, self._state, self._environment, start)
-        return StopReason.HOPELESS if await hopeless else None
+    async def conclude(self) -> None:
+        """Read the end state of an episode that has ended, where it is wanted, and judge the outcome."""
+        config, trajectory, retries = self._config, self._trajectory, self._retries
+        for hook in self._hooks:
+            await hook.after_episode(self._handle)
+        if config.end_state:
+            state = await self._environment.read_end_state(trajectory.turns, retries.note, config.budgets.time_s)
+            trajectory.end_state = EndState(state.state_key, state.potential)
+            config.keep_checkpoint(trajectory, state.checkpoint)
+        if self._judge is not None:
+            retries.activity = "judging the outcome"
+            if await self._judge.judge_end(trajectory) and config.ledger is not None:
+                config.ledger.begin(trajectory)  # its turns have new rewards: they are written again, with the end
 
-    def _reason_to_stop(self, turn: Turn, limit: TokenLimit, is_answer: bool) -> StopReason | None:
-        if is_answer:
-            return StopReason.ANSWERED
-        if self._environment.current.ended:
-            return StopReason.ENVIRONMENT
-        if turn.finish_reason == "length" and limit.ends_episode:
-            return limit.reason
-        return self._usage.used_up()
-
-    async def _begin_attempt(self, turn: Turn, reason: StopReason) -> bool:
-        """Begin another attempt in a fresh environment, if the episode has one left. Returns: whether it had."""
-        trajectory = self._trajectory
-        if self._judge is None or not reason.ends_attempt or self._usage.used_up():
-            return False
-        self._retries.activity = f"judging the attempt that turn {turn.index} ended"
-        if (feedback := await self._judge.end_attempt(trajectory, reason)) is None:
-            return False
-        close_error = await self._environment.renew(lambda: self._config.environments.make(trajectory.task))
-        trajectory.provenance.close_error = close_error or trajectory.provenance.close_error
-        self._judge.reward = self._config.reward_for(self._environment.current) or self._judge.reward
-        opening, trajectory.provenance.hopeless = await self._open(), None
-        if trajectory.further_rows:  # its first context, once more
-            self._waiting.clear()
-            self._environment.current.unwrapped.begin_context([*opening, Message("user", feedback)])
-            return True
-        changed = () if opening == list(trajectory.opening) else opening
-        turn.replies = (*turn.replies, Message("user", feedback), *changed)
-        return True
+    async def _reset(self) -> None:
+        """Reset the environment and begin the conversation."""
+        trajectory, environment = self._trajectory, self._environment
+        opening = await self._open()
+        self._ready, trajectory.opening = True, tuple(opening)
+        trajectory.provenance.reset_usage = await environment.usage_since_last()
+        trajectory.provenance.image_digests = environment.current.image_digests
+        self._retries.activity = "rendering the prompt"
+        self._contexts.open(opening, environment.current.unwrapped)
 
     async def _open(self) -> list[Message]:
         """Reset the environment. Returns: its opening messages."""
@@ -163,92 +151,42 @@ class PlayLoop:
         self._retries.activity = "resetting the environment"
         return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance)
 
-    async def _reset(self) -> None:
-        """Reset the environment and begin the conversation."""
-        trajectory, environment, policy = self._trajectory, self._environment, self._policy
-        opening = await self._open()
-        self._ready, trajectory.opening = True, tuple(opening)
-        trajectory.provenance.reset_usage = await environment.usage_since_last()
-        trajectory.provenance.image_digests = environment.current.image_digests
-        self._retries.activity = "rendering the prompt"
-        self._conversation = Conversation(opening, self._read_tools().schemas, policy.renderer)
-        trajectory.prompt_ids = self._conversation.prompt_ids
-        if self._tools.tools is not type(environment.current.unwrapped).tools:
-            trajectory.tools = self._tools.schemas
+    async def _read_state(self) -> None:
+        """Read the state before the next turn."""
+        state = await self._environment.read_state(self._trajectory.turns, self._retries.note)
+        self._config.keep_checkpoint(self._trajectory, state.checkpoint)
 
-    def _change_context(self, turn: Turn) -> bool:
-        """Go on in another row, where the environment has begun or ended a context. Returns: whether it has.
+    async def _ask_policy(self, limit: TokenLimit) -> Turn:
+        """Ask the policy for a message. Returns: the turn that it begins. Raises: as `_generate`."""
+        trajectory, now = self._trajectory, asyncio.get_running_loop().time
+        began, index, tools, role = now(), len(trajectory.turns), self._read_tools(), self._role
+        reply = await self._generate(self._contexts.current, tools.schemas, limit.tokens, role)
+        turn = self._open_turn = open_turn(index, reply, self._environment.state, tools.costs)
+        turn.generate_s, turn.role, turn.row = now() - began, role, self._contexts.row
+        return turn
 
-        Raises: EpisodeOver when what is read there leaves no room for a reply.
+    async def _generate(
+        self, conversation: Conversation, tools: Sequence[dict[str, Any]], max_tokens: int, role: str = ""
+    ) -> Reply:
+        """Ask the policy to continue a conversation, and again while retries are left.
+
+        Raises: PolicyError, ContextFull, PolicyLeft.
         """
-        if (change := self._environment.current.unwrapped.take_context_change()) is None:
-            return False
-        tools = self._read_tools().schemas
-        if not change.opening:
-            if not self._waiting:
-                raise RuntimeError(f"end_context was called in turn {turn.index}, and no context waits for this one.")
-            self._conversation, waiting = self._waiting.pop()
-            self._row, results = waiting.row, change.results
-            waiting.results = tuple(
-                replace(r, content=results.get(r.call_id, r.content)) if r.ok else r for r in waiting.results
-            )
-            self._observe(waiting)
-            return True
-        self._retries.activity = f"rendering the context that follows turn {turn.index}"
-        if change.nested:
-            self._waiting.append((self._conversation, turn))
-        parent = self._waiting[-1][1] if self._waiting else turn
-        row = Row(change.opening, tools=tools, parent=parent.index)
-        self._conversation = Conversation(change.opening, tools, self._policy.renderer)
-        row.prompt_ids = self._conversation.prompt_ids
-        self._count(row.prompt_ids)
-        self._trajectory.further_rows.append(row)
-        self._row = len(self._trajectory.further_rows)
-        return True
-
-    async def _write(self, turn: Turn) -> None:
-        """Keep a turn in the ledger; one that waits, and those after it, once it is known what it has come to.
-
-        The last turn is written with the end.
-        """
-        self._unwritten.append(turn)
-        if self._config.ledger is not None and not self._waiting:
-            for finished in self._unwritten:
-                await self._config.ledger.write_turn(self._trajectory, finished)
-            self._unwritten.clear()
-
-    def _announce_tools(self, turn: Turn) -> None:
-        """Add a message to the turn if the tools have changed in it."""
-        before = self._tools.schemas
-        if (after := self._read_tools().schemas) is not before and (text := tools_change(before, after)):
-            turn.replies = (*turn.replies, Message("user", text))
-
-    @property
-    def _role(self) -> str:
-        """The role that the agent has now: the environment's, or that of what helps it."""
-        helped = self._trajectory.provenance.assistance
-        return self._environment.current.unwrapped.role or ("" if helped is None else helped.role)
-
-    def _read_tools(self) -> ToolSchemas:
-        """The tools as they are now: an environment may add and remove some during an episode."""
-        environment = self._environment.current.unwrapped
-        if environment.tools is not self._tools.tools:
-            self._tools = self._config.environments.tool_schemas(environment)
-        return self._tools
-
-    async def _generate(self, max_tokens: int) -> Reply:
-        """Ask the policy, and again while retries are left. Raises: PolicyError, ContextFull."""
-        config, trajectory, policy, conversation = self._config, self._trajectory, self._policy, self._conversation
+        config, trajectory, policy = self._config, self._trajectory, self._policy
         index, prefix_ids = len(trajectory.turns), conversation.prefix_ids
-        seed = seed_of(*config.seed_parts, trajectory.task.id, trajectory.sample, index)
         request = Request(
             tuple(conversation.messages),
-            self._read_tools().schemas,
+            tools,
             None if prefix_ids is None else tuple(prefix_ids),
-            Sampling(config.temperature, config.top_p, max_tokens, seed),
+            Sampling(
+                config.temperature,
+                config.top_p,
+                max_tokens,
+                seed_of(*config.seed_parts, trajectory.task.id, trajectory.sample, index),
+            ),
             trajectory.id,
             index,
-            self._role,
+            role,
         )
         while True:
             self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
@@ -261,6 +199,37 @@ class PlayLoop:
             except Exception as error:  # a policy may raise anything; all of it is infrastructure
                 if not self._retries.take(error):
                     raise
+
+    @property
+    def _role(self) -> str:
+        """The role that the agent has now: the environment's, or that of what helps it."""
+        helped = self._trajectory.provenance.assistance
+        return self._environment.current.unwrapped.role or ("" if helped is None else helped.role)
+
+    def _read_tools(self) -> ToolSchemas:
+        return self._contexts.read_tools(self._environment.current.unwrapped)
+
+    async def _act(self, turn: Turn) -> bool:
+        """Run the calls of a turn, or let the environment answer it, and record the turn with what it used.
+
+        Returns: whether the turn answered the task.
+        """
+        now = asyncio.get_running_loop().time
+        began = now()
+        try:
+            is_answer = await self._respond(turn)
+        except SandboxExhausted:  # the agent's doing
+            raise
+        except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
+            is_answer = await self._respond_again(turn, self._environment.state.checkpoint, error)
+        turn.tools_s = now() - began
+        turn.usage.update(await self._environment.usage_since_last(turn.results))
+        if cost := sum(result.usage.get("cost", 0.0) for result in turn.results):
+            turn.usage["cost"] = turn.usage.get("cost", 0.0) + cost
+        self._open_turn = None
+        self._usage.count(turn, exact=self._contexts.current.prefix_ids is not None)
+        self._trajectory.turns.append(turn)
+        return is_answer
 
     async def _respond(self, turn: Turn) -> bool:
         """Run the calls of a message, or answer it where it holds none. Returns: whether it answered the task."""
@@ -299,7 +268,7 @@ class PlayLoop:
                 self._trajectory.provenance.close_error = close_error
             try:
                 return await self._respond(turn)
-            except Exception as next_error:  # noqa: BLE001  as in play_turn
+            except Exception as next_error:  # noqa: BLE001  as in _act
                 error = next_error
 
     async def _run_calls(self, turn: Turn) -> list[Result]:
@@ -321,21 +290,50 @@ class PlayLoop:
                 raise outcome
         return results
 
-    def _observe(self, turn: Turn) -> None:
-        """Add the turn to the conversation. Raises: EpisodeOver when what came back leaves no room for a reply."""
-        self._retries.activity = f"rendering what came back in turn {turn.index}"
-        observation_ids = self._conversation.append(turn)
-        if self._conversation.prefix_ids is None:  # what came back counts with the next reply
-            return
-        self._count(observation_ids)
-        turn.observation_ids = observation_ids
+    def _reason_to_stop(self, turn: Turn, limit: TokenLimit, is_answer: bool) -> StopReason | None:
+        if is_answer:
+            return StopReason.ANSWERED
+        if self._environment.current.ended:
+            return StopReason.ENVIRONMENT
+        if turn.finish_reason == "length" and limit.ends_episode:
+            return limit.reason
+        return self._usage.used_up()
 
-    def _count(self, read_ids: list[int]) -> None:
-        """Count tokens that the policy reads next. Raises: EpisodeOver when they leave no room for a reply."""
-        self._usage.tokens += len(read_ids)
-        limit = self._usage.token_limit(self._conversation.room(self._policy.context_tokens))
-        if limit.tokens <= 0:
-            raise EpisodeOver(limit.reason)
+    async def _ask_hooks(self, turn: Turn, stop: StopReason | None) -> StopReason | None:
+        """Let the hooks decide, one after another, how the episode continues. Returns: the reason that ends it."""
+        messages: list[Message] = []
+        renew = False
+        for hook in self._hooks:
+            outcome = await hook.after_turn(self._handle, turn, stop)
+            stop, renew = outcome.stop, renew or outcome.renew
+            messages += outcome.messages
+        if renew and stop is None:
+            await self._renew_environment(turn, messages)
+        elif messages:
+            turn.replies = (*turn.replies, *messages)
+        return stop
+
+    async def _renew_environment(self, turn: Turn, messages: list[Message]) -> None:
+        """Let the agent continue in a fresh environment, where it reads `messages` first."""
+        config, trajectory, environment = self._config, self._trajectory, self._environment
+        close_error = await environment.renew(lambda: config.environments.make(trajectory.task))
+        trajectory.provenance.close_error = close_error or trajectory.provenance.close_error
+        if self._judge is not None and (reward := config.reward_for(environment.current)) is not None:
+            self._judge.replace_reward(reward)
+        opening = await self._open()
+        self._handle.start = len(trajectory.turns)
+        if trajectory.further_rows:  # its first context, once more
+            self._contexts.restart([*opening, *messages], environment.current.unwrapped)
+        else:
+            changed = () if opening == list(trajectory.opening) else opening
+            turn.replies = (*turn.replies, *messages, *changed)
+        await self._read_state()
+
+    async def _write(self, turn: Turn) -> None:
+        """Keep the turns in the ledger that this turn settles."""
+        if (ledger := self._config.ledger) is not None:
+            for settled in self._contexts.settle(turn):
+                await ledger.write_turn(self._trajectory, settled)
 
     async def _keep_open_turn(self, reply: str = "") -> None:
         """Record the turn in which the episode broke off, for want of time or as `reply` says; open calls are cut."""

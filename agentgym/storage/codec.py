@@ -42,7 +42,7 @@ _PROVENANCE_KEYS = {
     "temperature": "temperature",
     "top_p": "top_p",
     "max_turn_tokens": "max_tokens",
-    "attempts": "attempts",
+    "hooks": "hooks",
     "instruction": "instruction",
     "knowledge": "knowledge",
     "policy": "policy",
@@ -56,8 +56,9 @@ _PROVENANCE_KEYS = {
 """Fields of Provenance that are plain data, each with its key in files."""
 _read_plain_fields = attrgetter(*_PROVENANCE_KEYS)
 _UNKNOWN: tuple[object, ...] = (None, [], {})
-_PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), "branch", "replay", "assistance", "group_pending"}
-# "group_pending" is how ledgers before 0.2 marked what is now the column `awaits_group`
+_PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), "branch", "replay", "assistance", "attempts", "group_pending"}
+# Ledgers before 0.3 have the hook "attempts" as a key of its own. "group_pending" is how ledgers before 0.2 marked what
+# is now the column `awaits_group`.
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -281,6 +282,8 @@ def provenance_from_json(row: dict[str, Any]) -> Provenance:
         provenance.branch = ForkPoint(row["branch"]["of"], row["branch"]["turn"])
     if "replay" in row:
         provenance.replay = ReplayedTurns(row["replay"]["of"], tuple(row["replay"]["turns"]))
+    if "attempts" in row:
+        provenance.hooks = {"attempts": row["attempts"]}
     if "assistance" in row:
         provenance.assistance = Assistance(**row["assistance"])
     others = row.keys() - _PROVENANCE_KEYS_IN_FILES

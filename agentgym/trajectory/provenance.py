@@ -55,8 +55,8 @@ class Provenance:
     """The `top_p` of the rollout config."""
     max_turn_tokens: int | None = None
     """The tokens that one message might have."""
-    attempts: Mapping[str, Any] = field(default_factory=dict)
-    """How often the episode might try its task, by the names of agentgym.Attempts; empty for once."""
+    hooks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The options of each episode hook that has a name, by that name; empty for nearly every episode."""
     policy: str | None = None
     """The name of the policy."""
     environment: str | None = None
@@ -83,3 +83,8 @@ class Provenance:
     """What earlier episodes had taught, as the agent read it (see agentgym.knowledge)."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Anything else, as JSON data; agentgym writes nothing here."""
+
+    @property
+    def attempts(self) -> Mapping[str, Any]:
+        """The options of the hook `attempts`, which says how often the agent might try its task; empty for once."""
+        return self.hooks.get("attempts", {})

@@ -130,6 +130,13 @@ class Trajectory:
         text = "" if helped is None else helped.text
         return bool(text) and not any(text in message.text for message in self.opening)
 
+    @property
+    def first_attempt_turns(self) -> int:
+        """How many turns the first attempt of the episode had; all of them where it was the only one."""
+        several = bool(self.provenance.attempts)
+        ends = (turn.index + 1 for turn in self.turns if several and "attempt_1" in turn.rewards)
+        return next(ends, len(self.turns))
+
     def turn_rewards(self) -> NDArray[np.float64]:
         """[T] weighted sum of each turn's components; NaN where a turn has none."""
         weight = self.weights.get

@@ -25,7 +25,6 @@ from agentgym.rollout import (
     RepeatedState,
     RolloutConfig,
 )
-from agentgym.rollout.attempts import first_attempt_turns
 from agentgym.storage import Ledger
 from agentgym.testing import ByteRenderer, CounterWithState, TargetReached
 
@@ -121,7 +120,7 @@ async def test_a_hopeless_attempt_ends_and_the_next_one_begins(tmp_path):
     assert recorded == episode
     assert (episode.stop_reason, episode.provenance.hopeless) == (StopReason.ANSWERED, None)
     assert (episode.outcome["first"], episode.outcome["last"]) == (0.0, 1.0)
-    assert (first_attempt_turns(episode), len(episode.turns)) == (4, 8)
+    assert (episode.first_attempt_turns, len(episode.turns)) == (4, 8)
     assert [turn.rewards.get("attempt_1") for turn in episode.turns] == [None] * 3 + [0.0] + [None] * 4
     assert [turn.potential for turn in episode.turns] == [0, 1, 2, 3, 0, 1, 2, 3]
     ended, observed = episode.turns[3], ByteRenderer().observation
@@ -133,7 +132,7 @@ async def test_a_hopeless_attempt_ends_and_the_next_one_begins(tmp_path):
     assert (both.stop_reason, both.provenance.hopeless, len(both.turns)) == (StopReason.HOPELESS, "4 is past 3", 8)
     no_room = await play(script, budgets=Budgets(max_turns=4), **options)
     assert (no_room.stop_reason, no_room.outcome["last"]) == (StopReason.MAX_TURNS, 0.0)
-    assert first_attempt_turns(no_room) == len(no_room.turns) == 4
+    assert no_room.first_attempt_turns == len(no_room.turns) == 4
 
 
 async def test_an_attempt_that_was_ended_early_is_replayed_branched_and_judged_again():

@@ -131,8 +131,10 @@ class PolicyGateway:
 
     @asynccontextmanager
     async def _session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
-        if episodes.config.attempts is not None:
-            raise AgentGymError("A program plays an episode once: leave out `attempts`.")
+        if unfit := [hook.name or type(hook).__name__ for hook in episodes.config.hooks if not hook.fits_programs]:
+            raise AgentGymError(
+                f"A program plays an episode once, in a conversation of its own: leave out `{unfit[0]}`."
+            )
         if self._is_open:
             raise AgentGymError("The gateway serves another run: give each run a gateway of its own.")
         stays_open = self._listening is not None

@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from agentgym.cluster.served_episodes import ServerRefusal
 from agentgym.errors import ContextFull, PolicyError, SandboxExhausted
 from agentgym.messages import Call, Message, Result, ResultStatus, StopReason
-from agentgym.policy.contract import Reply, Request, Sampling
-from agentgym.rollout.answers import check_reply
+from agentgym.rollout.budgets import EpisodeOver
 from agentgym.rollout.conversation import Conversation, open_turn, over_budget
-from agentgym.rollout.play_loop import EpisodeOver, PlayLoop
-from agentgym.task import seed_of
+from agentgym.rollout.play_loop import PlayLoop
 from agentgym.trajectory import Row
 
 from .chat import Answer, Chat, Key, invalid, key_of, keys_of
@@ -49,6 +47,8 @@ class ProgramLoop(PlayLoop):
         self._work: set[asyncio.Task[Any]] = set()
         self._closing: set[asyncio.Future[None]] = set()
         self._over: asyncio.Future[StopReason] = asyncio.get_running_loop().create_future()
+        self._next_turn: asyncio.Future[None] | None = None  # awaited by `play_turn`
+        self._turns_played = 0
         self._last_asked = 0.0
         self._refused = self._written = 0
         self._idle: asyncio.TimerHandle | None = None
@@ -103,8 +103,8 @@ class ProgramLoop(PlayLoop):
         self._trajectory.provenance.reset_usage = await self._environment.usage_since_last()
         self._trajectory.provenance.image_digests = self._environment.current.image_digests
 
-    async def play_turn(self) -> None:
-        """All turns: let the program ask until the episode is over. Raises: EpisodeOver; what failed."""
+    async def play_turns(self) -> NoReturn:
+        """Connect the program, and play until the episode is over. Raises: EpisodeOver; what failed."""
         self._retries.activity = "waiting for the program"
         self._last_asked = asyncio.get_running_loop().time()
         try:
@@ -133,15 +133,32 @@ class ProgramLoop(PlayLoop):
             self._trajectory.further_rows.pop()  # the policy had no room for a message in it
 
     async def _until_over(self) -> StopReason:
-        now = asyncio.get_running_loop().time
-        while not self._over.done():
-            left_s = self._last_asked + self._silence_s - now()
+        try:
+            while True:
+                await self.play_turn()
+        except EpisodeOver as over:
+            return over.reason
+
+    async def play_turn(self) -> None:
+        """Wait until the policy has written one more message for the program.
+
+        Raises: EpisodeOver when the program ends, or asks for nothing any more; PolicyError for a program that has
+            never asked; what failed.
+        """
+        loop = asyncio.get_running_loop()
+        while self._turns_played == len(self._trajectory.turns):
+            if self._over.done():
+                raise EpisodeOver(self._over.result())
+            left_s = self._last_asked + self._silence_s - loop.time()
             if left_s <= 0 and not self._work:
                 if not self.has_turns:
                     raise PolicyError(f"The program asked for nothing in {self._silence_s:g} s.")
-                return StopReason.TIME
-            await asyncio.wait([self._over], timeout=max(left_s, 1.0))
-        return self._over.result()
+                raise EpisodeOver(StopReason.TIME)
+            self._next_turn = loop.create_future()
+            await asyncio.wait(
+                [self._over, self._next_turn], timeout=max(left_s, 1.0), return_when=asyncio.FIRST_COMPLETED
+            )
+        self._turns_played += 1
 
     async def complete(self, chat: Chat) -> Answer:
         """The next message of a conversation. Raises: ServerRefusal."""
@@ -222,11 +239,18 @@ class ProgramLoop(PlayLoop):
                 await asyncio.wait(row.running)
             self._check_open()
             await self._close_turn(row, chat.messages[len(row.keys) :])
-        if (used_up := self._usage.used_up() or await self._read_state()) is not None:
-            self.end(used_up)
+        if (stop := await self._reason_to_end()) is not None:
+            self.end(stop)
             raise self._over_error()
         row = row or self._begin_row(chat, keys)
         return await self._take_turn(row, chat, keys)
+
+    async def _reason_to_end(self) -> StopReason | None:
+        """Return why the program may not ask for another turn: a budget is used up, or a hook ends the episode."""
+        if (stop := self._usage.used_up()) is None:
+            await self._read_state()
+        turns = self._trajectory.turns
+        return await self._ask_hooks(turns[-1], stop) if turns else stop
 
     def _begin_row(self, chat: Chat, keys: list[Key]) -> OpenRow:
         """A new row. Raises: ServerRefusal if the policy's chat template cannot write its messages."""
@@ -255,54 +279,33 @@ class ProgramLoop(PlayLoop):
         if limit.tokens <= 0:
             self.end(limit.reason)
             raise self._over_error()
+        for hook in self._hooks:
+            await hook.before_turn(self._handle)
         most = min(limit.tokens, chat.max_tokens or limit.tokens)
         began = now()
         try:
-            reply = await self._ask(row, most)
+            reply = await self._generate(row.conversation, row.tools, most)
         except ContextFull:
             self.end(StopReason.CONTEXT_FULL)
             raise self._over_error() from None
         index = len(trajectory.turns)
         calls = tuple(replace(call, id=f"call_{index}_{k}") for k, call in enumerate(reply.message.calls))
         reply.message = replace(reply.message, calls=calls)
-        turn = open_turn(index, reply, self._state, {})
+        turn = open_turn(index, reply, self._environment.state, {})
         turn.row, turn.generate_s = row.number, now() - began
         prompt = len(row.conversation.prefix_ids or ()) or reply.prompt_tokens
         written = len(turn.token_ids) or reply.completion_tokens
         trajectory.turns.append(turn)
+        if self._next_turn is not None and not self._next_turn.done():
+            self._next_turn.set_result(None)
         row.allowed = max(0, self._budgets.max_calls - usage.calls)
-        usage.count(turn, reply, exact=row.conversation.prefix_ids is not None)
+        usage.count(turn, exact=row.conversation.prefix_ids is not None)
         row.turn, row.keys, row.executed = turn, [*keys, key_of(turn.message)], []
         identity = f"{trajectory.seed:x}_{index}"
         row.answer = Answer(identity, turn.message, reply.finish_reason, prompt, written)
         if turn.finish_reason == "length" and limit.ends_episode and most == limit.tokens:
             self.end(limit.reason)
         return row.answer
-
-    async def _ask(self, row: OpenRow, max_tokens: int) -> Reply:
-        """Ask the policy, and again while retries are left. Raises: PolicyError, ContextFull."""
-        config, trajectory, policy = self._config, self._trajectory, self._policy
-        index, prefix_ids = len(trajectory.turns), row.conversation.prefix_ids
-        seed = seed_of(*config.seed_parts, trajectory.task.id, trajectory.sample, index)
-        request = Request(
-            tuple(row.conversation.messages),
-            row.tools,
-            None if prefix_ids is None else tuple(prefix_ids),
-            Sampling(config.temperature, config.top_p, max_tokens, seed),
-            trajectory.id,
-            index,
-        )
-        while True:
-            self._retries.activity = f"asking the policy {policy.name!r} for turn {index}"
-            try:
-                reply = await policy.generate(request)
-                check_reply(policy, reply)
-                return reply
-            except ContextFull:
-                raise
-            except Exception as error:  # a policy may raise anything; all of it is infrastructure
-                if not self._retries.take(error):
-                    raise
 
     async def _run_tool(self, name: str, arguments: dict[str, Any]) -> Result:
         """Run a call that the program makes: one of the last message that has it, or else one of its own."""

@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pad_sequence
 
 from agentgym.credit import BatchCredit, spread_over_tokens
 from agentgym.errors import RecipeError
-from agentgym.rollout.attempts import first_attempt_turns
 from agentgym.training.loss.separate_rows import SeparateRows
 from agentgym.training.objectives import TokenBatch
 from agentgym.training.objectives.contract import Rows
@@ -143,7 +142,7 @@ def row_columns(
         "group_returns": returns[groups].float(),
         "group_successes": successes[groups].float(),
         "help_removed": torch.tensor([trajectory.help_removed for trajectory in trajectories]),
-        "first_attempt_turns": torch.tensor([first_attempt_turns(trajectory) for trajectory in trajectories]),
+        "first_attempt_turns": torch.tensor([trajectory.first_attempt_turns for trajectory in trajectories]),
         **{_OUTCOME + name: _component(trajectories, name).float() for name in names},
     }
 

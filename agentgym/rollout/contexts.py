@@ -1,0 +1,134 @@
+"""The contexts of an episode: what the agent reads now, and the conversations that wait until a nested one ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from agentgym.environment import ContextChange, Environment
+from agentgym.messages import Message
+from agentgym.policy.contract import Policy
+from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
+from agentgym.rollout.conversation import Conversation, tools_change
+from agentgym.rollout.environments import EnvironmentFactory, ToolSchemas
+from agentgym.trajectory import Row, Trajectory, Turn
+
+
+class Contexts:
+    """Shows the agent what comes back, in the context where it continues, and counts the tokens that it reads.
+
+    Most episodes have one context. An environment may begin others and end them, and add and remove tools.
+
+    Args:
+        note: called with what is being done, for error messages.
+    Attributes:
+        current: the conversation that the agent is in now.
+        row: the number of its row in the trajectory; 0 is the first.
+    """
+
+    def __init__(
+        self,
+        trajectory: Trajectory,
+        policy: Policy,
+        usage: BudgetUsage,
+        environments: EnvironmentFactory,
+        note: Callable[[str], None],
+    ) -> None:
+        self._trajectory, self._policy, self._usage = trajectory, policy, usage
+        self._environments, self._note = environments, note
+        self.current = Conversation((), (), None)
+        self.row = 0
+        self._tools = ToolSchemas({}, (), {})
+        self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that a nested one was begun in
+        self._unsettled: list[Turn] = []
+
+    def open(self, opening: Sequence[Message], environment: Environment) -> None:
+        """Begin the first context."""
+        trajectory = self._trajectory
+        self.current = Conversation(opening, self.read_tools(environment).schemas, self._policy.renderer)
+        trajectory.prompt_ids = self.current.prompt_ids
+        if self._tools.tools is not type(environment).tools:
+            trajectory.tools = self._tools.schemas
+
+    def read_tools(self, environment: Environment) -> ToolSchemas:
+        """Return the tools as they are now: an environment may add and remove some during an episode."""
+        if environment.tools is not self._tools.tools:
+            self._tools = self._environments.tool_schemas(environment)
+        return self._tools
+
+    def token_limit(self) -> TokenLimit:
+        """Return how long the next message may be. Raises: EpisodeOver when there is no room for one."""
+        limit = self._usage.token_limit(self.current.room(self._policy.context_tokens))
+        if limit.tokens <= 0:
+            raise EpisodeOver(limit.reason)
+        return limit
+
+    def show(self, turn: Turn, environment: Environment) -> None:
+        """Show the agent what came back in a turn, or the context that the environment has changed to in it.
+
+        Raises: EpisodeOver when what the agent reads there leaves no room for a reply.
+        """
+        change = environment.take_context_change()
+        if change is None:
+            self._announce_tools(turn, environment)
+            self._append(turn)
+        elif change.opening:
+            self._begin(turn, change, environment)
+        else:
+            self._end(turn, change.results, environment)
+
+    def restart(self, opening: Sequence[Message], environment: Environment) -> None:
+        """Let the agent continue in a new first context; none that waits is returned to."""
+        self._waiting.clear()
+        environment.begin_context(opening)
+
+    def settle(self, turn: Turn) -> Sequence[Turn]:
+        """Return the turns whose results are final after this turn: a turn that waits for a nested context is not."""
+        self._unsettled.append(turn)
+        if self._waiting:
+            return ()
+        settled, self._unsettled = self._unsettled, []
+        return settled
+
+    def _begin(self, turn: Turn, change: ContextChange, environment: Environment) -> None:
+        self._note(f"rendering the context that follows turn {turn.index}")
+        tools = self.read_tools(environment).schemas
+        if change.nested:
+            self._waiting.append((self.current, turn))
+        parent = self._waiting[-1][1] if self._waiting else turn
+        row = Row(change.opening, tools=tools, parent=parent.index)
+        self.current = Conversation(change.opening, tools, self._policy.renderer)
+        row.prompt_ids = self.current.prompt_ids
+        self._count(row.prompt_ids)
+        self._trajectory.further_rows.append(row)
+        self.row = len(self._trajectory.further_rows)
+
+    def _end(self, turn: Turn, results: Mapping[str, str], environment: Environment) -> None:
+        self.read_tools(environment)
+        if not self._waiting:
+            raise RuntimeError(f"end_context was called in turn {turn.index}, and no context waits for this one.")
+        self.current, waiting = self._waiting.pop()
+        self.row = waiting.row
+        waiting.results = tuple(
+            replace(r, content=results.get(r.call_id, r.content)) if r.ok else r for r in waiting.results
+        )
+        self._append(waiting)
+
+    def _announce_tools(self, turn: Turn, environment: Environment) -> None:
+        """Add a message to the turn if the tools have changed in it."""
+        before = self._tools.schemas
+        if (after := self.read_tools(environment).schemas) is not before and (text := tools_change(before, after)):
+            turn.replies = (*turn.replies, Message("user", text))
+
+    def _append(self, turn: Turn) -> None:
+        self._note(f"rendering what came back in turn {turn.index}")
+        observation_ids = self.current.append(turn)
+        if self.current.prefix_ids is None:  # what came back counts with the next reply
+            return
+        self._count(observation_ids)
+        turn.observation_ids = observation_ids
+
+    def _count(self, read_ids: list[int]) -> None:
+        """Count tokens that the agent reads next. Raises: EpisodeOver when they leave no room for a reply."""
+        self._usage.tokens += len(read_ids)
+        self.token_limit()

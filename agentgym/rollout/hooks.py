@@ -1,0 +1,169 @@
+"""Episode hooks: they look at an episode after each turn, and may end it or let it continue.
+
+The play loop asks the policy, runs the calls, judges the turn and shows the agent what came back. Everything else is a
+hook: stop rules, several attempts at a task, and what a user adds. `RolloutConfig(hooks=(...))` gives hooks to a run; a
+package registers its own under the kind `episode_hooks`.
+
+One turn, in order: every hook's `before_turn`; the policy's message; the calls; the rewards of the turn; the state
+before the next turn, unless the turn ended the episode; every hook's `after_turn`, each with the stop reason that the
+one before it returned.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, ClassVar
+
+from agentgym.environment import Environment
+from agentgym.messages import Message, StopReason
+from agentgym.registry import load
+from agentgym.rollout.budgets import BudgetUsage
+from agentgym.rollout.judging import Judge
+from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
+from agentgym.rollout.replay import Fork
+from agentgym.rollout.retries import Retries
+from agentgym.trajectory import Provenance, Trajectory, Turn
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOutcome:
+    """What a hook makes of a turn.
+
+    Attributes:
+        stop: the reason that ends the episode; None lets it continue.
+        messages: messages that the agent reads after the results of its calls.
+        renew: whether the agent continues in a fresh environment, reset with the same seed. The conversation goes on;
+            opening messages that differ from the first ones follow `messages`.
+    """
+
+    stop: StopReason | None = None
+    messages: Sequence[Message] = ()
+    renew: bool = False
+
+
+class EpisodeHandle:
+    """What a hook may read of the episode that is played.
+
+    Attributes:
+        trajectory: the record so far.
+        start: index of the first turn that was taken in the present environment.
+    """
+
+    def __init__(
+        self,
+        trajectory: Trajectory,
+        environment: LiveEnvironment,
+        usage: BudgetUsage,
+        retries: Retries,
+        fork: Fork | None,
+    ) -> None:
+        self.trajectory = trajectory
+        self.start = 0
+        self._environment, self._usage, self._retries, self._fork = environment, usage, retries, fork
+
+    @property
+    def environment(self) -> Environment:
+        """The environment that the agent acts on now."""
+        return self._environment.current
+
+    @property
+    def state(self) -> EnvironmentState:
+        """The state of the environment as it was last read, which is before the next turn."""
+        return self._environment.state
+
+    @property
+    def turns(self) -> Sequence[Turn]:
+        """The turns that were taken in the present environment."""
+        return self.trajectory.turns[self.start :]
+
+    @property
+    def turns_left(self) -> int:
+        """How many turns the budgets leave."""
+        return self._usage.budgets.max_turns - len(self.trajectory.turns)
+
+    @property
+    def recorded_turn(self) -> Turn | None:
+        """The recorded turn that the last turn repeats, in a branch or a replay; None for a turn that is new."""
+        taken = len(self.trajectory.turns)
+        if self._fork is None or not 0 < taken <= self._fork.turn:
+            return None
+        return self._fork.trajectory.turns[taken - 1]
+
+    def used_up(self) -> StopReason | None:
+        """Return the budget that leaves nothing for another turn; None if there is none."""
+        return self._usage.used_up()
+
+    def note(self, activity: str) -> None:
+        """Say what is being done now, as in "judging the attempt", for error messages and reports of standstills."""
+        self._retries.note(activity)
+
+
+class EpisodeHook:
+    """Base of the hooks: subclass it, and override what the hook needs.
+
+    One instance serves all episodes of a run. What a hook does may depend on the episode alone (its record, its state
+    and its seed), so that a run which is resumed or replayed comes out alike.
+
+    Attributes:
+        name: the registered name. The record of an episode keeps the options of each hook that has a name, so that a
+            replay, a branch and a rescoring use the same hooks.
+        reads_state_keys: whether the turns have to record the environment's state key.
+        needs_reward: whether the reward is asked even where episodes are not judged, as in a replay.
+        fits_programs: whether it may look at an episode that a program plays: it neither adds messages nor renews the
+            environment there.
+    """
+
+    name: ClassVar[str] = ""
+    reads_state_keys: ClassVar[bool] = False
+    needs_reward: ClassVar[bool] = False
+    fits_programs: ClassVar[bool] = True
+
+    def options(self) -> dict[str, Any]:
+        """Return the options that make an equal hook, as JSON data; of a dataclass, its fields."""
+        options: dict[str, Any] = json.loads(json.dumps(asdict(self))) if is_dataclass(self) else {}
+        return options
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """The weights of the reward components that the hook adds; the reward's own weights go before them."""
+        return {}
+
+    def for_episode(self) -> EpisodeHook:
+        """Return the hook of one episode: this one, or a new one that may remember something of the episode."""
+        return self
+
+    def wrap_judge(self, judge: Judge) -> Judge:
+        """Return what judges the episode: `judge`, or another judge around it."""
+        return judge
+
+    async def before_turn(self, episode: EpisodeHandle) -> None:
+        """Look at the episode before the policy is asked for a message."""
+
+    async def after_turn(self, episode: EpisodeHandle, turn: Turn, stop: StopReason | None) -> TurnOutcome:
+        """Decide how the episode continues after a turn.
+
+        Args:
+            turn: the turn, with its results and rewards.
+            stop: the reason that ends the episode unless the hook continues it; None where nothing ends it.
+        """
+        return TurnOutcome(stop)
+
+    async def after_episode(self, episode: EpisodeHandle) -> None:
+        """Look at an episode that has ended, before its outcome is judged. The trajectory has its stop reason."""
+
+
+def recorded_options(hooks: Iterable[EpisodeHook]) -> dict[str, dict[str, Any]]:
+    """Return the options of the hooks that have a name, as the record of an episode keeps them."""
+    return {hook.name: hook.options() for hook in hooks if hook.name}
+
+
+def recorded_hooks(provenance: Provenance) -> tuple[EpisodeHook, ...]:
+    """Make the hooks again that an episode was played with. Raises: UnknownNameError for one that is not installed."""
+    return tuple(load("episode_hooks", name)(**options) for name, options in provenance.hooks.items())
+
+
+def added_weights(hooks: Iterable[EpisodeHook]) -> dict[str, float]:
+    """Return the weights of all reward components that the hooks add."""
+    return {name: weight for hook in hooks for name, weight in hook.weights.items()}
