@@ -16,6 +16,7 @@ from agentgym.cli.app import app
 from agentgym.environment import Environment
 from agentgym.errors import UnknownNameError
 from agentgym.reward import Reward
+from agentgym.rollout import EpisodeHook
 from agentgym.rollout.engine import Engine
 from agentgym.sandbox import Backend
 from agentgym.task import Task, TaskSet
@@ -172,6 +173,13 @@ def test_a_gatherer_wraps_a_gatherer(name):
 
     options = {"instructions": {"population": ["Look first.", "Think."]}}.get(name, {})
     assert callable(load("gatherers", name)(play_groups, **options))
+
+
+@pytest.mark.parametrize("name", of("episode_hooks"))
+def test_an_episode_hook_is_a_class_of_hooks(name):
+    hook = load("episode_hooks", name)
+    assert issubclass(hook, EpisodeHook)
+    assert hook.name in ("", name)
 
 
 @pytest.mark.parametrize("name", of("logit_hooks"))

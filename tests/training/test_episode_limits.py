@@ -47,7 +47,7 @@ def test_the_cap_on_turns_changes_at_its_steps_and_nothing_else_does():
         ({"schedule": {"turns": [[0, 2]]}}, "there is no key 'episode.schedule.turns'. Did you mean"),
         (
             {"stop_if": ["bored"]},
-            "there is no stop rule 'bored'. Rules are hopeless, no_progress, repeated_state, invalid_calls, out_",
+            "Nothing in episode_hooks is named 'bored'. Registered: attempts, hopeless, invalid_calls, no_progress",
         ),
         ({"stop_if": ["no_progress"]}, "NoProgress.turns is missing"),
         ({"stop_if": ["no_progress(turn=3)"]}, "Did you mean 'turns'"),

@@ -155,9 +155,8 @@ class ProgramLoop(PlayLoop):
                     raise PolicyError(f"The program asked for nothing in {self._silence_s:g} s.")
                 raise EpisodeOver(StopReason.TIME)
             self._next_turn = loop.create_future()
-            await asyncio.wait(
-                [self._over, self._next_turn], timeout=max(left_s, 1.0), return_when=asyncio.FIRST_COMPLETED
-            )
+            awaited: list[asyncio.Future[Any]] = [self._over, self._next_turn]
+            await asyncio.wait(awaited, timeout=max(left_s, 1.0), return_when=asyncio.FIRST_COMPLETED)
         self._turns_played += 1
 
     async def complete(self, chat: Chat) -> Answer:

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from agentgym.credit.named_parts import parse_part
-from agentgym.errors import CreditError
+from agentgym.errors import CreditError, UnknownNameError
 from agentgym.options import Count, Rate, Seconds, Section
+from agentgym.registry import load
 from agentgym.reward import Reward
-from agentgym.rollout import STOP_RULES, Attempts, Budgets, RolloutConfig, StopRule
+from agentgym.rollout import Budgets, EpisodeHook, RolloutConfig
 
 Step = Annotated[int, Field(ge=0)]
 
@@ -98,6 +99,9 @@ class EpisodeSection(Section):
     "no_progress(turns=4)", "repeated_state(times=3)", "invalid_calls(turns=3)" and "out_of_reach" (the oracle would
     need more turns than are left). The episode is scored as it stands; the wrapper `masked(hopeless=True)` takes it out
     of the loss."""
+    hooks: list[str] = []
+    """Further episode hooks with their options, such as "reminder(every=2)", in training and in every measurement.
+    `agentgym list episode_hooks` lists the names."""
     max_failures_in_a_row: Count = 100
     stall_warning_s: Seconds = 300.0
 
@@ -114,7 +118,7 @@ class EpisodeSection(Section):
                 raise ValueError(
                     f"schedule.{name} rises to {value}, and {name} = {full}, with which evaluations play: raise it"
                 )
-        parse_stop_rules(self.stop_if)
+        parse_hooks([*self.stop_if, *self.hooks])
         return self
 
     def budgets_at(self, step: int) -> Budgets:
@@ -138,7 +142,8 @@ class EpisodeSection(Section):
             top_p=self.top_p,
             budgets=self.budgets,
             instruction=self.instruction,
-            attempts=None if self.attempts is None else Attempts(**self.attempts.model_dump()),
+            attempts=None if self.attempts is None else load("episode_hooks", "attempts")(**self.attempts.model_dump()),
+            hooks=parse_hooks(self.hooks),
             concurrency=self.concurrency,
             backend=self.backend,
             environment=self.environment,
@@ -149,21 +154,18 @@ class EpisodeSection(Section):
         )
 
 
-def parse_stop_rules(texts: Sequence[str]) -> tuple[StopRule, ...]:
-    """Read rules with their options, such as "no_progress(turns=4)".
+def parse_hooks(texts: Sequence[str]) -> tuple[EpisodeHook, ...]:
+    """Make the episode hooks that are written with their options, such as "no_progress(turns=4)".
 
-    Raises: ValueError naming the rule that is unknown, or the option that it does not take.
+    Raises: ValueError naming the hook that is unknown, or the option that it does not take.
     """
-    rules = []
+    hooks = []
     for text in texts:
         try:
             part = parse_part(text)
-        except CreditError as error:
+            hooks.append(load("episode_hooks", part.name)(**part.options))
+        except (CreditError, UnknownNameError) as error:
             raise ValueError(str(error)) from error
-        if part.name not in STOP_RULES:
-            raise ValueError(f"there is no stop rule {part.name!r}. Rules are {', '.join(STOP_RULES)}")
-        try:
-            rules.append(STOP_RULES[part.name](**part.options))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{text!r}: {error}") from error
-    return tuple(rules)
+    return tuple(hooks)

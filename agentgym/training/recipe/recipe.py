@@ -20,7 +20,7 @@ from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
 from agentgym.search import make_search
 from agentgym.task import TaskSet
-from agentgym.training.recipe.episode_section import EpisodeSection, parse_stop_rules
+from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
 from agentgym.training.recipe.guard_section import GuardSection
 from agentgym.training.recipe.keys import override_key, with_current_keys
 from agentgym.training.recipe.names import check_names
@@ -113,7 +113,7 @@ class EvaluateSection(Section):
     @field_validator("stop_if")
     @classmethod
     def _known_rules(cls, texts: list[str]) -> list[str]:
-        parse_stop_rules(texts)
+        parse_hooks(texts)
         return texts
 
     @model_validator(mode="after")
@@ -240,7 +240,7 @@ class Recipe(Section):
             max_turns=section.max_turns or full.max_turns,
             max_turn_tokens=section.max_turn_tokens or full.max_turn_tokens,
         )
-        return replace(config, budgets=budgets, stop_if=parse_stop_rules(section.stop_if))
+        return replace(config, budgets=budgets, stop_if=parse_hooks(section.stop_if))
 
     def _engine(self, task_set: TaskSet) -> Engine | None:
         """Where the episodes are played; a cluster is asked for sandboxes if the tasks need some."""

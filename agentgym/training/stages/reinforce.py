@@ -48,7 +48,7 @@ from agentgym.training.monitoring.credit_audit import CreditAudit
 from agentgym.training.objectives import TrlLoss, make_objective, make_terms
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.adapt_section import ADAPT
-from agentgym.training.recipe.episode_section import parse_stop_rules
+from agentgym.training.recipe.episode_section import parse_hooks
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
@@ -144,7 +144,7 @@ def _rollouts(context: RunContext) -> Rollouts:
     """Return rollouts with the stop rules of [episode], and at each step with the budgets of its schedule."""
     episode, passes = context.recipe.episode, context.recipe.train.passes
     return context.rollouts.with_config(
-        stop_if=parse_stop_rules(episode.stop_if),
+        stop_if=parse_hooks(episode.stop_if),
         budgets=episode.budgets_at(0),
         schedule=lambda step: {"budgets": episode.budgets_at(step // passes)},
     )
