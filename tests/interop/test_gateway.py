@@ -15,10 +15,9 @@ from scripted_episodes import counting, make_manager, play, say, task
 
 from agentgym.errors import AgentGymError
 from agentgym.interop.gateway import PolicyGateway
-from agentgym.interop.gateway.program_loop import ProgramLoop
 from agentgym.messages import Call, Message, ResultStatus, StopReason
 from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Attempts, Budgets, EpisodeHook, InvalidCalls
+from agentgym.rollout import Attempts, Budgets
 from agentgym.storage.codec import trajectory_from_json, trajectory_to_json
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReached
@@ -369,33 +368,3 @@ async def test_what_cannot_be_served_is_said_before_anything_is_played():
     manager = make_manager(ScriptedPolicy([]), environment=Counter, engine=gateway, attempts=Attempts(n=2))
     with pytest.raises(AgentGymError, match="leave out `attempts`"):
         await manager.collect([task()])
-
-
-async def test_one_turn_of_the_loop_is_one_message_of_the_program(monkeypatch):
-    """What is added to a turn of the loop, in `play_turn` or by a hook, is added to a turn of a program too."""
-    played, play_turn, seen = [], ProgramLoop.play_turn, []
-
-    async def counted(self):
-        await play_turn(self)
-        played.append(len(self._trajectory.turns))
-
-    class Seen(EpisodeHook):
-        async def before_turn(self, episode):
-            seen.append(len(episode.turns))
-
-    monkeypatch.setattr(ProgramLoop, "play_turn", counted)
-    [trajectory] = await through_gateway(counting(3), target=3, hooks=(Seen(),))
-    assert len(played) == len(trajectory.turns) == 4
-    assert played[:2] == [1, 2]
-    assert seen == [0, 1, 2, 3]
-
-
-async def test_a_stop_rule_ends_the_episode_of_a_program():
-    async def client(http, episode):
-        with suppress(httpx.HTTPStatusError):
-            await usual(http, episode)
-
-    script = [say("wish"), say("wish"), *counting(2)]
-    [trajectory] = await through_gateway(script, client, stop_if=(InvalidCalls(turns=2),))
-    assert (trajectory.stop_reason, len(trajectory.turns)) == (StopReason.HOPELESS, 2)
-    assert trajectory.provenance.hopeless == "2 turns in a row without a valid call"
