@@ -73,7 +73,7 @@ class RolloutConfig:
     The episode is then truncated with the stop reason `hopeless`, and scored as it stands. The rules are asked before
     each turn but the first of an attempt. A measurement without them gives each episode its whole budget."""
     hooks: tuple[EpisodeHook, ...] = ()
-    """Further episode hooks, which look at each turn. They are asked after the rules of `stop_if` and before `attempts`.
+    """Further episode hooks, which look at each turn. They come after the rules of `stop_if` and before `attempts`.
 
     Rules and attempts are hooks, too; see EpisodeHook."""
     max_failures_in_a_row: Count | None = 100

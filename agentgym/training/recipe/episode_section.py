@@ -55,13 +55,17 @@ class BudgetScheduleSection(Section):
 class AttemptsSection(Section):
     """Several attempts at the task in one episode, each in a fresh environment (see agentgym.Attempts)."""
 
-    documented_by = (Attempts,)
-
     n: Annotated[int, Field(ge=2)] = 2
+    """How many attempts an episode has at most."""
     feedback: Literal["verdict", "text", "none"] = "verdict"
+    """What the agent reads after an attempt that was not the last: "verdict", whether it was right; "text", what
+    `Reward.feedback` says; "none", only that there is another attempt."""
     until_solved: bool = False
+    """End the episode with the first attempt that is right. The component `broke` is 0 then."""
     improvement: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    """The weight of `improvement`, success of the last attempt minus that of the first, in the return."""
     earlier: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    """The weight of the success of each attempt before the last, as the component `attempt_k` of its last turn."""
 
 
 class EpisodeSection(Section):
