@@ -18,11 +18,11 @@ pytest.importorskip("starlette")
 
 async def test_one_turn_of_the_loop_is_one_message_of_the_program(monkeypatch):
     """What is added to a turn of the loop, in `play_turn` or by a hook, is added to a turn of a program too."""
-    played, play_turn, seen = [], ProgramLoop.play_turn, []
+    steps, play_turn, seen = [], ProgramLoop.play_turn, []
 
     async def counted(self):
         await play_turn(self)
-        played.append(len(self._trajectory.turns))
+        steps.append(len(self._trajectory.turns))
 
     class Seen(EpisodeHook):
         async def before_turn(self, episode):
@@ -30,8 +30,8 @@ async def test_one_turn_of_the_loop_is_one_message_of_the_program(monkeypatch):
 
     monkeypatch.setattr(ProgramLoop, "play_turn", counted)
     [trajectory] = await through_gateway(counting(3), target=3, hooks=(Seen(),))
-    assert len(played) == len(trajectory.turns) == 4
-    assert played[:2] == [1, 2]
+    assert len(steps) == len(trajectory.turns) == 4
+    assert steps[:2] == [1, 2]
     assert seen == [0, 1, 2, 3]
 
 

@@ -1,4 +1,4 @@
-"""Episode hooks: when each is asked, what it may decide, what the record keeps, and that a package can add one.
+"""Episode hooks: when each is called, what it may decide, what the record keeps, and that a package can add one.
 
 A turn, in order: before_turn, the policy, the calls, the rewards, the state, after_turn. Stop reasons go from one hook
 to the next. After the last turn comes after_episode, and then the outcome is judged.
@@ -50,21 +50,21 @@ class Reminder(EpisodeHook):
 
 @dataclass(frozen=True)
 class Watch(EpisodeHook):
-    """Notes when it was asked, and ends the episode with `end` after turn `at`."""
+    """Notes when it was called, and ends the episode with `end` after turn `at`."""
 
-    asked: list
+    notes: list
     at: int = 100
     end: StopReason = StopReason.ENVIRONMENT
 
     async def before_turn(self, episode):
-        self.asked.append(("before", len(episode.turns)))
+        self.notes.append(("before", len(episode.turns)))
 
     async def after_turn(self, episode, turn, stop):
-        self.asked.append(("after", turn.index, stop, dict(turn.rewards), episode.state.state_key))
+        self.notes.append(("after", turn.index, stop, dict(turn.rewards), episode.state.state_key))
         return TurnOutcome(self.end if turn.index == self.at else stop)
 
     async def after_episode(self, episode):
-        self.asked.append(("end", episode.trajectory.stop_reason, dict(episode.trajectory.outcome)))
+        self.notes.append(("end", episode.trajectory.stop_reason, dict(episode.trajectory.outcome)))
 
 
 @pytest.fixture
@@ -77,10 +77,10 @@ async def test_each_hook_is_asked_before_and_after_each_turn_and_at_the_end():
         def turn(self, turn, episode):
             return {"step": 1.0}
 
-    asked = []
-    await play(counting(1), target=1, environment=CounterWithState, reward=Step(), hooks=(Watch(asked),))
-    key = asked[1][4]
-    assert asked == [
+    notes = []
+    await play(counting(1), target=1, environment=CounterWithState, reward=Step(), hooks=(Watch(notes),))
+    key = notes[1][4]
+    assert notes == [
         ("before", 0),
         ("after", 0, None, {"step": 1.0}, key),
         ("before", 1),
@@ -104,26 +104,26 @@ async def test_what_a_hook_says_is_read_by_the_agent_and_kept_in_the_record(tmp_
 
 
 async def test_a_hook_may_end_the_episode_and_the_next_one_is_told():
-    asked, first = [], Watch([], at=1)
-    episode = await play([ADD] * 4, hooks=(first, Watch(asked)))
+    notes, first = [], Watch([], at=1)
+    episode = await play([ADD] * 4, hooks=(first, Watch(notes)))
     assert (episode.stop_reason, len(episode.turns)) == (StopReason.ENVIRONMENT, 2)
-    assert asked[3][2] is StopReason.ENVIRONMENT
+    assert notes[3][2] is StopReason.ENVIRONMENT
     assert episode.turns[-1].observation_ids == []
 
 
 async def test_stop_rules_come_before_other_hooks_and_attempts_after_them():
-    asked = []
+    notes = []
     script = [say("wish"), say("wish"), *counting(2)]
     rules = (InvalidCalls(turns=2),)
-    episode = await play(script, stop_if=rules, hooks=(Watch(asked),), attempts=Attempts(feedback="none"))
-    assert [entry[2] for entry in asked if entry[0] == "after"] == [
+    episode = await play(script, stop_if=rules, hooks=(Watch(notes),), attempts=Attempts(feedback="none"))
+    assert [entry[2] for entry in notes if entry[0] == "after"] == [
         None,
         StopReason.HOPELESS,
         None,
         None,
         StopReason.ANSWERED,
     ]
-    assert [entry[1] for entry in asked if entry[0] == "before"] == [0, 1, 0, 1, 2], "an attempt is looked at by itself"
+    assert [entry[1] for entry in notes if entry[0] == "before"] == [0, 1, 0, 1, 2], "an attempt is looked at by itself"
     assert (episode.stop_reason, episode.outcome["fixed"]) == (StopReason.ANSWERED, 1.0)
 
 

@@ -1,6 +1,6 @@
 """The contract of the play loop, pinned where a wrong line would stay unseen.
 
-1. The policy is asked only while there is room for a token: a prompt that fills the context ends the episode.
+1. The policy is called only while there is room for a token: a prompt that fills the context ends the episode.
 2. `generate_s` is the time of the policy and `tools_s` that of the calls; neither includes the other.
 3. What went wrong in closing an environment stays in the record, whichever attempt it was of.
 4. A turn that a branch repeats has the versions of the weights that sampled it, token by token.
@@ -24,18 +24,18 @@ from agentgym.testing import ByteRenderer, Counter, CounterWithState, TargetReac
 
 @pytest.mark.parametrize(("room", "reason"), [(0, StopReason.CONTEXT_FULL), (1, StopReason.CONTEXT_FULL)])
 async def test_a_policy_is_never_asked_for_no_token(room, reason):
-    asked = []
+    allowed = []
 
-    class Asked(ScriptedPolicy):
+    class Watched(ScriptedPolicy):
         async def generate(self, request):
-            asked.append(request.sampling.max_tokens)
+            allowed.append(request.sampling.max_tokens)
             return await super().generate(request)
 
     prompt = len((await play(counting(1), target=1)).prompt_ids)
-    policy = Asked(counting(1), ByteRenderer())
+    policy = Watched(counting(1), ByteRenderer())
     policy.context_tokens = prompt + room
     episode = await play(policy, target=1)
-    assert (episode.stop_reason, episode.error, asked) == (reason, None, [1] * room)
+    assert (episode.stop_reason, episode.error, allowed) == (reason, None, [1] * room)
 
 
 async def test_the_time_of_the_policy_and_that_of_the_tools_are_told_apart(monkeypatch):
