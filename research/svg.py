@@ -41,7 +41,7 @@ def line_chart(
     note: str = "",
     hover: bool = True,
 ) -> Html:
-    """A figure with one or more lines over a common x axis.
+    """Return a figure with one or more lines over a common x axis.
 
     Args:
         note: a line under the title that says what is drawn.
@@ -99,7 +99,7 @@ def line_chart(
 
 
 def describe(title: str, series: Sequence[Series], x_label: str) -> str:
-    """What a chart shows, in words, for people who do not see it."""
+    """Return what a chart shows, in words, for people who do not see it."""
     parts = []
     for s in series:
         (x0, y0), (x1, y1) = s.points[0], s.points[-1]
@@ -122,7 +122,7 @@ def ticks(low: float, high: float, count: int, *, integers: bool = False) -> lis
 
 
 def show(value: float) -> str:
-    """A number for people: 1,200, 0.034, 2.5e-6."""
+    """Return a number for people: 1,200, 0.034, 2.5e-6."""
     if value == 0:
         return "0"
     if abs(value) < 1e-3:
@@ -133,7 +133,7 @@ def show(value: float) -> str:
 
 
 def tick_label(value: float, step: float) -> str:
-    """A value on an axis, with as many decimals as tell it from its neighbours `step` away."""
+    """Return a value on an axis, with as many decimals as tell it from its neighbours `step` away."""
     if value and (abs(step) < 1e-4 or abs(value) >= 1e6):
         return f"{value:.3g}"
     return f"{value:,.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"

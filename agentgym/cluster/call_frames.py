@@ -41,7 +41,10 @@ class Pickled:
 
 
 def frame(number: int, value: Any) -> bytes:
-    """A value as it travels. What `__main__` defines travels whole, as with Ray. Raises: anything, if it cannot."""
+    """Return a value as it travels. What `__main__` defines travels whole, as with Ray.
+
+    Raises: anything, if it cannot.
+    """
     buffer = io.BytesIO()
     buffer.write(bytes(_HEADER.size))
     _pickler()(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
@@ -51,7 +54,7 @@ def frame(number: int, value: Any) -> bytes:
 
 
 def value_of(data: bytes) -> Any:
-    """The value of a frame. Raises: anything, for example for want of a module."""
+    """Return the value of a frame. Raises: anything, for example for want of a module."""
     return pickle.loads(data)
 
 
@@ -62,7 +65,7 @@ class CallReader:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The number and the content of each frame that is complete now."""
+        """Yield the number and the content of each frame that is complete now."""
         self._buffer += data
         start = 0
         while len(self._buffer) - start >= _HEADER.size:

@@ -138,7 +138,7 @@ class CallStream:
 
 
 async def connect(address: str, port: int, key: bytes) -> Streams:
-    """A connection to a CallServer. Raises: NodeLost."""
+    """Return a connection to a CallServer. Raises: NodeLost."""
     writer = None
     try:
         async with asyncio.timeout(CONNECT_S):

@@ -66,7 +66,7 @@ class EnvironmentServer:
         self._descriptions: dict[str, dict[str, Any]] = {}
 
     def application(self) -> Starlette:
-        """What an ASGI server runs. Its end closes every episode and the sandboxes' shared backends."""
+        """Return what an ASGI server runs. Its end closes every episode and the sandboxes' shared backends."""
         named = "/v1/environments/{namespace}/{name}"
         routes = [
             ("/v1/environments", "GET", self._list),
@@ -179,7 +179,7 @@ class EnvironmentServer:
         return {"lost": self.episodes.renew(request.state.owner, episode_ids)}
 
     async def _body(self, request: Request, most_mib: int = 1) -> bytes:
-        """The body of a request, as long as it is neither too large nor too slow. Raises: ServerRefusal."""
+        """Return the body of a request, as long as it is neither too large nor too slow. Raises: ServerRefusal."""
         most, pieces, size = most_mib * _MIB, [], 0
         _length(request, most)
         try:
@@ -228,7 +228,7 @@ class EnvironmentServer:
 
 
 async def _while_connected(request: Request, work: Awaitable[Any]) -> Any:
-    """The result of some work, which is cancelled if the client goes away. Raises: ClientDisconnect."""
+    """Return the result of some work, which is cancelled if the client goes away. Raises: ClientDisconnect."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_until_disconnected(request))
     try:
@@ -257,7 +257,7 @@ def _wait_s(arguments: Mapping[str, Any]) -> float:
 
 
 def _length(request: Request, most: int) -> int:
-    """The length that a request announces. Raises: ServerRefusal for none, and for one that is too large."""
+    """Return the length that a request announces. Raises: ServerRefusal for none, and for one that is too large."""
     text = request.headers.get("content-length", "")
     if not text.isdecimal():
         raise ServerRefusal(411, "no_length", "A request says how long it is (content-length).")

@@ -74,7 +74,7 @@ class EpisodeSpool:
         return True
 
     def read(self, episode: str) -> tuple[Trajectory, dict[Any, Any]] | None:
-        """An episode that is kept; None if it is not, or was damaged."""
+        """Return an episode that is kept; None if it is not, or was damaged."""
         try:
             trajectory, checkpoints = pickle.loads(self._file(episode).read_bytes())
         except Exception as error:  # noqa: BLE001  a damaged pickle may raise anything; the episode is played again

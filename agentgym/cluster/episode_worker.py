@@ -73,7 +73,7 @@ class SessionSpec:
 
 
 async def node_facts(backend: str | Backend | None) -> dict[str, Any]:
-    """What a driver checks of this node before it uses it. Args: as EpisodeWorker.probe."""
+    """Return what a driver checks of this node before it uses it. Args: as EpisodeWorker.probe."""
     answer: dict[str, Any] = {
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -113,7 +113,7 @@ class EpisodeWorker:
         """Answer a heartbeat of the driver, on a thread for these alone."""
 
     async def probe(self, backend: str | None = None) -> dict[str, Any]:
-        """What the driver checks before it uses a node.
+        """Return what the driver checks before it uses a node.
 
         Args:
             backend: tried by making a sandbox; its `unavailable` is the reason why there is none.
@@ -121,7 +121,7 @@ class EpisodeWorker:
         return await node_facts(backend)
 
     async def activity(self) -> dict[str, int]:
-        """What goes on here: `episodes` being played, and `asking`, requests to the policy that are open."""
+        """Return what goes on here: `episodes` being played, and `asking`, requests to the policy that are open."""
         sessions = self._sessions.values()
         return {
             "episodes": sum(session.playing for session in sessions),
@@ -145,7 +145,7 @@ class EpisodeWorker:
                 running.do(item)
 
     async def collect(self, session: str) -> list[Event]:
-        """What has happened since it was last asked; waits a second for something to happen.
+        """Return what has happened since it was last asked; waits a second for something to happen.
 
         Returns: ("ask", number, request, method, arguments), ("turn", number, turn, head), ("end", number, trajectory,
             checkpoints, NodeFailed or None), ("broken", number, text).
@@ -259,7 +259,7 @@ class _Session:
 
 
 def failure_of_node(episode: Episode) -> NodeFailed | None:
-    """What a driver is told of an episode that failed, and may not fail on another node.
+    """Return what a driver is told of an episode that failed, and may not fail on another node.
 
     A judge fails with the node where a sandbox failed the judge.
     """

@@ -180,7 +180,7 @@ class HostWatch:
 
 
 def in_short(error: BaseException) -> str:
-    """The class of an error, and the first line of its message."""
+    """Return the class of an error, and the first line of its message."""
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
 
 

@@ -33,14 +33,14 @@ class HostMessageError(ValueError):
 
 
 def encode(value: Any) -> bytes:
-    """A message. Raises: TypeError, ValueError, RecursionError for what cannot travel."""
+    """Return a message. Raises: TypeError, ValueError, RecursionError for what cannot travel."""
     blobs: list[bytes] = []
     head = json.dumps(_plain(value, blobs), separators=(",", ":")).encode()
     return b"".join((_LENGTH.pack(len(head)), head, *blobs))
 
 
 def decode(message: bytes) -> Any:
-    """The value of a message. Raises: HostMessageError."""
+    """Return the value of a message. Raises: HostMessageError."""
     try:
         (size,) = _LENGTH.unpack_from(message)
         start = _LENGTH.size + size
@@ -50,7 +50,7 @@ def decode(message: bytes) -> Any:
 
 
 def pieces(number: int, message: bytes) -> Iterator[bytes]:
-    """A message as pieces, each to be sent as a whole."""
+    """Yield a message as pieces, each to be sent as a whole."""
     for start in range(0, len(message), PIECE_BYTES):
         part = message[start : start + PIECE_BYTES]
         yield _PIECE.pack(number, start + PIECE_BYTES >= len(message), len(part)) + part
@@ -64,7 +64,7 @@ class MessageReader:
         self._parts: dict[int, bytearray] = {}
 
     def feed(self, data: bytes) -> Iterator[tuple[int, bytes]]:
-        """The number and the bytes of each message that is complete now. Raises: HostMessageError."""
+        """Yield the number and the bytes of each message that is complete now. Raises: HostMessageError."""
         self._buffer += data
         while len(self._buffer) >= _PIECE.size:
             number, is_last, size = _PIECE.unpack_from(self._buffer)
@@ -83,7 +83,7 @@ class MessageReader:
 
 
 def _plain(value: Any, blobs: list[bytes]) -> Any:
-    """A value as JSON data: what JSON lacks is an object of one member, which says what it is."""
+    """Return a value as JSON data: what JSON lacks is an object of one member, which says what it is."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, bytes | bytearray):
@@ -133,12 +133,12 @@ class _Values:
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
-    """Checks the fields of a class. Raises: KeyError for one that does not travel."""
+    """Check the fields of a class. Raises: KeyError for one that does not travel."""
     return TypeAdapter(_DATA[name])
 
 
 def _error_of(error: Exception) -> tuple[str, tuple[Any, ...]]:
-    """The class that the other side knows, and what it is made of."""
+    """Return the class that the other side knows, and what it is made of."""
     if isinstance(error, OSError) and error.errno is not None and not isinstance(error, errors.AgentGymError):
         return "OSError", (error.errno, error.strerror or "", error.filename and str(error.filename))
     for cls in type(error).__mro__:
@@ -155,7 +155,9 @@ def _error_class(name: str) -> type[Exception]:
 
 
 def _known(name: str) -> type[Exception] | None:
-    """An error class that travels: the sandbox's and the agent's of ours, and those of the operating system's calls."""
+    """Return an error class that travels: the sandbox's and the agent's of ours, and those of the operating system's
+    calls.
+    """
     cls = getattr(errors, name, None) or getattr(builtins, name, None)
     if not isinstance(cls, type):
         return None

@@ -34,11 +34,11 @@ class HostedBackend:
         self._host_watch = HostWatch()
 
     async def _ready(self) -> list[SandboxHostLink]:
-        """The hosts that are there, at least one. Raises: SandboxUnavailable."""
+        """Return the hosts that are there, at least one. Raises: SandboxUnavailable."""
         raise NotImplementedError
 
     async def _choose(self) -> SandboxHostLink:
-        """The host that is to make the next sandbox. Raises: SandboxUnavailable."""
+        """Return the host that is to make the next sandbox. Raises: SandboxUnavailable."""
         return min(await self._ready(), key=lambda link: link.load)
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
@@ -65,7 +65,7 @@ class HostedBackend:
                     link.sandboxes -= 1
 
     async def probe(self) -> Capabilities:
-        """What every node can enforce: a limit that one of them cannot is missing."""
+        """Return what every node can enforce: a limit that one of them cannot is missing."""
         try:
             links = await self._ready()
             reports = [await link.ask("capabilities") for link in links]
@@ -82,7 +82,7 @@ class HostedBackend:
         )
 
     async def running(self) -> list[Running]:
-        """The sandboxes that drivers have on the nodes; of other drivers' the owner is not known."""
+        """Return the sandboxes that drivers have on the nodes; of other drivers' the owner is not known."""
         rows: dict[str, Running] = {}
         for link in await self._ready():
             for row in await link.ask("running"):

@@ -34,7 +34,7 @@ class SandboxHostLink(HostLink):
         return self.sandboxes / self.node.cpus
 
     def next_number(self) -> int:
-        """A number for a call, by which it can be cancelled."""
+        """Return a number for a call, by which it can be cancelled."""
         return next(self._numbers)
 
     async def ask(self, method: str, *arguments: Any) -> Any:
@@ -85,7 +85,7 @@ class HostedSandbox:
         )
 
     async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        """The content of a regular file."""
+        """Return the content of a regular file."""
         content: bytes = await self.call("read", path, max_bytes=max_bytes)
         return content
 
@@ -94,7 +94,7 @@ class HostedSandbox:
         await self.call("write", path, bytes(data), mode)
 
     async def list(self, path: str = ".") -> list[str]:
-        """The names in a directory."""
+        """Return the names in a directory."""
         names: builtins.list[str] = await self.call("list", path)
         return names
 
@@ -103,7 +103,7 @@ class HostedSandbox:
         return HostedChannel(self, await self.call("open_channel", [str(part) for part in argv]))
 
     async def snapshot(self) -> Snapshot:
-        """The files under /work and /tmp. Layers that it was made from do not travel."""
+        """Return the files under /work and /tmp. Layers that it was made from do not travel."""
         snapshot: Snapshot = await self.call("snapshot")
         known = {layer.digest: layer for layer in (self._base.layers if self._base else ())}
         layers = tuple(known.get(layer.digest, layer) for layer in snapshot.layers)
@@ -119,7 +119,7 @@ class HostedSandbox:
         return self._connections
 
     async def usage(self) -> Usage:
-        """What all its processes have used."""
+        """Return what all its processes have used."""
         used: Usage = await self.call("usage")
         return used
 
@@ -138,7 +138,7 @@ class HostedSandbox:
             self._closed.set_result(None)
 
     async def host_pid(self) -> int:
-        """The process on the node that keeps it."""
+        """Return the process on the node that keeps it."""
         facts = await self._link.ask("probe")
         return int(facts["pid"])
 

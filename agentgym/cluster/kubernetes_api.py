@@ -46,7 +46,7 @@ class ApiError(ClusterError):
 
 
 def import_kubernetes() -> Any:
-    """The module kubernetes_asyncio. Raises: MissingExtraError without the extra `kubernetes`."""
+    """Return the module kubernetes_asyncio. Raises: MissingExtraError without the extra `kubernetes`."""
     if find_spec("kubernetes_asyncio") is None:
         command = install_command("kubernetes")
         raise MissingExtraError(f"The backend needs kubernetes_asyncio, which is not installed. Run: {command}")
@@ -116,13 +116,13 @@ class KubernetesApi:
             await asyncio.sleep(_TLS_END_S)
 
     async def claims(self, selector: str) -> list[dict[str, Any]]:
-        """The claims with a label. Raises: ApiError."""
+        """Return the claims with a label. Raises: ApiError."""
         path = self._path("sandboxclaims") + "?" + urlencode({"labelSelector": selector})
         items: list[dict[str, Any]] = (await self._ask("GET", path))["items"]
         return items
 
     async def read(self, plural: str, name: str, group: str = GROUP) -> dict[str, Any]:
-        """An object. Args: group: empty for pods. Raises: ApiError."""
+        """Return an object. Args: group: empty for pods. Raises: ApiError."""
         return await self._ask("GET", self._path(plural, name, group))
 
     async def create_claim(self, claim: Mapping[str, Any]) -> None:
@@ -170,7 +170,9 @@ class KubernetesApi:
         )
 
     async def _ask(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """The object that a request is answered with. One that is refused for an old token is sent with a new one."""
+        """Return the object that a request is answered with. One that is refused for an old token is sent with a new
+        one.
+        """
         try:
             return await self._send(method, path, body)
         except ApiError as error:

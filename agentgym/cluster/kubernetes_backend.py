@@ -123,7 +123,9 @@ class KubernetesBackend(HostedBackend):
         return min(roomy, key=lambda link: link.load) if roomy else None
 
     def _claim_in_progress(self) -> Future[SandboxHostLink] | None:
-        """A claim that may give room to one who waits: begun now if there are too few. None if no more may be made."""
+        """Return a claim that may give room to one who waits: begun now if there are too few. None if no more may be
+        made.
+        """
         with self._lock:
             self._claiming = [claim for claim in self._claiming if not claim.done()]
             have = len(self._claiming)
@@ -132,7 +134,7 @@ class KubernetesBackend(HostedBackend):
             return self._claiming[-1] if self._claiming else None
 
     async def _claim_pod(self) -> SandboxHostLink:
-        """A host in a pod of the pool, which was tried. Raises: ClusterError, MissingExtraError, SandboxDied."""
+        """Return a host in a pod of the pool, which was tried. Raises: ClusterError, MissingExtraError, SandboxDied."""
         await self._connect()
         pool = await self._api.read("sandboxwarmpools", self._pool)
         self._pods_allowed = self._most_pods or max(1, int(pool["spec"].get("replicas", 1)))
@@ -158,7 +160,7 @@ class KubernetesBackend(HostedBackend):
         return link
 
     async def running(self) -> list[Running]:
-        """The sandboxes of this process, and the pods that other processes have claimed, each as one row."""
+        """Return the sandboxes of this process, and the pods that other processes have claimed, each as one row."""
         own = await super().running() if self._alive else []
         rows = [row for row in await self._claims() if row.id not in self._links]
         return own + rows
@@ -216,7 +218,7 @@ class KubernetesBackend(HostedBackend):
 
 
 def _row_of(claim: Mapping[str, Any]) -> Running:
-    """A claim as a row of `running`. Its process is known if that is or was on this host."""
+    """Return a claim as a row of `running`. Its process is known if that is or was on this host."""
     names, spec = claim["metadata"], claim["spec"]
     owner = Owner.from_labels(names.get("annotations") or {})
     now = datetime.now(UTC)

@@ -49,7 +49,8 @@ async def _restore(environment: Environment, arguments: Arguments) -> None:
 
 
 def _verified(archives: list[bytes], backend: str, spec: SandboxSpec) -> Snapshot:
-    """The snapshot of some archives, its digests computed here: sandboxes of other clients share layers by digest.
+    """Return the snapshot of some archives, its digests computed here: sandboxes of other clients share layers by
+    digest.
 
     Raises: ValueError for what is no archive; FilesNotCaptured for more than the spec allows.
     """

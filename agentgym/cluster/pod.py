@@ -137,7 +137,7 @@ class Pod:
                 pass  # a token that cannot be renewed now
 
     async def _ready_pod(self, pool: str, ready_s: float) -> str:
-        """The name of the pod, once it is ready."""
+        """Return the name of the pod, once it is ready."""
         ends, waits_for, claim = time.monotonic() + ready_s, "its controller", dict[str, Any]()
         while time.monotonic() < ends:
             try:
@@ -162,12 +162,12 @@ class Pod:
         raise ClusterError(f"The warm pool {pool!r} gave no ready pod in {ready_s:g} s. It waits for {waits_for}")
 
     async def _pod_of(self, sandbox: str) -> str:
-        """The pod of a Sandbox: of its name, except where an annotation has another."""
+        """Return the pod of a Sandbox: of its name, except where an annotation has another."""
         metadata = (await self._api.read("sandboxes", sandbox, SANDBOX_GROUP))["metadata"]
         return str((metadata.get("annotations") or {}).get(f"{SANDBOX_GROUP}/pod-name") or sandbox)
 
     async def _obstacles(self, pod: str) -> str:
-        """What keeps a pod from being ready, as its status says."""
+        """Return what keeps a pod from being ready, as its status says."""
         status = (await self._api.read("pods", pod, ""))["status"]
         rows = [row for row in status.get("conditions") or () if row.get("status") != "True"]
         rows += [row["state"]["waiting"] for row in status.get("containerStatuses") or () if "waiting" in row["state"]]
@@ -219,7 +219,7 @@ class Pod:
 
 
 def host_command(python: str, backend: str, lease_s: float) -> list[str]:
-    """What starts the host in a pod."""
+    """Return what starts the host in a pod."""
     program = [python, "-m", "agentgym.cluster.pod_host", "--backend", backend]
     return [*program, "--lease-s", f"{lease_s:g}", "--driver", str(os.getpid())]
 

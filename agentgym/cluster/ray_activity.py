@@ -13,7 +13,7 @@ _PREFIX = "episodes"
 
 
 def worker_name(node_id: str) -> str:
-    """A name for a new worker of a node. Several runs on a cluster have a worker each on every node."""
+    """Return a name for a new worker of a node. Several runs on a cluster have a worker each on every node."""
     return f"{_PREFIX}/{node_id}/{uuid.uuid4().hex[:12]}"
 
 

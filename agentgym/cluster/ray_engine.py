@@ -94,7 +94,7 @@ class RayEngine:
         return {"nodes": nodes, "lost": len(self.lost), "episodes": episodes}
 
     async def probe(self) -> list[tuple[HostNode, dict[str, Any], str]]:
-        """What each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
+        """Return what each node says of itself, and why it cannot be used, if it cannot. The workers end afterwards.
 
         Raises: ClusterError if there is no cluster, MissingExtraError.
         """
@@ -117,7 +117,7 @@ class RayEngine:
         await asyncio.gather(*(worker.ended() for worker in workers))
 
     async def _ready_nodes(self) -> list[HostNode]:
-        """The nodes that are alive, each with a worker that was checked. Raises: ClusterError."""
+        """Return the nodes that are alive, each with a worker that was checked. Raises: ClusterError."""
         nodes = connect(self.address, None if self._is_connected else self.nodes)  # a run goes on with fewer
         self._is_connected = True
         self.lost += [worker.lost for worker in self._workers.values() if worker.lost]  # between two runs
@@ -197,7 +197,7 @@ def shared_engine(address: str = "auto", nodes: int | None = None, backend: str 
 
 
 def _spec_of(episodes: EpisodeFactory) -> SessionSpec:
-    """What travels to the workers. What was registered in this process travels by value."""
+    """Return what travels to the workers. What was registered in this process travels by value."""
     config = episodes.config
     rollout = replace(config.environments.config, engine=None)
     policy = episodes.policy

@@ -23,7 +23,7 @@ HEARTBEATS = "heartbeats"
 def start_actor(
     cls: type, node: HostNode, *arguments: Any, groups: dict[str, int] | None = None, outlives_driver: bool = False
 ) -> Any:
-    """An actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
+    """Return an actor on a node. It reserves no processor: one that did would keep the tools of its episodes waiting.
 
     Args:
         arguments: of the class.

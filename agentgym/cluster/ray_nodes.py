@@ -31,7 +31,7 @@ NICE_VARIABLE = "RAY_worker_niceness"
 
 
 def import_ray() -> Any:
-    """The module ray. Raises: MissingExtraError without the extra `cluster`."""
+    """Return the module ray. Raises: MissingExtraError without the extra `cluster`."""
     if find_spec("ray") is None:
         raise MissingExtraError(f"A cluster needs ray, which is not installed. Run: {install_command('cluster')}")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -42,7 +42,7 @@ def import_ray() -> Any:
 
 
 def connect(address: str, nodes: int | None = None) -> list[HostNode]:
-    """The nodes of a cluster that are alive; connects this process to it, unless it is.
+    """Return the nodes of a cluster that are alive; connects this process to it, unless it is.
 
     Args:
         nodes: how many there must be at least.
@@ -79,7 +79,8 @@ def connect(address: str, nodes: int | None = None) -> list[HostNode]:
 
 
 def reachable(address: str) -> str:
-    """The address, which something answers at; of `auto`, the one of this host. Ray itself would try for minutes.
+    """Return the address, which something answers at; of `auto`, the one of this host. Ray itself would try for
+    minutes.
 
     Raises: OSError, ValueError.
     """
@@ -109,7 +110,9 @@ async def probe_nodes(nodes: Sequence[HostNode], workers: Mapping[str, Any], bac
 async def report_of(
     nodes: Sequence[HostNode], workers: Mapping[str, Any], backend: str | None
 ) -> list[tuple[HostNode, dict[str, Any], str]]:
-    """What the worker of each node answers (`EpisodeWorker.probe`), and why the node cannot be used, if it cannot."""
+    """Return what the worker of each node answers (`EpisodeWorker.probe`), and why the node cannot be used, if it
+    cannot.
+    """
     answers = await asyncio.gather(*(_probe(workers[node.id], backend) for node in nodes))
     return [(node, answer, _fault(answer)) for node, answer in zip(nodes, answers, strict=True)]
 

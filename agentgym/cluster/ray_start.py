@@ -92,7 +92,7 @@ def _end(pid: int) -> None:
 
 
 def _session(leader: int) -> list[int]:
-    """The living processes of the session that a process leads."""
+    """Return the living processes of the session that a process leads."""
     members = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (fields := _stat(int(entry.name))) and int(fields[3]) == leader:
@@ -108,7 +108,7 @@ def _wait_for_address(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _wait_for(process: subprocess.Popen[bytes], log: Path, words: str) -> str:
-    """The log once it has some words. Raises: ClusterError with its end."""
+    """Return the log once it has some words. Raises: ClusterError with its end."""
     deadline = time.monotonic() + START_S
     while words not in (text := log.read_text(errors="replace")):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -127,7 +127,7 @@ def _began(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str]:
-    """What the kernel says of a living process, from its state on: proc(5). Empty if there is none."""
+    """Return what the kernel says of a living process, from its state on: proc(5). Empty if there is none."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -46,7 +46,7 @@ class Mailbox:
         return events
 
     async def ask(self, episode: int | None, method: str, *arguments: Any) -> Any:
-        """The driver's answer. Raises: what the method raised there."""
+        """Return the driver's answer. Raises: what the method raised there."""
         number = next(self._numbers)
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         self.put(("ask", episode, number, method, arguments))

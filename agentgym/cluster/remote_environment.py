@@ -69,7 +69,9 @@ class RemoteEnvironment(Environment):
     _unavailable: ClassVar[str] = ""
 
     def __new__(cls, url: str = "", environment: str = "", *, token: str | None = None, **options: Any) -> Self:
-        """An instance of a class that has the tools of the served environment and offers what that one offers."""
+        """Return an instance of a class that has the tools of the served environment and offers what that one
+        offers.
+        """
         options.pop("open_s", None)
         if cls is not RemoteEnvironment:
             return super().__new__(cls)
@@ -130,7 +132,7 @@ class RemoteEnvironment(Environment):
         return result_from_json(await self._ask("call", call=fields))
 
     def _unsendable(self, call: Call, reason: str) -> Result:
-        """The result of a call whose arguments cannot be sent."""
+        """Return the result of a call whose arguments cannot be sent."""
         tool = self.tools.get(call.name)
         text = f"Wrong arguments for {str(call.name)[:60]!r}: {reason}."
         try:
@@ -162,7 +164,7 @@ class RemoteEnvironment(Environment):
             await self._connection.end(lease)
 
     async def _ask(self, operation: str, **arguments: Any) -> Any:
-        """The value of an operation. Raises: what the environment raised; EnvironmentServerError."""
+        """Return the value of an operation. Raises: what the environment raised; EnvironmentServerError."""
         lease = await self._open()
         async with self._asking:
             number, lease.number = lease.number, lease.number + 1
@@ -286,7 +288,7 @@ def _connection(server: str, token: str) -> ServerConnection:
 
 
 def _class_of(server: str, environment_id: str, token: str, options: Mapping[str, Any]) -> type[RemoteEnvironment]:
-    """The class of a served environment, made once from its description."""
+    """Return the class of a served environment, made once from its description."""
     key = (server, environment_id, token, repr(sorted(options.items())))
     if key in _classes:
         return _classes[key]

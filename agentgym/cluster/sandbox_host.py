@@ -122,7 +122,7 @@ class SandboxHost:
         return sandbox.connections
 
     async def running(self) -> list[Running]:
-        """The sandboxes that hosts have on this node: this driver's first."""
+        """Return the sandboxes that hosts have on this node: this driver's first."""
         rows = await self._backend.running()
         own = [replace(row, owner=self._driver) for row in rows if row.owner == os.getpid()]
         return own + [replace(row, owner=0) for row in rows if row.owner != os.getpid() and _is_host(row.owner)]
@@ -161,7 +161,7 @@ class SandboxHost:
 
 
 def without_layers(snapshot: Snapshot, known: frozenset[str]) -> Snapshot:
-    """The snapshot without the bytes of layers that the other side has."""
+    """Return the snapshot without the bytes of layers that the other side has."""
     layers = tuple(replace(layer, data=b"") if layer.digest in known else layer for layer in snapshot.layers)
     return replace(snapshot, layers=layers)
 

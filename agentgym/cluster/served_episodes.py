@@ -114,7 +114,7 @@ class EpisodeTable:
         return len(self._waiters)
 
     async def open(self, owner: int, name: str, options: Mapping[str, Any], *, wait_s: float) -> ServedEpisode:
-        """A new episode, once there is room. Raises: ServerRefusal; what making the environment raises."""
+        """Return a new episode, once there is room. Raises: ServerRefusal; what making the environment raises."""
         await self._take_slot(owner, min(wait_s, self._limits.wait_s))
         try:
             environment = self._make(name, **options)
@@ -127,7 +127,7 @@ class EpisodeTable:
         return episode
 
     def find(self, owner: int, episode_id: str) -> ServedEpisode:
-        """An open episode of an owner, with its lease renewed. Raises: ServerRefusal."""
+        """Return an open episode of an owner, with its lease renewed. Raises: ServerRefusal."""
         episode = self._episodes.get(episode_id)
         if episode is not None and episode.owner == owner:
             episode.ends_at = self._lease_end()

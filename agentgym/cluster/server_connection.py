@@ -61,7 +61,7 @@ class ServerConnection:
         self._heartbeats: dict[asyncio.AbstractEventLoop, Heartbeats] = {}
 
     def ask_now(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """An answer about the server itself, waited for without an event loop. Raises: as `ask`."""
+        """Return an answer about the server itself, waited for without an event loop. Raises: as `ask`."""
         content = None if body is None else encode(body)
         try:
             with httpx.Client(headers=self._headers, timeout=CONNECT_S, verify=self._tls, trust_env=False) as client:
@@ -112,7 +112,7 @@ class ServerConnection:
             pause_s = min(2 * pause_s, 2.0)
 
     async def ask(self, lease: EpisodeLease, method: str, path: str = "", content: bytes | None = None) -> Any:
-        """The answer to a request about an episode, which is sent once.
+        """Return the answer to a request about an episode, which is sent once.
 
         Args:
             path: below that of the episode.
@@ -158,7 +158,7 @@ class ServerConnection:
         return (await self._send(client, "POST", "/v1/heartbeats", encode({"episodes": episode_ids})))["lost"]
 
     def new_client(self) -> httpx.AsyncClient:
-        """Connections that nobody else uses."""
+        """Return connections that nobody else uses."""
         return httpx.AsyncClient(
             headers=self._headers,
             timeout=httpx.Timeout(None, connect=CONNECT_S),  # the lease bounds how long an answer may take
@@ -188,7 +188,7 @@ class ServerConnection:
         )
 
     def unreachable(self, error: Exception) -> ServerUnreachable:
-        """The error to raise where there was no answer."""
+        """Return the error to raise where there was no answer."""
         reason = f"{type(error).__name__}: {error}".removesuffix(": ")
         return ServerUnreachable(
             f"The environment server at {self.url} does not answer ({reason}). Check that `agentgym serve "
@@ -197,7 +197,7 @@ class ServerConnection:
 
 
 async def _read(response: httpx.Response) -> bytes:
-    """The body of a response. Raises: httpx.DecodingError for one that is too large."""
+    """Return the body of a response. Raises: httpx.DecodingError for one that is too large."""
     pieces, size = [], 0
     try:
         async for piece in response.aiter_bytes():

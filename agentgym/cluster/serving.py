@@ -35,7 +35,7 @@ def check_installed() -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any. Raises: AgentGymError when it cannot be had."""
+    """Return a listening socket; port 0 takes any. Raises: AgentGymError when it cannot be had."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # asyncio sets TCP_NODELAY only where a socket names its protocol; without it a request takes 40 ms

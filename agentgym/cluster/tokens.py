@@ -16,7 +16,7 @@ SHORTEST = 16
 
 
 def client_token() -> str:
-    """The token that a client sends. Raises: AccessRefused naming the two variables where neither is set."""
+    """Return the token that a client sends. Raises: AccessRefused naming the two variables where neither is set."""
     if token := os.environ.get(TOKEN_VARIABLE, "").strip():
         return token
     if file := os.environ.get(TOKEN_FILE_VARIABLE):
@@ -28,7 +28,7 @@ def client_token() -> str:
 
 
 def server_tokens(file: Path | None) -> Sequence[str]:
-    """The tokens that a server accepts: of a file, which is written if it does not exist, or of the variable.
+    """Return the tokens that a server accepts: of a file, which is written if it does not exist, or of the variable.
 
     Raises: AccessRefused for a file that others may read, a token that is too short, and where nothing is given.
     """
@@ -51,7 +51,7 @@ def server_tokens(file: Path | None) -> Sequence[str]:
 
 
 def read_tokens(file: Path) -> Sequence[str]:
-    """The tokens of a file, one a line. Raises: AccessRefused."""
+    """Return the tokens of a file, one a line. Raises: AccessRefused."""
     try:
         if file.stat().st_mode & 0o077:
             raise AccessRefused(f"The token file {file} can be read by other users. Run: chmod 600 {file}")
@@ -64,7 +64,9 @@ def read_tokens(file: Path) -> Sequence[str]:
 
 
 def number_of(given: str, tokens: Sequence[str]) -> int | None:
-    """The position of a token among those that are accepted; None if it is none of them. Takes the same time always."""
+    """Return the position of a token among those that are accepted; None if it is none of them. Takes the same time
+    always.
+    """
     matches = [hmac.compare_digest(given.encode("utf-8", "replace"), token.encode()) for token in tokens]
     return matches.index(True) if any(matches) else None
 

@@ -43,7 +43,7 @@ def _is_users(module: ModuleType) -> bool:
 
 @cache
 def _is_users_file(name: str, file: str) -> bool:
-    """Cached, because to ask for each of a thousand modules takes longer than a short run."""
+    """Return cached, because to ask for each of a thousand modules takes longer than a short run."""
     path = Path(file).resolve()
     content = name.startswith(_CONTENT)
     return not (content or path.is_relative_to(_OWN) or any(path.is_relative_to(folder) for folder in _INSTALLED))

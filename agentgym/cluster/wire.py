@@ -51,7 +51,7 @@ def encode(value: Any) -> bytes:
 
 
 def decode(data: bytes) -> dict[str, Any]:
-    """The JSON object of a message. Raises: WireError."""
+    """Return the JSON object of a message. Raises: WireError."""
     try:
         value = strict_json.loads(data, allow_surrogates=True)
     except ValueError as error:
@@ -62,7 +62,7 @@ def decode(data: bytes) -> dict[str, Any]:
 
 
 def description_of(environment: Environment) -> dict[str, Any]:
-    """What a client must know of an environment before it plays in it."""
+    """Return what a client must know of an environment before it plays in it."""
     cls = type(environment)
     return {
         "class": cls.__qualname__,
@@ -81,7 +81,7 @@ def _offers(environment: Environment, name: str) -> bool:
 
 
 def tools_to_json(environment: Environment) -> list[dict[str, Any]]:
-    """The tools of an environment: what a model reads of each, and its options."""
+    """Return the tools of an environment: what a model reads of each, and its options."""
     return [
         {
             "name": tool.name,
@@ -94,7 +94,8 @@ def tools_to_json(environment: Environment) -> list[dict[str, Any]]:
 
 
 def tool_from_json(row: Mapping[str, Any]) -> Tool:
-    """A tool that shows and checks what the served one does. It is called through its environment, and only there.
+    """Return a tool that shows and checks what the served one does. It is called through its environment, and only
+    there.
 
     Raises: ToolDefinitionError, KeyError, TypeError for what describes no tool.
     """
@@ -107,7 +108,7 @@ async def _called_elsewhere(arguments: dict[str, Any]) -> Any:
 
 
 def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ()) -> dict[str, Any] | None:
-    """A checkpoint as JSON data.
+    """Return a checkpoint as JSON data.
 
     Args:
         known: digests of layers that the other side has; their bytes are left out.
@@ -132,7 +133,7 @@ def checkpoint_to_json(checkpoint: Checkpoint | None, known: Iterable[str] = ())
 
 
 def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Layer]) -> Checkpoint | None:
-    """The checkpoint that `checkpoint_to_json` wrote, from somebody who is trusted: nothing is computed anew.
+    """Return the checkpoint that `checkpoint_to_json` wrote, from somebody who is trusted: nothing is computed anew.
 
     Args:
         known: layers by digest, for those whose bytes were left out.
@@ -157,7 +158,7 @@ def checkpoint_from_json(row: Mapping[str, Any] | None, known: Mapping[str, Laye
 
 
 def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes]]:
-    """Data, backend and the archives of a checkpoint from somebody who is not trusted: digests are left out.
+    """Return data, backend and the archives of a checkpoint from somebody who is not trusted: digests are left out.
 
     Raises: WireError.
     """
@@ -170,7 +171,7 @@ def archives_of(row: Mapping[str, Any]) -> tuple[dict[str, Any], str, list[bytes
 
 
 def error_to_json(error: BaseException) -> dict[str, str]:
-    """An error that an environment raised: the class that the other side knows, and the message."""
+    """Return an error that an environment raised: the class that the other side knows, and the message."""
     for cls in type(error).__mro__:
         if _RAISED_AGAIN.get(cls.__name__) is cls:
             return {"type": cls.__name__, "message": str(error)}
@@ -180,7 +181,7 @@ def error_to_json(error: BaseException) -> dict[str, str]:
 
 
 def error_from_json(row: Mapping[str, Any], server: str) -> Exception:
-    """The error that `error_to_json` wrote, to be raised.
+    """Return the error that `error_to_json` wrote, to be raised.
 
     Args:
         server: its address, named where the error is no class of ours.

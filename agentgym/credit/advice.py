@@ -65,7 +65,7 @@ class Suggestion:
 
 
 def facts_of(groups: Sequence[Group]) -> CreditFacts:
-    """The facts of groups with two or more valid trajectories. Raises: CreditError if there is none."""
+    """Return the facts of groups with two or more valid trajectories. Raises: CreditError if there is none."""
     usable = [group.select(group.valid) for group in groups if int(group.valid.sum()) > 1]
     if not usable:
         raise CreditError("No group holds two valid trajectories: there is nothing to compare.")
@@ -123,7 +123,7 @@ def predicted_ratios(facts: CreditFacts, *, group_size: int) -> dict[str, float]
 
 
 def suggestions(facts: CreditFacts) -> list[Suggestion]:
-    """What to try, the best first; then, without an estimator, what would help more than any."""
+    """Return what to try, the best first; then, without an estimator, what would help more than any."""
     later = f"{percent(facts.later_noise)} of the variance of a turn's return comes from later turns"
     if facts.turns <= ALIKE:
         reason = (

@@ -29,7 +29,7 @@ def groups_of(
     signals: Mapping[str, Sequence[Any]] | None = None,
     train_version: int | None = None,
 ) -> list[Group]:
-    """The groups of a batch in which the trajectories of one task follow each other.
+    """Return the groups of a batch in which the trajectories of one task follow each other.
 
     Args:
         group_size: trajectories per task.
@@ -47,7 +47,7 @@ def groups_of(
 
 
 def with_signal_rows(groups: Sequence[Group], signals: Mapping[str, Sequence[Any]]) -> list[Group]:
-    """The groups of a batch with more signals, given as one row per trajectory of the batch, in its order.
+    """Return the groups of a batch with more signals, given as one row per trajectory of the batch, in its order.
 
     Raises: ShapeError if a signal does not have one row per trajectory; CreditError as `Group.with_signals`.
     """

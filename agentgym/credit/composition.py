@@ -20,7 +20,7 @@ class ComposedPart:
 
 
 def parse_composition(text: str) -> list[ComposedPart]:
-    """The estimator, then its wrappers from the inside out. Options are Python literals.
+    """Return the estimator, then its wrappers from the inside out. Options are Python literals.
 
     Raises: CreditError saying what cannot be read.
     """

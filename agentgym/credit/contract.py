@@ -128,7 +128,7 @@ class Estimator:
         return f"{self.function.__name__} " + (f"with {preset_options}" if preset_options else "under another name")
 
     def with_options(self, **options: Any) -> Estimator:
-        """The same estimator with options set.
+        """Return the same estimator with options set.
 
         Raises: CreditError for an unknown option (the message lists the accepted ones) or an invalid value.
         """
@@ -136,7 +136,7 @@ class Estimator:
         return replace(self, options={**self.options, **options})
 
     def preset(self, name: str, *, source: str, caution: str = "", **options: Any) -> Estimator:
-        """The same estimator under another name and with other defaults, which can still be overridden.
+        """Return the same estimator under another name and with other defaults, which can still be overridden.
 
         Raises: CreditError as `with_options`.
         """
@@ -152,11 +152,11 @@ class Estimator:
         return self.explain(group).advantages
 
     def explain(self, group: Group) -> Credit:
-        """The advantages together with flags and figures for logs. Raises: as `__call__`."""
+        """Return the advantages together with flags and figures for logs. Raises: as `__call__`."""
         return self.batch([group])[0]
 
     def batch(self, groups: Sequence[Group]) -> list[Credit]:
-        """The credit of every group of a batch. With scope "group" each group is computed by itself.
+        """Return the credit of every group of a batch. With scope "group" each group is computed by itself.
 
         Degenerate: a group smaller than `minimum_group` is left out and gets 0. With scope "batch" every group gets 0
         if fewer than two trajectories remain to compare.
@@ -180,7 +180,7 @@ class Estimator:
         ]
 
     def _compute(self, groups: Sequence[Group]) -> list[Any]:
-        """What the function returns for each group, not yet checked."""
+        """Return what the function returns for each group, not yet checked."""
         if self.scope == "group":
             return [self.function(group, **self.options) for group in groups]
         results = list(self.function(groups, **self.options)) if groups else []
@@ -192,7 +192,7 @@ class Estimator:
         return results
 
     def _check(self, result: Any, group: Group) -> Array:
-        """The result as a float64 array. Raises: ShapeError, CreditError."""
+        """Return the result as a float64 array. Raises: ShapeError, CreditError."""
         advantages, mask = np.asarray(result, np.float64), group.turn_mask
         if advantages.shape != mask.shape:
             raise ShapeError(
@@ -209,7 +209,7 @@ class Estimator:
         return advantages
 
     def _weigh_tokens(self, group: Group, advantages: Array) -> list[TokenWeights] | None:
-        """The weights of each trajectory's tokens. Raises: ShapeError, CreditError."""
+        """Return the weights of each trajectory's tokens. Raises: ShapeError, CreditError."""
         if self.token_weights is None:
             return None
         weights, lengths = np.asarray(self.token_weights(group, advantages), np.float64), group.signal("lengths")
@@ -233,7 +233,7 @@ class Estimator:
 
 
 def _credit(group: Group, computed: Array | None, weights: list[TokenWeights] | None) -> Credit:
-    """The credit of a group from the advantages of its valid trajectories; None if too few could be compared."""
+    """Return the credit of a group from the advantages of its valid trajectories; None if too few could be compared."""
     valid_rows = np.flatnonzero(group.valid)
     advantages: list[Array] = [np.zeros(count) for count in group.turns]
     flags: list[Flag] = []

@@ -38,7 +38,7 @@ HIDDEN_STATES = "Training computes them from the hidden states of the model that
 
 
 def _signal(kind: SignalKind, doc: str, remedy: str = GIVE_IT) -> Any:
-    """The field of a signal, None in a group that does not carry it."""
+    """Return the field of a signal, None in a group that does not carry it."""
     return field(default=None, metadata={"signal": Signal(kind, doc, remedy)})
 
 
@@ -286,7 +286,7 @@ class Group:
         return cls.from_arrays(**recorded_signals(trajectories))
 
     def with_signals(self, **signals: Any) -> Group:
-        """The same group with more signals, given as to `from_arrays`; a signal it already carries is replaced.
+        """Return the same group with more signals, given as to `from_arrays`; a signal it already carries is replaced.
 
         Raises: as `from_arrays`.
         """
@@ -313,7 +313,10 @@ class Group:
         return is_last
 
     def signal(self, name: str) -> Any:
-        """The signal of that name. Raises: MissingSignalError, which also lists the signals that the group carries."""
+        """Return the signal of that name.
+
+        Raises: MissingSignalError, which also lists the signals that the group carries.
+        """
         value = getattr(self, name)
         if value is None:
             carried = [signal for signal in SIGNALS if getattr(self, signal) is not None]
@@ -323,7 +326,7 @@ class Group:
         return value
 
     def select(self, mask: Bools) -> Group:
-        """The group of the trajectories where `mask` is True, padded to the longest of them."""
+        """Return the group of the trajectories where `mask` is True, padded to the longest of them."""
         if mask.all():
             return self
         rows = np.flatnonzero(mask)

@@ -57,14 +57,16 @@ def check_options(
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence with the most similar known name, after a space; empty if none is similar."""
+    """Return a sentence with the most similar known name, after a space; empty if none is similar."""
     close = get_close_matches(name, list(known), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
 @cache
 def _options_model(function: Callable[..., Any]) -> Any:
-    """A pydantic model with one strict field per option. It checks only: the estimator gets the values as given."""
+    """Return a pydantic model with one strict field per option. It checks only: the estimator gets the values
+    as given.
+    """
     from pydantic import ConfigDict, create_model
 
     hints = typing.get_type_hints(function, include_extras=True)

@@ -13,7 +13,7 @@ _encode = json.JSONEncoder(sort_keys=True, default=str).encode  # json.dumps wou
 
 
 def recorded_signals(trajectories: Sequence[Trajectory]) -> dict[str, Any]:
-    """The arguments of `Group.from_arrays` for the trajectories of one task; see `Group.from_trajectories`.
+    """Return the arguments of `Group.from_arrays` for the trajectories of one task; see `Group.from_trajectories`.
 
     Raises: CreditError.
     """
@@ -57,7 +57,7 @@ def _require_one_task(trajectories: Sequence[Trajectory]) -> None:
 
 
 def _outcomes(trajectories: Sequence[Trajectory]) -> list[float | None] | None:
-    """The outcome of each trajectory; None if no valid trajectory has one."""
+    """Return the outcome of each trajectory; None if no valid trajectory has one."""
     valid = [t for t in trajectories if t.valid]
     if not any(t.outcome for t in valid):
         return None
@@ -71,7 +71,9 @@ def _outcomes(trajectories: Sequence[Trajectory]) -> list[float | None] | None:
 
 
 def _if_complete(trajectories: Sequence[Trajectory], read: Callable[[Turn], Any]) -> list[list[Any]] | None:
-    """What `read` gives for each turn; None unless it gives something for every turn of every valid trajectory."""
+    """Return what `read` gives for each turn; None unless it gives something for every turn of every valid
+    trajectory.
+    """
     rows = [[read(turn) for turn in t.turns] for t in trajectories]
     complete = all(x is not None for t, row in zip(trajectories, rows, strict=True) if t.valid for x in row)
     return rows if complete and any(rows) else None

@@ -45,19 +45,19 @@ class SignalKind(ABC):
     """How a signal is read, checked and restricted. The docstring of each kind says how it is stored."""
 
     def count_turns(self, name: str, given: Any, size: int | None) -> list[int] | None:
-        """Turns of each trajectory; None if the signal does not tell. Raises: ShapeError."""
+        """Return turns of each trajectory; None if the signal does not tell. Raises: ShapeError."""
         return None
 
     @abstractmethod
     def read(self, name: str, given: Any, turns: TurnCounts, valid: Bools) -> Any:
-        """The signal as it is stored. Values of trajectories that are not valid are not checked.
+        """Return the signal as it is stored. Values of trajectories that are not valid are not checked.
 
         Raises: ShapeError if axes disagree; CreditError for an invalid value. Each names the signal, the
             trajectory and the turn.
         """
 
     def select(self, stored: Any, rows: TurnCounts, max_turns: int) -> Any:
-        """The signal of some trajectories, the longest of which has `max_turns` turns."""
+        """Return the signal of some trajectories, the longest of which has `max_turns` turns."""
         return tuple(stored[i] for i in rows)
 
 
@@ -74,7 +74,7 @@ class TurnKind(SignalKind):
         return [len(row) for row in _rows(name, given, len(given) if size is None else size)]
 
     def read_rows(self, name: str, given: Any, turns: TurnCounts) -> list[list[Any]]:
-        """The rows as lists. Raises: ShapeError if a row does not have one entry per turn."""
+        """Return the rows as lists. Raises: ShapeError if a row does not have one entry per turn."""
         rows = _rows(name, given, len(turns))
         for i, (row, count) in enumerate(zip(rows, turns.tolist(), strict=True)):
             if len(row) != count and not (self.after_last and len(row) == count + 1):
@@ -267,7 +267,7 @@ def trajectory_flags(name: str, given: Iterable[Any] | None, size: int, default:
 
 
 def _rows(name: str, given: Any, size: int) -> list[list[Any]]:
-    """The rows of a per-turn signal. Raises: ShapeError naming the trajectory that has no row."""
+    """Return the rows of a per-turn signal. Raises: ShapeError naming the trajectory that has no row."""
     rows = _one_per_trajectory(name, given, size)
     for i, row in enumerate(rows):
         if isinstance(row, (str, bytes)) or not isinstance(row, Iterable):
@@ -283,7 +283,7 @@ def _one_per_trajectory(name: str, given: Iterable[Any], size: int) -> list[Any]
 
 
 def _number(item: Any, where: str) -> float:
-    """A number, NaN for None. Raises: CreditError for anything else."""
+    """Return a number, NaN for None. Raises: CreditError for anything else."""
     if item is None:
         return math.nan
     if isinstance(item, (str, bytes)):

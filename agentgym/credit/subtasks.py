@@ -73,7 +73,7 @@ class SubtaskChain:
         return payments
 
     def success(self, chance: Array) -> float:
-        """The chance that all decisive turns are right, given each turn's chance [T]."""
+        """Return the chance that all decisive turns are right, given each turn's chance [T]."""
         return float(np.prod(chance[self.decides]))
 
     def rewards(self, right: Bools, rng: np.random.Generator) -> Array:
@@ -86,7 +86,10 @@ class SubtaskChain:
     def group(
         self, right: Bools, chance: Array, rng: np.random.Generator, signals: Sequence[str], forks: Sequence[Any] = ()
     ) -> Group:
-        """The trajectories as a Group with these signals. Raises: CreditError for a signal that a chain cannot give."""
+        """Return the trajectories as a Group with these signals.
+
+        Raises: CreditError for a signal that a chain cannot give.
+        """
         given: dict[str, Any] = {
             "outcomes": right[:, self.decides].all(axis=1).astype(np.float64),
             "turn_rewards": self.rewards(right, rng),
@@ -135,7 +138,7 @@ class _Inputs:
         return values
 
     def continuations(self) -> list[list[list[float]]]:
-        """Returns of further trajectories from before each turn on, and the outcome itself after the last."""
+        """Return of further trajectories from before each turn on, and the outcome itself after the last."""
         chain, shape = self.chain, self.right.shape
         later = self.rng.random((CONTINUATIONS, *shape)) < self.chance
         returns = np.zeros((*shape, CONTINUATIONS))
@@ -231,7 +234,7 @@ def steps_to(
     most: int = 400,
     seed: int = 0,
 ) -> int:
-    """Steps of Adam until the chance of success is `target`; `most` if it is not reached.
+    """Return steps of Adam until the chance of success is `target`; `most` if it is not reached.
 
     Args:
         chance: that a turn is right at the start. groups, size: of a step.

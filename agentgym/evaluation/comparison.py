@@ -15,7 +15,7 @@ from agentgym.task import Task, TaskSet
 def compare(
     before: Evaluation, after: Evaluation, *, tag: str | None = None, also: str | None = None, level: float = 0.95
 ) -> Comparison:
-    """The gain from `before` to `after` with its paired interval, over all tasks or those of one tag.
+    """Return the gain from `before` to `after` with its paired interval, over all tasks or those of one tag.
 
     A task that lost every episode to failures on either side is left out of the pair. `also` names a second
     component that has to be 1 as well (see Evaluation.outcomes).
@@ -31,7 +31,7 @@ def compare(
 
 
 def on_common_tasks(evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """The evaluations cut down to the tasks that all of them played, in the order of the first.
+    """Return the evaluations cut down to the tasks that all of them played, in the order of the first.
 
     Tasks are the same by the hash of all they are; the id alone would not tell a changed one.
     Raises: EvaluationError where a record is too old to hold hashes, or no task is common.

@@ -152,7 +152,7 @@ def search_corpus(held_out: Sequence[Task], lines: Iterable[str], *, canary: str
 
 
 def words_of(task: Task) -> list[str]:
-    """The words of a task's opening and parameters in order, folded; bookkeeping parameters left out."""
+    """Return the words of a task's opening and parameters in order, folded; bookkeeping parameters left out."""
     parts = [message.text for message in task.opening()]
     parts += [str(value) for value in _values(task.parameters)]
     return _words(" ".join(parts)[:MAX_CHARS])

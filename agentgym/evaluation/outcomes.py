@@ -99,7 +99,7 @@ class OutcomeStatistics:
         return [tag for tag, _ in Counter(tag for row in self.rows for tag in row.tags).most_common()]
 
     def select(self, tag: str | None = None) -> list[TaskOutcome]:
-        """The tasks that carry a tag, or all."""
+        """Return the tasks that carry a tag, or all."""
         return [row for row in self.rows if tag is None or tag in row.tags]
 
     def outcomes(self, tag: str | None = None, *, also: str | None = None) -> list[list[float]]:
@@ -116,7 +116,9 @@ class OutcomeStatistics:
         return success_rate(self.outcomes(tag, also=also))
 
     def attempts(self, tag: str | None = None) -> dict[str, Estimate]:
-        """The means of `first`, `last`, `fixed` and `broke` in episodes of several attempts; empty without them."""
+        """Return the means of `first`, `last`, `fixed` and `broke` in episodes of several attempts; empty
+        without them.
+        """
         estimates = {name: self.component(name, tag) for name in ATTEMPT_RATES}
         return estimates if all(estimate.n for estimate in estimates.values()) else {}
 
@@ -161,7 +163,7 @@ class OutcomeStatistics:
         return solved_within([row.observed for row in rows], spent, budgets)
 
     def failures(self) -> Counter[str]:
-        """Counts of everything that went wrong, over all episodes."""
+        """Count of everything that went wrong, over all episodes."""
         total: Counter[str] = Counter()
         for row in self.rows:
             for counts in row.failures:
@@ -187,12 +189,12 @@ class OutcomeStatistics:
         return combine_usage([usage for row in self.rows for usage in row.usage])
 
     def execution_rate(self) -> float:
-        """Calls that ran and returned without an error, as a share of all calls; NaN without any call."""
+        """Return calls that ran and returned without an error, as a share of all calls; NaN without any call."""
         calls = sum(sum(row.calls) for row in self.rows)
         return sum(sum(row.calls_ok) for row in self.rows) / calls if calls else float("nan")
 
     def mean_turns(self) -> float:
-        """Turns per episode that did not fail; NaN without any."""
+        """Return turns per episode that did not fail; NaN without any."""
         return _mean(n for row in self.rows for n, s in zip(row.turns, row.success, strict=True) if s is not None)
 
 

@@ -67,7 +67,7 @@ class Evaluation(OutcomeStatistics):
     without a search."""
 
     def to_summary(self) -> dict[str, Any]:
-        """The headline numbers as JSON-able data: success, pass@k and pass^k with intervals, failures, usage."""
+        """Return the headline numbers as JSON-able data: success, pass@k and pass^k with intervals, failures, usage."""
         curves = {}
         if self.outcomes():
             curves = {"pass_at": self.pass_curve(), "pass_hat": self.pass_curve(all_of_them=True)}

@@ -38,7 +38,7 @@ async def rescore(
     time_s: float = 600.0,
     on_episode: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Copies of the episodes with the rewards that `reward` gives; the originals are not touched.
+    """Copy of the episodes with the rewards that `reward` gives; the originals are not touched.
 
     Turns are judged one after another as the episode had come to them, then its outcome; by a reward that has more to
     say, its turns in `hindsight` and the episodes of one task as a `group`. Episodes that failed stay as they are. What

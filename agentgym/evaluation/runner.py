@@ -144,7 +144,7 @@ def from_trajectories(
     config: RolloutConfig | None = None,
     step: int | None = None,
 ) -> Evaluation:
-    """The record of episodes that were played elsewhere, for example by a trainer.
+    """Return the record of episodes that were played elsewhere, for example by a trainer.
 
     Args:
         trajectories: every sample of every task, tasks in the order in which they are to be listed.
@@ -205,7 +205,7 @@ def note_held_out_use(
 
 
 def choose(task_set: TaskSet, split: str, limit: int | None = None, *, stratum: str | None = None) -> list[Task]:
-    """The tasks to play: all in their own order, or `limit` of them in a fixed random order.
+    """Return the tasks to play: all in their own order, or `limit` of them in a fixed random order.
 
     Args:
         stratum: only tasks with this tag.
@@ -247,7 +247,10 @@ def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> No
 
 
 def row_of(group: Sequence[Trajectory]) -> TaskOutcome:
-    """The outcomes of a task's episodes. Raises: EvaluationError for one that was helped, or has no `success`."""
+    """Return the outcomes of a task's episodes.
+
+    Raises: EvaluationError for one that was helped, or has no `success`.
+    """
     if helped := [(t, t.provenance.assistance) for t in group if t.provenance.assistance is not None]:
         raise EvaluationError(
             f"{helped[0][0].id} was played with a {helped[0][1].kind}: an evaluation measures what the policy does "

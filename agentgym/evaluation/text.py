@@ -34,7 +34,7 @@ def format_attempts(evaluation: Evaluation) -> str:
 
 
 def format_search(evaluation: Evaluation) -> str:
-    """What searched the episodes, after a comma; empty without a search."""
+    """Return what searched the episodes, after a comma; empty without a search."""
     if not (search := evaluation.search):
         return ""
     oracle = ", which reads the outcome: an oracle value" if search["oracle_value"] else ""
@@ -42,7 +42,7 @@ def format_search(evaluation: Evaluation) -> str:
 
 
 def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = None) -> str:
-    """The gain of `after` over `before`: all tasks, then each tag; `first` names a tag to begin with.
+    """Return the gain of `after` over `before`: all tasks, then each tag; `first` names a tag to begin with.
 
     Raises: EvaluationError if the two did not play exactly the same tasks.
     """
@@ -67,7 +67,7 @@ def format_gains(before: Evaluation, after: Evaluation, *, first: str | None = N
 
 
 def format_causes(causes: Counter[str]) -> list[str]:
-    """A line for each of the most frequent causes of failed episodes, and one that counts the others."""
+    """Return a line for each of the most frequent causes of failed episodes, and one that counts the others."""
     frequent = causes.most_common(MAX_CAUSES)
     lines = [f"{count} x {visible(cause)}" for cause, count in frequent]
     if rest := len(causes) - len(frequent):

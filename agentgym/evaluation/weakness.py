@@ -77,7 +77,7 @@ class WeakKind:
 
 
 def training_histories(reader: LedgerReader, label: str = "") -> list[TaskHistory]:
-    """The history of every training task that a run has played.
+    """Return the history of every training task that a run has played.
 
     Episodes of other splits do not count, nor those with help, nor those that failed or were not judged.
 

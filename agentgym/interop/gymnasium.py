@@ -103,7 +103,7 @@ class GymnasiumEnvironment(Environment):
         return hashlib.blake2b(seen, key=hashlib.sha256(self._identity).digest(), digest_size=12).hexdigest()
 
     async def checkpoint(self) -> Checkpoint | None:
-        """The actions so far: under the same seed they bring back everything, their random numbers included."""
+        """Return the actions so far: under the same seed they bring back everything, their random numbers included."""
         return Checkpoint({"actions": list(self._gymnasium_episode.actions)})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
@@ -161,7 +161,7 @@ def register_gymnasium(
 def _environment_class(
     theirs: str, options: dict[str, Any], words: ActionText, solved: Callable[[GymnasiumEpisode], bool]
 ) -> type[GymnasiumEnvironment]:
-    """A class of its own, so that the tool's schema names the actions."""
+    """Return a class of its own, so that the tool's schema names the actions."""
     choice: Any = Literal[words.actions]
 
     def act(self, actions):  # type: ignore[no-untyped-def]
@@ -205,7 +205,7 @@ def _rewarded(episode: GymnasiumEpisode) -> bool:
 
 
 def _plain(seen: Any) -> Any:
-    """An observation as JSON-able data."""
+    """Return an observation as JSON-able data."""
     if isinstance(seen, np.ndarray | np.generic):
         return seen.tolist()
     if isinstance(seen, Mapping):

@@ -8,7 +8,9 @@ from agentgym.task import Split, Task, TaskSet, seed_of
 
 
 def seeded_tasks(name: str, prompt: str, *, train: int, validation: int, held_out: int, seed: int) -> TaskSet:
-    """A task set that has the name of its environment; `parameters["seed"]` of each task, 31 bits, is its own."""
+    """Return a task set that has the name of its environment; `parameters["seed"]` of each task, 31 bits, is
+    its own.
+    """
     sizes: dict[Split, int] = {"train": train, "validation": validation, "held_out": held_out}
 
     def task(split: Split, index: int) -> Task:

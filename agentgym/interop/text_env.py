@@ -133,7 +133,7 @@ class TextEnv(gymnasium.Env[str, str]):
         return self._observation_text, earned + episode.outcome_reward, *over, ended
 
     def render(self) -> str | None:
-        """What the agent read last."""
+        """Return what the agent read last."""
         return self._observation_text if self.render_mode == "ansi" else None
 
     def close(self) -> None:

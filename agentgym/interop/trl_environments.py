@@ -89,7 +89,7 @@ class TrlEnvironments:
         self._thread.start()
 
     def dataset(self) -> Any:
-        """A `datasets.Dataset` with a row for each task: `prompt`, its opening messages, and `task`, its id."""
+        """Return a `datasets.Dataset` with a row for each task: `prompt`, its opening messages, and `task`, its id."""
         from datasets import Dataset
 
         rows = [
@@ -99,7 +99,7 @@ class TrlEnvironments:
         return Dataset.from_list(rows)
 
     def __call__(self) -> Any:
-        """A new environment."""
+        """Return a new environment."""
         return self._environment_class(self)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
@@ -140,7 +140,10 @@ class _TrlEnvironment:
         return "\n\n" + "\n\n".join(rest) if rest else None
 
     def get_reward(self) -> float:
-        """The return of the episode, which ends where it is. Raises: AgentGymError if the infrastructure failed it."""
+        """Return the return of the episode, which ends where it is.
+
+        Raises: AgentGymError if the infrastructure failed it.
+        """
         trajectory = self._leave()
         if trajectory is None:
             raise AgentGymError("get_reward was called outside of an episode: call reset first.")
@@ -159,7 +162,7 @@ class _TrlEnvironment:
 
 
 def _method(tool: Tool) -> Any:
-    """A method with the annotations and the docstring from which TRL makes the schema of a tool."""
+    """Return a method with the annotations and the docstring from which TRL makes the schema of a tool."""
 
     def method(self: _TrlEnvironment, **arguments: Any) -> str:
         return self._call(tool.name, arguments)
@@ -188,7 +191,7 @@ def _method(tool: Tool) -> Any:
 
 
 def _hint(schema: Mapping[str, Any]) -> Any:
-    """The type that a schema describes, as exactly as a type hint can."""
+    """Return the type that a schema describes, as exactly as a type hint can."""
     if values := schema.get("enum"):
         return Literal[tuple(values)]
     kind = schema.get("type")

@@ -41,12 +41,12 @@ _WRITE = {
 
 
 def _label(kind: ValueType) -> str:
-    """A name for a type, such as list_list_int."""
+    """Return a name for a type, such as list_list_int."""
     return "_".join((kind.kind, *map(_label, kind.inner)))
 
 
 def _spelled(kind: ValueType) -> str:
-    """The type as a declaration begins: with a space, unless it ends with a star."""
+    """Return the type as a declaration begins: with a space, unless it ends with a star."""
     spelling = _SCALARS.get(kind.kind, _label(kind))
     return spelling if spelling.endswith("*") else f"{spelling} "
 

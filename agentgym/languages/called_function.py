@@ -66,7 +66,7 @@ class CalledFunction:
         return cls(sandbox, channel, signature, timeout_s)
 
     async def call(self, arguments: Sequence[Any]) -> Any:
-        """What the function returns, as plain data of its declared type.
+        """Return what the function returns, as plain data of its declared type.
 
         Args:
             arguments: values that `Signature.check_arguments` admits.
@@ -100,7 +100,7 @@ class CalledFunction:
 
 
 async def language_snapshot(backend: Backend, spec: SandboxSpec, language: Language) -> Snapshot:
-    """The files of a sandbox in which `build` works: the language's driver, compiled once per backend.
+    """Return the files of a sandbox in which `build` works: the language's driver, compiled once per backend.
 
     The toolchain is tried on a function that returns its argument.
     Raises: ToolchainFault naming the command that fails and what it says; SandboxError.

@@ -48,7 +48,7 @@ class Language:
     max_int: int = 2**63
 
     def driver_files(self) -> dict[str, bytes]:
-        """The driver's files by name."""
+        """Return the driver's files by name."""
         folder = files("agentgym.languages").joinpath("drivers")
         return {name: folder.joinpath(name).read_bytes() for name in self.driver}
 
@@ -56,7 +56,7 @@ class Language:
 def type_writer(
     scalars: Mapping[str, str], list_of: str, map_of: str, optional_of: str, boxed: Mapping[str, str] | None = None
 ) -> Callable[[ValueType], str]:
-    """Writes types in a language, from patterns such as "Vec<{0}>". `boxed`: scalars inside of another type."""
+    """Write types in a language, from patterns such as "Vec<{0}>". `boxed`: scalars inside of another type."""
 
     def write(kind: ValueType) -> str:
         if kind.kind in scalars:

@@ -39,7 +39,7 @@ class ValueType:
         return f"{self.kind}[{', '.join(map(str, self.inner))}]" if self.inner else self.kind
 
     def parts(self) -> list[ValueType]:
-        """The types inside, innermost first, and this type last."""
+        """Return the types inside, innermost first, and this type last."""
         return [part for inner in self.inner for part in inner.parts()] + [self]
 
     def check(self, value: Any) -> None:
@@ -98,7 +98,7 @@ def same_value(kind: ValueType, expected: Any, value: Any, *, tolerance: float =
 
 
 def entries(value: Any) -> list[tuple[Any, Any]]:
-    """The entries of a map, which is a mapping or, as JSON has only text as keys, a list of [key, value]."""
+    """Return the entries of a map, which is a mapping or, as JSON has only text as keys, a list of [key, value]."""
     return list(value.items()) if isinstance(value, Mapping) else [(key, item) for key, item in value]
 
 

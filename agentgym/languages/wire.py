@@ -20,7 +20,7 @@ _NUMBER = re.compile(r"-?[0-9.]{1,40}([eE][-+]?[0-9]{1,4})?\Z|-?inf\Z|nan\Z")
 
 
 def to_words(kind: ValueType, value: Any) -> list[str]:
-    """The words of a value that `kind.check` admits."""
+    """Return the words of a value that `kind.check` admits."""
     match kind.kind:
         case "int":
             return [f"i{value}"]
@@ -43,7 +43,10 @@ def to_words(kind: ValueType, value: Any) -> list[str]:
 
 
 def from_words(kind: ValueType, text: str) -> Any:
-    """The value in a line that a submission may have written. Raises: ValueError unless it is one value of the type."""
+    """Return the value in a line that a submission may have written.
+
+    Raises: ValueError unless it is one value of the type.
+    """
     words = text.split(" ")
     remaining = iter(words)
     value = _read(kind, remaining, len(words))
@@ -61,7 +64,7 @@ def _read(kind: ValueType, words: Iterator[str], most: int) -> Any:
 
 
 def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], most: int) -> Any:
-    """A value whose first word has been read. `most` bounds the counts: no value has more parts than words."""
+    """Return a value whose first word has been read. `most` bounds the counts: no value has more parts than words."""
     match kind.kind, letter:
         case "int", "i" if _INTEGER.match(rest):
             return int(rest)
@@ -84,5 +87,5 @@ def _read_known(kind: ValueType, letter: str, rest: str, words: Iterator[str], m
 
 
 def line_of(kinds: Sequence[ValueType], values: Sequence[Any]) -> str:
-    """The arguments of one call."""
+    """Return the arguments of one call."""
     return " ".join(word for kind, value in zip(kinds, values, strict=True) for word in to_words(kind, value))

@@ -25,7 +25,7 @@ ADAPTER = "default"
 
 
 def adapter_folder(source: str | Path, revision: str | None = None) -> Path | None:
-    """The folder of an adapter, which has no config.json of a model; None for anything else."""
+    """Return the folder of an adapter, which has no config.json of a model; None for anything else."""
     folder = Path(source)
     if folder.is_dir():
         return folder if (folder / CONFIGURATION).is_file() and not (folder / "config.json").is_file() else None
@@ -40,7 +40,7 @@ def adapter_folder(source: str | Path, revision: str | None = None) -> Path | No
 
 
 def base_of(folder: Path) -> str:
-    """The model that an adapter names as its own. Raises: PolicyError if it names none."""
+    """Return the model that an adapter names as its own. Raises: PolicyError if it names none."""
     try:
         base = json.loads((folder / CONFIGURATION).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError) as error:
@@ -51,7 +51,7 @@ def base_of(folder: Path) -> str:
 
 
 def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> Any:
-    """The model with a fresh adapter, which changes nothing yet; the adapter alone is trained.
+    """Return the model with a fresh adapter, which changes nothing yet; the adapter alone is trained.
 
     Args:
         base: name or folder of the model, which the saved adapter names.
@@ -78,7 +78,7 @@ def new_adapter(model: Any, options: LoraOptions, *, base: str, seed: int) -> An
 
 
 def open_adapter(model: Any, folder: Path, *, trainable: bool = False) -> Any:
-    """The model with a saved adapter.
+    """Return the model with a saved adapter.
 
     Raises: PolicyError if the adapter is not a LoRA adapter, cannot be read, or is that of another model.
     """
@@ -122,12 +122,12 @@ def can_merge(model: Any) -> bool:
 
 
 def own_model(model: Any) -> Any:
-    """The model of transformers beneath an adapter; a model without one itself."""
+    """Return the model of transformers beneath an adapter; a model without one itself."""
     return model.get_base_model() if has_adapter(model) else model
 
 
 def merged(model: Any) -> Any:
-    """The model with its adapter added into its own weights, in place; a model without one as it is."""
+    """Return the model with its adapter added into its own weights, in place; a model without one as it is."""
     return model.merge_and_unload(safe_merge=True, adapter_names=[ADAPTER]) if has_adapter(model) else model
 
 
@@ -143,7 +143,7 @@ def _adapted(model: Any, configuration: Any) -> Any:
 
 
 def _prepared(model: Any) -> Any:
-    """A quantised model needs its norms in float32 to be trained."""
+    """Return a quantised model needs its norms in float32 to be trained."""
     if not getattr(model, "is_quantized", False):
         return model
     from peft import prepare_model_for_kbit_training
@@ -154,7 +154,7 @@ def _prepared(model: Any) -> Any:
 
 
 def target_layers(model: Any, targets: str | list[str]) -> list[str]:
-    """The names of layers that LoRA's targets stand for.
+    """Return the names of layers that LoRA's targets stand for.
 
     peft would name each layer of the model by itself, so that the adapter would seem to fit a deeper one.
 

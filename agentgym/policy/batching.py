@@ -178,7 +178,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _as_policy_error(error: Exception) -> PolicyError:
-    """A fresh error for one waiter: an exception object shared by several would gather all their tracebacks."""
+    """Return a fresh error for one waiter: an exception object shared by several would gather all their tracebacks."""
     if isinstance(error, PolicyError):
         policy_error = type(error)(str(error))
     else:

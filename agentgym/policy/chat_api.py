@@ -120,7 +120,7 @@ class ChatApiPolicy(Policy):
 
 
 def _calls(written: Any) -> tuple[Call, ...]:
-    """The calls of an API's answer; one that cannot be understood has `error` set, as in every call format."""
+    """Return the calls of an API's answer; one that cannot be understood has `error` set, as in every call format."""
     if not isinstance(written, list):
         return ()
     calls: list[Call] = []
@@ -187,7 +187,7 @@ def _content(content: Content) -> str | list[dict[str, Any]]:
 
 
 def _field_remedy(refusal: str, body: dict[str, Any]) -> str:
-    """What to do where a server refuses a field that every request carries."""
+    """Return what to do where a server refuses a field that every request carries."""
     refused = [name for name in ("seed", "temperature", "top_p", "max_tokens") if name in body and name in refusal]
     if "max_tokens" in refused and "max_completion_tokens" in refusal:
         return " Use token_field=max_completion_tokens."
@@ -195,7 +195,7 @@ def _field_remedy(refusal: str, body: dict[str, Any]) -> str:
 
 
 def _choice(answer: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The first choice and the usage. Raises: PolicyError if the answer is none of a chat API."""
+    """Return the first choice and the usage. Raises: PolicyError if the answer is none of a chat API."""
     choices = answer.get("choices") if isinstance(answer, dict) else None
     choice = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):

@@ -54,7 +54,7 @@ def load_checkpoint(
 
 
 def load_tokenizer(source: str | Path, options: LoadOptions | None = None) -> Any:
-    """The tokenizer alone, from a folder or by the name of a hub model. Raises: PolicyError if there is none."""
+    """Return the tokenizer alone, from a folder or by the name of a hub model. Raises: PolicyError if there is none."""
     options = options or LoadOptions()
     adapter = adapter_folder(source, options.revision)
     if adapter is not None and not (adapter / "tokenizer_config.json").is_file():
@@ -68,7 +68,7 @@ def load_tokenizer(source: str | Path, options: LoadOptions | None = None) -> An
 
 
 def load_configuration(source: str | Path, options: LoadOptions | None = None) -> Any:
-    """The configuration of the model in a checkpoint, or of the one that an adapter belongs to.
+    """Return the configuration of the model in a checkpoint, or of the one that an adapter belongs to.
 
     Raises: PolicyError if there is none.
     """
@@ -112,7 +112,7 @@ def tokenizer_of(reader: Any) -> Any:
 
 
 def load_state(source: Path) -> dict[str, Any]:
-    """The weights of a checkpoint that training wrote, in float32, on the CPU. Raises: as transformers."""
+    """Return the weights of a checkpoint that training wrote, in float32, on the CPU. Raises: as transformers."""
     state: dict[str, Any] = _load_weights(source, LoadOptions(dtype="float32"), "cpu", None).state_dict()
     return state
 
@@ -150,7 +150,7 @@ def _load(source: str | Path, device: str, options: LoadOptions, sees: bool | No
 
 
 def _load_reader(source: str | Path, options: LoadOptions, sees: bool) -> Any:
-    """The tokenizer or processor, with the template that it shall have.
+    """Return the tokenizer or processor, with the template that it shall have.
 
     A template that rewrites earlier turns is replaced by its training variant, where TRL has one.
     """
@@ -167,7 +167,7 @@ def _load_reader(source: str | Path, options: LoadOptions, sees: bool) -> Any:
 
 
 def _load_weights(source: str | Path, options: LoadOptions, device: str, sees: bool | None) -> Any:
-    """The model alone: on the CPU or, if it is quantised, on its device."""
+    """Return the model alone: on the CPU or, if it is quantised, on its device."""
     sees = _sees(source, options) if sees is None else sees
     model_class = AutoModelForImageTextToText if sees else AutoModelForCausalLM
     given: dict[str, Any] = {"attn_implementation": options.attention, "revision": options.revision}

@@ -95,11 +95,11 @@ class Renderer(Protocol):
         ...
 
     def parse(self, token_ids: Sequence[int]) -> Message:
-        """The assistant message that the sampled ids spell. Never raises on model output."""
+        """Return the assistant message that the sampled ids spell. Never raises on model output."""
         ...
 
     def encode(self, message: Message) -> list[int]:
-        """The ids that the agent would have sampled to write this message, its end-of-turn token included."""
+        """Return the ids that the agent would have sampled to write this message, its end-of-turn token included."""
         ...
 
 

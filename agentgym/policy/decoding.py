@@ -76,7 +76,9 @@ class DecodeRequest:
 
 
 def batches_within(rows: Sequence[DecodeRequest], max_tokens: int) -> list[list[DecodeRequest]]:
-    """The rows in their order, in batches whose keys and values hold at most so many tokens; a longer row by itself."""
+    """Return the rows in their order, in batches whose keys and values hold at most so many tokens; a longer row by
+    itself.
+    """
     batches: list[list[DecodeRequest]] = []
     longest = 0
     for row in rows:
@@ -315,7 +317,7 @@ class _Batch:
 
 
 def _beginning(first: list[int], other: list[int]) -> list[int]:
-    """The common prefix of two lists; that of the smallest and largest of many lists is common to all."""
+    """Return the common prefix of two lists; that of the smallest and largest of many lists is common to all."""
     for index, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return first[:index]

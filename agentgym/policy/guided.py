@@ -26,7 +26,7 @@ class GuidedPolicy(Policy):
         self.version, self.context_tokens = learner.version, learner.context_tokens
 
     async def generate(self, request: Request) -> Reply:
-        """The guide's reply, or the learner's. Raises: as their own."""
+        """Return the guide's reply, or the learner's. Raises: as their own."""
         if not self.when(request):
             return await self.learner.generate(request)
         renderer = self.guide.renderer

@@ -104,7 +104,7 @@ class JsonEndpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def post(self, path: str, body: dict[str, Any] | None = None, *, plain_text: bool = False) -> Any:
-        """The answer's JSON, None if it is empty.
+        """Return the answer's JSON, None if it is empty.
 
         Args:
             plain_text: return the text of the answer, which is no JSON.
@@ -165,7 +165,7 @@ class JsonEndpoint:
             await asyncio.sleep(wait)
 
     def _remedy(self, tries: int, unreached: bool) -> str:
-        """The field of the retry policy that ended the attempts."""
+        """Return the field of the retry policy that ended the attempts."""
         policy = self.retry_policy
         if unreached:
             return f", or raise retry_policy.unreached_s (now {policy.unreached_s:g} s) if it is still starting"
@@ -210,7 +210,7 @@ class JsonEndpoint:
         return content
 
     def _open(self) -> tuple[httpx.AsyncClient, asyncio.Semaphore]:
-        """The client of this event loop, and its free connections: neither can move from one loop to another."""
+        """Return the client of this event loop, and its free connections: neither can move from one loop to another."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=self._connections)

@@ -68,7 +68,7 @@ class ImageTokens:
         return list(ids).count(self.image_token_id)
 
     def collapsed(self, ids: Sequence[int], images: Sequence[ImagePart]) -> list[int]:
-        """The ids with each image's token once, as a server that expands them itself wants.
+        """Return the ids with each image's token once, as a server that expands them itself wants.
 
         Args:
             images: those that the ids show, in order; two may follow each other without anything between.
@@ -87,7 +87,7 @@ class ImageTokens:
         return dict(self.processor.image_processor(images=[opened(image) for image in images], return_tensors="pt"))
 
     def _written(self) -> str:
-        """What the chat template writes for an image; the processor's image token where it knows no parts."""
+        """Return what the chat template writes for an image; the processor's image token where it knows no parts."""
         from jinja2.exceptions import TemplateError
 
         image = str(self.processor.image_token)
@@ -103,7 +103,7 @@ class ImageTokens:
 
 
 def opened(image: ImagePart) -> Any:
-    """The image as Pillow holds it, RGB. Raises: PolicyError when it is none, or larger than MAX_PIXELS."""
+    """Return the image as Pillow holds it, RGB. Raises: PolicyError when it is none, or larger than MAX_PIXELS."""
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError as error:

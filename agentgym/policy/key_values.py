@@ -99,5 +99,5 @@ class Block:
         self.data = selected
 
     def take(self, row: int, columns: torch.Tensor) -> torch.Tensor:
-        """A copy of one row's columns, for Past."""
+        """Return a copy of one row's columns, for Past."""
         return self.data[:, row].index_select(2, columns)

@@ -65,7 +65,7 @@ def load_vision(path: str, **options: Any) -> TransformersPolicy:
 def policy_of(
     model: Any, reader: Any, call_format: str, template_options: dict[str, Any], **options: Any
 ) -> TransformersPolicy:
-    """A policy that samples from the model.
+    """Return a policy that samples from the model.
 
     Args:
         reader: its tokenizer, or its processor if it reads images.
@@ -75,7 +75,7 @@ def policy_of(
 
 
 def renderer_of(reader: Any, call_format: str, template_options: dict[str, Any]) -> TemplateRenderer:
-    """The renderer of a model by its tokenizer, or by its processor if it reads images."""
+    """Return the renderer of a model by its tokenizer, or by its processor if it reads images."""
     tokenizer = tokenizer_of(reader)
     chosen_format = call_format_for(tokenizer, call_format, template_options)
     if call_format != AUTO:

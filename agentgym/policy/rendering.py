@@ -118,7 +118,7 @@ class TemplateRenderer:
         return head + self._fill(self._glue[key], messages)
 
     def parse(self, token_ids: Sequence[int], tools: Sequence[dict[str, Any]] = ()) -> Message:
-        """The assistant message that the sampled ids spell, its calls parsed. Never raises on model output.
+        """Return the assistant message that the sampled ids spell, its calls parsed. Never raises on model output.
 
         Args:
             tools: schemas that say the types of arguments, for call formats whose syntax has none.
@@ -135,7 +135,7 @@ class TemplateRenderer:
         return Message("assistant", content, calls)
 
     def encode(self, message: Message) -> list[int]:
-        """The ids that the agent would have sampled to write this message, its end-of-turn token included."""
+        """Return the ids that the agent would have sampled to write this message, its end-of-turn token included."""
         text = self.written(message)
         if self.begun_thought and text.startswith(self.begun_thought):
             text = text.removeprefix(self.begun_thought)
@@ -144,7 +144,7 @@ class TemplateRenderer:
         return [*self._agent.encode(text, add_special_tokens=False).ids, self.end_of_turn_id]
 
     def written(self, message: Message) -> str:
-        """An assistant message as text: its content, then its calls in the call format.
+        """Return an assistant message as text: its content, then its calls in the call format.
 
         Raises: PolicyError if the syntax of the call format cannot say one of the calls.
         """
@@ -155,7 +155,7 @@ class TemplateRenderer:
         return "\n".join(text for text in (message.text, calls) if text)
 
     def _opening_text(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> str:
-        """The template's text of the opening messages, in which every tool is named.
+        """Return the template's text of the opening messages, in which every tool is named.
 
         Many templates drop tools without a word, and the model would then never learn of them. Where this one does,
         the call format explains them in the system message, or in the first message if the template knows no system.
@@ -192,7 +192,9 @@ class TemplateRenderer:
         return ids
 
     def _content(self, message: Message) -> list[int]:
-        """The ids of a message from outside: text without special tokens, and each image as the model reads it."""
+        """Return the ids of a message from outside: text without special tokens, and each image as the model
+        reads it.
+        """
         if not message.images:
             return list(self._outside.encode(message.text, add_special_tokens=False).ids)
         ids: list[int] = []
@@ -321,7 +323,7 @@ class TemplateRenderer:
 
 
 def _without(tokenizer: PreTrainedTokenizerFast, dropped: Any) -> Tokenizer:
-    """A copy of the tokenizer that knows fewer added tokens: their text is then split like any other.
+    """Return a copy of the tokenizer that knows fewer added tokens: their text is then split like any other.
 
     `split_special_tokens=True` would leave those that are not special, such as `<tool_call>`, and changes the
     shared tokenizer at every call, which is not safe between threads.

@@ -50,7 +50,7 @@ class RoleAdapters:
             self._owners = before
 
     def number_of(self, role: str) -> int:
-        """The place of a role in their order. Raises: PolicyError for one without an adapter."""
+        """Return the place of a role in their order. Raises: PolicyError for one without an adapter."""
         if not role:
             return 0
         if role not in self.roles:
@@ -69,7 +69,9 @@ class RoleAdapters:
         setattr(model, _ATTRIBUTE, self)
 
     def _of_roles(self, inner: torch.Tensor) -> torch.Tensor:
-        """What an adapter's first matrix gives, [sequences, tokens, width], with 0 outside of each one's own part."""
+        """Return what an adapter's first matrix gives, [sequences, tokens, width], with 0 outside of each one's own
+        part.
+        """
         if self._owners is None:
             raise PolicyError(
                 "This model has an adapter for each role, and what asks for it does not say in which role. Leave it "
@@ -101,13 +103,16 @@ class RoleAdapters:
 
 
 def role_adapters_of(model: Any) -> RoleAdapters | None:
-    """The roles of a model that has an adapter for each; None for any other model."""
+    """Return the roles of a model that has an adapter for each; None for any other model."""
     adapters: RoleAdapters | None = getattr(model, _ATTRIBUTE, None)
     return adapters
 
 
 def read_roles(folder: Path) -> list[str]:
-    """The roles of a saved adapter; none where it is one for all. Raises: PolicyError if the file cannot be read."""
+    """Return the roles of a saved adapter; none where it is one for all.
+
+    Raises: PolicyError if the file cannot be read.
+    """
     file = folder / FILE
     if not file.is_file():
         return []

@@ -28,7 +28,7 @@ class ScriptedPolicy(Policy):
         self.name = name
 
     async def generate(self, request: Request) -> Reply:
-        """The script's next message.
+        """Return the script's next message.
 
         Raises: ScriptEnded when a list of messages has come to its end; PolicyError for an answer that is no message.
         """

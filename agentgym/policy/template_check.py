@@ -98,7 +98,7 @@ def _thoughts(renderer: TemplateRenderer) -> TemplateFinding:
 
 
 def _results(renderer: TemplateRenderer) -> TemplateFinding:
-    """A tool result that holds the model's own control tokens must add none to the prompt."""
+    """Return a tool result that holds the model's own control tokens must add none to the prompt."""
     specials = set(renderer.tokenizer.all_special_ids) | {renderer.end_of_turn_id}
     forged = "".join(renderer.tokenizer.decode([token]) for token in sorted(specials))
     counts = [

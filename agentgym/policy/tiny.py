@@ -32,7 +32,7 @@ MAX_TOKENS = 4096
 
 
 def make_tokenizer(texts: Iterable[str], vocab_size: int = 1024) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer trained on texts, with Qwen's special tokens and a compact chat template.
+    """Return a byte-level BPE tokenizer trained on texts, with Qwen's special tokens and a compact chat template.
 
     Args:
         texts: what the environment and the oracle write; repeated words become single tokens.
@@ -83,7 +83,7 @@ def make_configuration(
     head_dim: int = 32,
     **tokens: int | None,
 ) -> Qwen3Config:
-    """The configuration of a small Qwen3 with tied embeddings, about a million parameters by default.
+    """Return the configuration of a small Qwen3 with tied embeddings, about a million parameters by default.
 
     head_dim 32 is the smallest that vLLM's CPU build serves.
 
@@ -108,7 +108,7 @@ def make_configuration(
 
 
 def make_model(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0, **shape: int) -> Qwen3ForCausalLM:
-    """A Qwen3 with random weights. `shape`: see `make_configuration`.
+    """Return a Qwen3 with random weights. `shape`: see `make_configuration`.
 
     The same seed gives the same weights, and the process's own random state is left as it was.
     """

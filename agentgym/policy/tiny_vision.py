@@ -17,7 +17,7 @@ PATCH = 14
 
 
 def make_processor(tokenizer: PreTrainedTokenizerFast, *, side: int = 56) -> Any:
-    """A processor that shows every image as `(side / 14)^2` tokens; it adds the image token to the tokenizer.
+    """Return a processor that shows every image as `(side / 14)^2` tokens; it adds the image token to the tokenizer.
 
     Args:
         side: pixels that every image is scaled to, both ways; a multiple of 14.
@@ -42,7 +42,8 @@ def make_processor(tokenizer: PreTrainedTokenizerFast, *, side: int = 56) -> Any
 
 
 def make_vision_model(processor: Any, *, hidden: int = 64, layers: int = 2, side: int = 56, seed: int = 0) -> Any:
-    """A LLaVA with random weights. The same seed gives the same weights; the process's random state stays as it was.
+    """Return a LLaVA with random weights. The same seed gives the same weights; the process's random state stays as it
+    was.
 
     Args:
         hidden, layers: of the text model and of the vision model alike. `side`: as the processor's.

@@ -18,7 +18,7 @@ _JSON_CHARACTER = re.compile(
 
 
 def token_ranges(tokenizer: Any, token_ids: Sequence[int]) -> tuple[str, list[Range]]:
-    """The text of some tokens, and the characters of it that each of them stands for.
+    """Return the text of some tokens, and the characters of it that each of them stands for.
 
     Of a character whose bytes are spread over several tokens, as byte-level BPE does, each of these tokens stands for
     the whole. Costs a decoding of every prefix.
@@ -63,7 +63,7 @@ def written_range(text: str, message: Message, span: Span) -> Range | None:
 
 
 def _verbatim(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
-    """The characters of every place where `counted` stands as it is."""
+    """Return the characters of every place where `counted` stands as it is."""
     start = text.find(counted)
     while start >= 0:
         yield tuple((at, at + 1) for at in range(start, start + len(counted)))
@@ -71,7 +71,7 @@ def _verbatim(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
 
 
 def _in_json(text: str, counted: str) -> Iterator[tuple[Range, ...]]:
-    """The characters of every place where `counted` stands as a whole JSON string."""
+    """Return the characters of every place where `counted` stands as a whole JSON string."""
     quote = text.find('"')
     while quote >= 0:
         characters, at = list[Range](), quote + 1

@@ -239,7 +239,7 @@ class TransformersPolicy(Policy):
         return self.context_tokens - used
 
     def _stop_text(self) -> Any:
-        """A check for texts that end a turn, where the call format has any."""
+        """Return a check for texts that end a turn, where the call format has any."""
         stop, tokenizer = self.renderer.call_format.stop, self.renderer.tokenizer
         if not stop:
             return None
@@ -252,7 +252,7 @@ class TransformersPolicy(Policy):
         return ended
 
     def _weights_now(self) -> tuple[int, int, int]:
-        """Changes whenever the weights do: torch counts every in-place change of a parameter."""
+        """Return changes whenever the weights do: torch counts every in-place change of a parameter."""
         return self.version, id(self.model), sum(parameter._version for parameter in self.model.parameters())
 
     def _remember(self, episode: str, past: KVPrefix) -> None:

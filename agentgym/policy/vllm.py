@@ -244,7 +244,7 @@ class VllmPolicy(Policy):
         self._applies_masks = True
 
     async def _complete(self, ids: list[int], options: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        """The server's only choice, and the version of the weights that made it."""
+        """Return the server's only choice, and the version of the weights that made it."""
         return await self._continue("/v1/completions", {"prompt": ids, **options})
 
     async def _continue(self, path: str, body: dict[str, Any]) -> tuple[dict[str, Any], int]:

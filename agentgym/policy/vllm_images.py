@@ -40,7 +40,7 @@ def generate_request(
 
 
 def completion_choice(choice: dict[str, Any], prefix: Sequence[int]) -> dict[str, Any]:
-    """The choice in the shape that /v1/completions gives.
+    """Return the choice in the shape that /v1/completions gives.
 
     Raises: PolicyError when the server read other tokens than the prefix.
     """

@@ -56,7 +56,7 @@ class GrammarMasks(AdapterLogitsProcessor):
         return False
 
     def new_req_logits_processor(self, params: Any) -> RowProcessor | None:
-        """What masks the logits [V] of one request, given the tokens that it has sampled."""
+        """Return what masks the logits [V] of one request, given the tokens that it has sampled."""
         extra_arguments = params.extra_args or {}
         if PROBE in extra_arguments:
             token = SAME_TOKENS if extra_arguments[PROBE] == self._fingerprint else OTHER_TOKENS
@@ -76,7 +76,7 @@ class _Masks:
         self._ids: dict[int, tuple[TokenMask, torch.Tensor]] = {}  # by id of the mask, which lives as long
 
     def follow(self) -> RowProcessor:
-        """What masks the logits of one request."""
+        """Return what masks the logits of one request."""
         return partial(self._apply, AutomatonHook(self._automaton))
 
     def _apply(self, hook: AutomatonHook, tokens: list[int], logits: torch.Tensor) -> torch.Tensor:

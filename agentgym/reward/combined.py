@@ -47,7 +47,7 @@ class Schedule:
             raise ValueError(f"The schedule's shape is {self.shape!r}: choose linear, cosine or step.")
 
     def factor(self, progress: float) -> float:
-        """The factor when `progress` of the training, 0 to 1, is done."""
+        """Return the factor when `progress` of the training, 0 to 1, is done."""
         span = self.finish - self.begin
         done = min(max((progress - self.begin) / span, 0.0), 1.0) if span else float(progress >= self.finish)
         if self.shape == "step":
@@ -132,7 +132,7 @@ class Combined(Reward):
         return spans
 
     async def feedback(self, episode: Trajectory) -> str:
-        """The texts of all parts that have one, a line each."""
+        """Return the texts of all parts that have one, a line each."""
         texts = [await validate_feedback(r.feedback(episode), r) for r in self.rewards if r.has_stage("feedback")]
         return "\n".join(filter(None, texts))
 
@@ -153,7 +153,7 @@ class Combined(Reward):
             reward.bind_policy(policy)
 
     def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
-        """The weights of now, with what this episode's gates shut and its caps scale down."""
+        """Return the weights of now, with what this episode's gates shut and its caps scale down."""
         totals: dict[str, float] = {}
         rows = [episode.outcome, *(turn.rewards for turn in episode.turns)]
         for name, value in (item for row in rows for item in row.items()):
@@ -174,7 +174,7 @@ class Combined(Reward):
         self.weights = {name: self._set(name, own.get(name, 1.0)) for name in {**own, **self._given, **self.schedules}}
 
     def _set(self, name: str, weight: float) -> float:
-        """A component's weight now: the override or its reward's own, times its schedule."""
+        """Return a component's weight now: the override or its reward's own, times its schedule."""
         weight = self._given.get(name, weight)
         return weight * self.schedules[name].factor(self._progress) if name in self.schedules else weight
 

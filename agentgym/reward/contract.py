@@ -65,7 +65,7 @@ class Reward:
         return [{} for _ in episodes]
 
     def feedback(self, episode: Trajectory) -> Any:
-        """What an agent may read of an episode or an attempt that it has ended: which tests failed, for example.
+        """Return what an agent may read of an episode or an attempt that it has ended: which tests failed, for example.
 
         `episode.outcome` holds what `outcome` said. Whatever this tells of the truth, the agent then knows. It is asked
         only where a run wants text as feedback (see agentgym.Attempts).
@@ -82,7 +82,7 @@ class Reward:
         return ""
 
     def weights_for(self, episode: Trajectory) -> Mapping[str, float]:
-        """The weights that count for a judged episode; asked again after its group was judged."""
+        """Return the weights that count for a judged episode; asked again after its group was judged."""
         return self.weights
 
     def set_progress(self, progress: float) -> None:
@@ -96,7 +96,7 @@ class Reward:
         return getattr(type(self), stage) is not getattr(Reward, stage)
 
     def total(self, components: Mapping[str, float]) -> float:
-        """The weighted sum of components, in reward units."""
+        """Return the weighted sum of components, in reward units."""
         return math.fsum(self.weights.get(name, 1.0) * value for name, value in components.items())
 
 

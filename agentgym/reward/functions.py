@@ -32,7 +32,7 @@ class FunctionReward(Reward):
         self._stage: RewardStage = "outcome" if len(parameters) == 1 else "turn"
 
     def __call__(self, *arguments: Any) -> Any:
-        """What the function itself returns."""
+        """Return what the function itself returns."""
         return self.function(*arguments)
 
     def has_stage(self, stage: RewardStage) -> bool:

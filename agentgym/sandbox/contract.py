@@ -237,7 +237,7 @@ class Sandbox(Protocol):
         """
 
     async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        """The content of a regular file. Below /work and /tmp a link is followed only if it stays there.
+        """Return the content of a regular file. Below /work and /tmp a link is followed only if it stays there.
 
         Raises: FileNotFoundError, IsADirectoryError, PermissionError; ValueError if it is larger than `max_bytes`;
             SandboxDied.
@@ -250,7 +250,7 @@ class Sandbox(Protocol):
         """
 
     async def list(self, path: str = ".") -> list[str]:
-        """The names in a directory, sorted; those of directories end with a slash.
+        """Return the names in a directory, sorted; those of directories end with a slash.
 
         Raises: FileNotFoundError, NotADirectoryError, PermissionError; SandboxDied.
         """
@@ -265,7 +265,8 @@ class Sandbox(Protocol):
         """
 
     async def snapshot(self) -> Snapshot:
-        """The files under /work and /tmp, to create other sandboxes from. Everything in the sandbox stops meanwhile.
+        """Return the files under /work and /tmp, to create other sandboxes from. Everything in the sandbox stops
+        meanwhile.
 
         Holes and hard links are kept.
 
@@ -286,7 +287,7 @@ class Sandbox(Protocol):
         """The requests to its network since it was created or reset, in order; kept after its end."""
 
     async def usage(self) -> Usage:
-        """What all processes of the sandbox have used since it was created or reset. Raises: SandboxDied."""
+        """Return what all processes of the sandbox have used since it was created or reset. Raises: SandboxDied."""
 
     async def close(self) -> None:
         """Kill everything and leave nothing behind. Running calls raise SandboxDied. May be called twice."""
@@ -303,14 +304,16 @@ class Backend(Protocol):
     name: str
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """A new sandbox, with the files of a snapshot if one is given. Cancelling leaves nothing behind.
+        """Return a new sandbox, with the files of a snapshot if one is given. Cancelling leaves nothing behind.
 
         Raises: LimitUnenforceable if this machine cannot enforce every limit of the spec, and the spec does not
             accept that (`insecure_ok`); SandboxUnavailable if no sandbox can be created, with what to do.
         """
 
     async def probe(self) -> Capabilities:
-        """What this backend can do on this machine, found out by creating a sandbox. Raises nothing if it cannot."""
+        """Return what this backend can do on this machine, found out by creating a sandbox. Raises nothing if it
+        cannot.
+        """
 
     async def running(self) -> list[Running]:
         """Every sandbox of this backend on this machine, those of other processes included."""

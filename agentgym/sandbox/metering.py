@@ -84,14 +84,16 @@ class SandboxMeter:
 
 
 def usage_since(now: Usage, before: Usage) -> Usage:
-    """The usage between two readings. A counter that went backwards means a reset, and then `now` is returned whole."""
+    """Return the usage between two readings. A counter that went backwards means a reset, and then `now` is returned
+    whole.
+    """
     if any(getattr(now, name) < getattr(before, name) for name in GROWING):
         return now
     return replace(now, **{name: getattr(now, name) - getattr(before, name) for name in GROWING})
 
 
 def usage_counts(used: Usage) -> dict[str, float]:
-    """The figures by name, for a record. Zeros are left out."""
+    """Return the figures by name, for a record. Zeros are left out."""
     return {name: round(value, 6) for name, value in asdict(used).items() if value}
 
 

@@ -41,7 +41,7 @@ _default = SnapshotCache()
 async def shared_snapshot(
     backend: Backend, kind: str, key: str, prepare: Callable[[], Awaitable[Snapshot]], *, kept: int = 64
 ) -> Snapshot:
-    """The snapshot of a key, prepared if this backend has none yet. Concurrent callers wait for one preparation.
+    """Return the snapshot of a key, prepared if this backend has none yet. Concurrent callers wait for one preparation.
 
     Args:
         backend: the snapshot is kept for as long as this backend exists.

@@ -40,7 +40,8 @@ HARMLESS = {
 async def toolchain_fault(
     sandbox: Sandbox, file: str, build: Sequence[str], run: Sequence[str] = (), *, harmless: str | None = None
 ) -> str | None:
-    """What is wrong with the commands that build and run a language's programs; None if they work on a harmless one.
+    """Return what is wrong with the commands that build and run a language's programs; None if they work on a harmless
+    one.
 
     Args:
         sandbox: a fresh one, in which nothing has run; the harmless program is written to `file` in it.

@@ -18,7 +18,9 @@ def note_adaptations(checkpoint: Path, words: str) -> None:
 
 
 def adaptations_of(path: str | Path | None) -> str:
-    """What the checkpoint was adapted to that a path is, or the last one of a run folder; empty for anything else."""
+    """Return what the checkpoint was adapted to that a path is, or the last one of a run folder; empty for anything
+    else.
+    """
     checkpoint = None if path is None else checkpoint_in(Path(path))
     if checkpoint is None or not (checkpoint / ADAPTED_FILE).is_file():
         return ""

@@ -64,7 +64,7 @@ _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 def pack_turn(turn: Turn, keep: Keep | None = None) -> TurnRow:
-    """A turn as a row; with `keep`, its images are kept elsewhere.
+    """Return a turn as a row; with `keep`, its images are kept elsewhere.
 
     Raises: LedgerError when a call's arguments or a reward are no JSON data.
     """
@@ -77,7 +77,7 @@ def pack_turn(turn: Turn, keep: Keep | None = None) -> TurnRow:
 
 
 def unpack_turn(row: TurnRow, fetch: Fetch | None = None) -> Turn:
-    """The turn that `pack_turn` packed. Raises: ValueError, KeyError, TypeError for anything else."""
+    """Return the turn that `pack_turn` packed. Raises: ValueError, KeyError, TypeError for anything else."""
     turn = turn_from_json(json.loads(row[0]), fetch)
     turn.token_ids, turn.logprobs = _ints(row[1]), _floats(row[2])
     turn.observation_ids = _ints(row[3])
@@ -85,20 +85,20 @@ def unpack_turn(row: TurnRow, fetch: Fetch | None = None) -> Turn:
 
 
 def pack_head(trajectory: Trajectory, keep: Keep | None = None) -> tuple[str, bytes]:
-    """A trajectory without its turns: JSON and prompt ids. Raises: LedgerError naming what is no JSON data."""
+    """Return a trajectory without its turns: JSON and prompt ids. Raises: LedgerError naming what is no JSON data."""
     head = _json(head_to_json(trajectory, keep), "episode", trajectory.id)
     return head, array("i", trajectory.prompt_ids).tobytes()
 
 
 def unpack_head(head: str, prompt_ids: bytes, fetch: Fetch | None = None) -> Trajectory:
-    """The trajectory that `pack_head` packed, without turns."""
+    """Return the trajectory that `pack_head` packed, without turns."""
     trajectory = head_from_json(json.loads(head), fetch)
     trajectory.prompt_ids = _ints(prompt_ids)
     return trajectory
 
 
 def trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
-    """A whole trajectory as JSON-able data, tokens as lists: for files that people read."""
+    """Return a whole trajectory as JSON-able data, tokens as lists: for files that people read."""
     turns = []
     for turn in trajectory.turns:
         tokens = {"token_ids": turn.token_ids, "logprobs": turn.logprobs, "observation_ids": turn.observation_ids}
@@ -107,7 +107,7 @@ def trajectory_to_json(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def trajectory_from_json(data: dict[str, Any]) -> Trajectory:
-    """The trajectory that `trajectory_to_json` wrote."""
+    """Return the trajectory that `trajectory_to_json` wrote."""
     trajectory = head_from_json(data)
     trajectory.prompt_ids = list(data["prompt_ids"])
     for row in data["turns"]:
@@ -119,7 +119,7 @@ def trajectory_from_json(data: dict[str, Any]) -> Trajectory:
 
 
 def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
-    """A turn without its tokens. What has its default value is left out: most turns are short."""
+    """Return a turn without its tokens. What has its default value is left out: most turns are short."""
     row: dict[str, Any] = {
         "index": turn.index,
         "content": _content(turn.message.content, keep),
@@ -162,7 +162,7 @@ def turn_to_json(turn: Turn, keep: Keep | None = None) -> dict[str, Any]:
 
 
 def turn_from_json(row: dict[str, Any], fetch: Fetch | None = None) -> Turn:
-    """The turn that `turn_to_json` wrote, without tokens."""
+    """Return the turn that `turn_to_json` wrote, without tokens."""
     calls = tuple(Call(*fields) for fields in row["calls"])
     message_calls = tuple(Call(*fields) for fields in row["said_calls"]) if "said_calls" in row else calls
     get = row.get
@@ -224,7 +224,7 @@ def head_to_json(trajectory: Trajectory, keep: Keep | None = None) -> dict[str, 
 
 
 def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajectory:
-    """The trajectory that `head_to_json` wrote, without prompt ids and turns."""
+    """Return the trajectory that `head_to_json` wrote, without prompt ids and turns."""
     task = dict(data["task"])
     task["messages"] = tuple(message_from_json(m, fetch) for m in task["messages"])
     task["tags"] = tuple(task["tags"])
@@ -250,19 +250,19 @@ def head_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Trajecto
 
 
 def row_to_json(row: Row, keep: Keep | None = None) -> dict[str, Any]:
-    """A row after the first, without its turns."""
+    """Return a row after the first, without its turns."""
     opening = [message_to_json(message, keep) for message in row.opening]
     return {"opening": opening, "prompt_ids": row.prompt_ids, "tools": list(row.tools), "parent": row.parent}
 
 
 def row_from_json(data: dict[str, Any], fetch: Fetch | None = None) -> Row:
-    """The row that `row_to_json` wrote."""
+    """Return the row that `row_to_json` wrote."""
     opening = tuple(message_from_json(message, fetch) for message in data["opening"])
     return Row(opening, list(data["prompt_ids"]), tuple(data["tools"]), data["parent"])
 
 
 def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
-    """What is known of an episode's making, by the names that ledgers have always used."""
+    """Return what is known of an episode's making, by the names that ledgers have always used."""
     values = zip(_PROVENANCE_KEYS.values(), _read_plain_fields(provenance), strict=True)
     row: dict[str, Any] = {key: value for key, value in values if value not in _UNKNOWN}
     if (branch := provenance.branch) is not None:
@@ -275,7 +275,7 @@ def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
 
 
 def provenance_from_json(row: dict[str, Any]) -> Provenance:
-    """The provenance that `provenance_to_json` wrote; keys that are none of ours are kept in `extra`."""
+    """Return the provenance that `provenance_to_json` wrote; keys that are none of ours are kept in `extra`."""
     known = {field: row[key] for field, key in _PROVENANCE_KEYS.items() if key in row}
     provenance = Provenance(**known)
     if "branch" in row:
@@ -299,20 +299,20 @@ def message_to_json(message: Message, keep: Keep | None = None) -> list[Any]:
 
 
 def message_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Message:
-    """The message that `message_to_json` wrote."""
+    """Return the message that `message_to_json` wrote."""
     role, content, calls, call_id, name = row
     return Message(role, _as_content(content, fetch), tuple(Call(*fields) for fields in calls), call_id, name)
 
 
 def result_to_json(result: Result, keep: Keep | None = None) -> list[Any]:
-    """The fields of a result in their order; usage is left out where there is none."""
+    """Return the fields of a result in their order; usage is left out where there is none."""
     r = result
     fields = [_content(r.content, keep), r.status, r.name, r.call_id, r.final, r.truncated, r.duration_s]
     return [*fields, dict(r.usage)] if r.usage else fields
 
 
 def result_from_json(row: Sequence[Any], fetch: Fetch | None = None) -> Result:
-    """The result that `result_to_json` wrote."""
+    """Return the result that `result_to_json` wrote."""
     content, status, *rest = row
     return Result(_as_content(content, fetch), ResultStatus(status), *rest)
 

@@ -167,7 +167,7 @@ class Ledger:
         return self._ids("turns IS NOT NULL AND awaits_group = 1", label)
 
     def last_label(self, prefix: str = "") -> str | None:
-        """The label of the finished episode that began last, of those that begin with `prefix`."""
+        """Return the label of the finished episode that began last, of those that begin with `prefix`."""
         with self._errors_name_the_file("read"):
             row = self._connection.execute(
                 "SELECT id FROM episode WHERE turns IS NOT NULL AND substr(id, 1, ?) = ? ORDER BY key DESC LIMIT 1",
@@ -176,7 +176,7 @@ class Ledger:
         return None if row is None else str(row[0]).partition("/")[0]
 
     def load(self, episode: str) -> Trajectory:
-        """The record of an episode by id; one that is unfinished has no stop reason, so is not valid.
+        """Return the record of an episode by id; one that is unfinished has no stop reason, so is not valid.
 
         Raises: LedgerError when there is none, or when a part of it is missing or damaged.
         """

@@ -16,7 +16,7 @@ TABLES = {"meta", "episode", "turn"}
 
 
 def load_episode(connection: sqlite3.Connection, path: Path, episode_id: str) -> Trajectory:
-    """The record of an episode by id; one that is unfinished has no stop reason, so is not valid.
+    """Return the record of an episode by id; one that is unfinished has no stop reason, so is not valid.
 
     Raises: LedgerError when there is none, or when a part of it is missing or damaged; sqlite3.Error.
     """
@@ -41,7 +41,8 @@ def unpack_episode(
     head: str,
     prompt_ids: bytes,
 ) -> Trajectory:
-    """An episode from its row and the rows of its turns. `turns`: how many it must have, None while it is unfinished.
+    """Return an episode from its row and the rows of its turns. `turns`: how many it must have, None while it is
+    unfinished.
 
     Raises: as `load_episode`.
     """

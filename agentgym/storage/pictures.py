@@ -25,7 +25,7 @@ def write(connection: sqlite3.Connection, images: Iterable[ImagePart]) -> None:
 
 
 def fetch(connection: sqlite3.Connection, digest: str) -> str:
-    """The data of an image, exactly as it was given. Raises: KeyError when there is none of that digest."""
+    """Return the data of an image, exactly as it was given. Raises: KeyError when there is none of that digest."""
     row = connection.execute(_READ, (digest,)).fetchone()
     if row is None:
         raise KeyError(f"image {digest}")
@@ -34,7 +34,7 @@ def fetch(connection: sqlite3.Connection, digest: str) -> str:
 
 
 def _packed(data: str) -> tuple[bool, bytes]:
-    """Decoded, which is a quarter smaller; as it stands (`plain`) if it is not exactly what base64 writes."""
+    """Return decoded, which is a quarter smaller; as it stands (`plain`) if it is not exactly what base64 writes."""
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):

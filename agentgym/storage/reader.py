@@ -57,7 +57,7 @@ class LedgerReader:
             self._connection.close()
 
     def load(self, episode: str) -> Trajectory:
-        """The record of an episode by id, with as many turns as are kept yet.
+        """Return the record of an episode by id, with as many turns as are kept yet.
 
         Raises: LedgerError when there is none, or when a part of it is damaged.
         """
@@ -256,7 +256,7 @@ class LedgerReader:
                 raise LedgerError(f"The ledger {self.path} cannot be read: {error}.") from error
 
     def _has_summaries(self) -> bool:
-        """An earlier agentgym's ledger gets its first summary when this one goes on with the run."""
+        """Return an earlier agentgym's ledger gets its first summary when this one goes on with the run."""
         query = "SELECT 1 FROM main.sqlite_master WHERE type = 'table' AND name = ?"
         return self._connection.execute(query, (summary.TABLE,)).fetchone() is not None
 

@@ -48,7 +48,7 @@ class RunFolder:
 
     @classmethod
     def existing(cls, path: str | Path) -> RunFolder:
-        """A folder that some run has written. Raises: LedgerError when there is none at the path."""
+        """Return a folder that some run has written. Raises: LedgerError when there is none at the path."""
         folder = cls(path)
         if not cls.is_run(folder.path):
             here = folder.path.parent
@@ -62,7 +62,7 @@ class RunFolder:
         return any((path / sign).exists() for sign in _SIGNS)
 
     def phase(self, usual: str) -> str:
-        """The name under which a phase is logged, and under which its episodes are recorded."""
+        """Return the name under which a phase is logged, and under which its episodes are recorded."""
         return usual
 
     def create(self) -> RunFolder:
@@ -83,7 +83,7 @@ class RunFolder:
             listener(step, phase, metrics)
 
     def metrics(self, phase: str | None = None) -> list[dict[str, Any]]:
-        """The logged lines in order, of one phase or of all; a line that a crash cut short is left out."""
+        """Return the logged lines in order, of one phase or of all; a line that a crash cut short is left out."""
         if not self.metrics_file.exists():
             return []
         rows = []
@@ -124,7 +124,7 @@ class RunFolder:
         return path
 
     def read_json(self, name: str) -> Any:
-        """What `write_json` wrote. Raises: LedgerError when it is missing or no JSON."""
+        """Return what `write_json` wrote. Raises: LedgerError when it is missing or no JSON."""
         path = self._inside(name)
         try:
             return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
@@ -162,7 +162,7 @@ class StageFolder(RunFolder):
         """The run's own folder was checked."""
 
     def phase(self, usual: str) -> str:
-        """The stage's own name of a phase."""
+        """Return the stage's own name of a phase."""
         return f"{self.name}_validation" if usual.endswith("validation") else self.name
 
     def log(self, step: int, phase: str, **metrics: float) -> None:
@@ -182,7 +182,8 @@ _OF_CHECKPOINTS = ("config.json", "adapter_config.json")
 
 
 def checkpoint_in(path: Path) -> Path | None:
-    """The checkpoint that a folder is or, for a run folder, its last one: of the training, else of its warm start.
+    """Return the checkpoint that a folder is or, for a run folder, its last one: of the training, else of its warm
+    start.
 
     Returns: None for a folder that is neither, or a run that has not got so far.
     """

@@ -46,7 +46,7 @@ def tasks_from_dataset(
 
 
 def dataset_of(task_set: TaskSet, canary: str) -> Any:
-    """A `datasets.DatasetDict` with a split for each that has tasks; a canary in the description of each."""
+    """Return a `datasets.DatasetDict` with a split for each that has tasks; a canary in the description of each."""
     check_package("datasets", "data", "TaskSet.push")
     from datasets import Dataset, DatasetDict, DatasetInfo, Features, List, Value
 
@@ -75,7 +75,7 @@ def is_folder(target: str | Path) -> bool:
 
 
 def _loaded(source: Any) -> Mapping[str, Any]:
-    """The data of a source by split. Raises: TaskError for what cannot be read."""
+    """Return the data of a source by split. Raises: TaskError for what cannot be read."""
     from datasets import Dataset, DatasetDict, load_dataset, load_from_disk
 
     if isinstance(source, str | Path):

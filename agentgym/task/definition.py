@@ -71,11 +71,11 @@ class Task:
         return self.origin is not None and self.origin.generator in (VARIANTS, INSTRUCTIONS)
 
     def public(self) -> Task:
-        """The task as the environment gets it: without its truth, hints and origin."""
+        """Return the task as the environment gets it: without its truth, hints and origin."""
         return replace(self, truth=None, hints=(), origin=None)
 
     def opening(self) -> list[Message]:
-        """The task's own opening messages: `messages` if given, else the prompt as one user message."""
+        """Return the task's own opening messages: `messages` if given, else the prompt as one user message."""
         return list(self.messages) or [Message("user", self.prompt)]
 
     def content_key(self, *, numbered: bool = True) -> str:
@@ -91,7 +91,7 @@ class Task:
 
 
 def seed_of(*parts: object) -> int:
-    """A 63-bit seed from a hash of the parts, for example `seed_of("sql/store-v1", "train", 0, index)`.
+    """Return a 63-bit seed from a hash of the parts, for example `seed_of("sql/store-v1", "train", 0, index)`.
 
     Neighbouring indices and splits never share a stream, as `seed + index` makes them do.
     """

@@ -13,7 +13,7 @@ from agentgym.task.definition import SPLITS, Origin, Task
 
 
 def task_to_json(task: Task) -> dict[str, Any]:
-    """A task as JSON-able data; `task_from_json` reads it back equal."""
+    """Return a task as JSON-able data; `task_from_json` reads it back equal."""
     row = {f.name: getattr(task, f.name) for f in fields(task) if f.name not in ("hints", "origin")}
     row["messages"] = [_message_to_json(message) for message in task.messages]
     row["parameters"] = dict(task.parameters)

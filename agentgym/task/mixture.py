@@ -17,7 +17,7 @@ SOURCE = "source:"
 
 
 def source_of(task: Task) -> str | None:
-    """The name of the set that a task of a mixture comes from; None for a task of no mixture."""
+    """Return the name of the set that a task of a mixture comes from; None for a task of no mixture."""
     return next((tag.removeprefix(SOURCE) for tag in task.tags if tag.startswith(SOURCE)), None)
 
 
@@ -44,7 +44,9 @@ def mixed(task_sets: Mapping[str, TaskSet]) -> TaskSet:
                 rows.append(replace(task, id=identity, tags=(*task.tags, SOURCE + name)))
 
     def origin_of(task: Task) -> tuple[TaskSet, Task]:
-        """The set that a task comes from, and the task in it; of one that a training has made, the task itself."""
+        """Return the set that a task comes from, and the task in it; of one that a training has made, the task
+        itself.
+        """
         return origins.get(task.id) or (task_sets[source_of(task) or ""], task)
 
     def player(role: str) -> Callable[[Task], Any] | None:

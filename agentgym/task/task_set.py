@@ -92,7 +92,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         return f"TaskSet({self.name!r}, {sizes})"
 
     def tagged(self, *tags: str) -> TaskSet:
-        """The same set with only those tasks that carry one of the tags, in every split.
+        """Return the same set with only those tasks that carry one of the tags, in every split.
 
         Raises: TaskError if no training task carries one.
         """
@@ -103,7 +103,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
         return self.with_splits(splits)
 
     def with_splits(self, splits: Mapping[str, Sequence[Task]]) -> TaskSet:
-        """A set of the same name and players with other tasks. Raises: as TaskSet."""
+        """Return a set of the same name and players with other tasks. Raises: as TaskSet."""
         return TaskSet(
             self.name,
             splits,
@@ -148,7 +148,7 @@ class TaskSet(Mapping[str, Sequence[Task]]):
                 raise TaskError(f"{self.name}: the id {twice[0]!r} occurs twice in {split!r}. Ids are unique in a set.")
 
     def _check_numbered(self) -> None:
-        """Splits drawn from overlapping streams, such as Random(seed + index), repeat each other under new numbers.
+        """Split drawn from overlapping streams, such as Random(seed + index), repeat each other under new numbers.
 
         Judged only where nearly every task has words of its own; else its number may be what tells it apart.
         """
@@ -254,7 +254,9 @@ class TaskSet(Mapping[str, Sequence[Task]]):
 
 
 def canary_of(task_set: str) -> str:
-    """A line that stands in a task set's files and nowhere else: training text that holds it holds held-out tasks."""
+    """Return a line that stands in a task set's files and nowhere else: training text that holds it holds held-out
+    tasks.
+    """
     mark = hashlib.sha256(f"agentgym canary {task_set}".encode()).hexdigest()[:32]
     return f"Held-out tasks must not appear in training text. agentgym canary {mark}"
 

@@ -45,7 +45,7 @@ def plausible(tool: Tool, rng: random.Random) -> dict[str, Any]:
 
 
 def plausible_values(tool: Tool) -> dict[str, Any]:
-    """Required arguments that fit the schema, the same every time."""
+    """Return required arguments that fit the schema, the same every time."""
     rng = random.Random(0)
     properties = tool.parameters.get("properties", {})
     return {name: _value(properties[name], tool.parameters, rng) for name in tool.parameters.get("required", ())}
@@ -90,7 +90,7 @@ def wrong(tool: Tool) -> Iterator[tuple[str, Any]]:
 
 
 def _value(schema: Schema, root: Schema, rng: random.Random) -> Any:
-    """A value that fits a schema, as far as the common keywords say."""
+    """Return a value that fits a schema, as far as the common keywords say."""
     schema = _resolve(schema, root)
     if "const" in schema:
         return schema["const"]

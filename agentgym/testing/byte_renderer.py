@@ -16,7 +16,7 @@ class ByteRenderer:
     """Implements Renderer. Text is its UTF-8 bytes, 0..255; control tokens lie above, so no text can forge them."""
 
     def prompt(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
-        """The messages, then AGENT. The tools are not rendered: scripts know them."""
+        """Return the messages, then AGENT. The tools are not rendered: scripts know them."""
         return [*self._outside(messages), AGENT]
 
     def observation(self, messages: Sequence[Message]) -> list[int]:

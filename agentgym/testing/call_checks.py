@@ -64,7 +64,7 @@ async def _check_result(
 
 
 def _unfit(content: Content, environment: Environment, name: str) -> str:
-    """What is wrong with the content of a result, or an empty string."""
+    """Return what is wrong with the content of a result, or an empty string."""
     if not isinstance(content, str):
         if isinstance(content, tuple) and all(isinstance(part, (TextPart, ImagePart)) for part in content):
             return ""

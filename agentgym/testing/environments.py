@@ -78,7 +78,7 @@ async def check_environment(
 
 
 def _check_definition(subject: instance_checks.CheckSubject) -> bool:
-    """The instance is an Environment that can be made twice, and its class explains itself."""
+    """Return the instance is an Environment that can be made twice, and its class explains itself."""
     findings = subject.findings
     with findings.no_exception("Making an instance"):
         first, second = subject.make(), subject.make()
@@ -134,7 +134,7 @@ async def _check_episodes(
 def _tasks(
     name: str, given: str | TaskSet | Sequence[Task] | None, sample: int
 ) -> tuple[Sequence[Task], Callable[[Task], Any] | None]:
-    """The tasks to play, and the oracle of the set they are from."""
+    """Return the tasks to play, and the oracle of the set they are from."""
     if given is None:
         return [Task("conformance", name, prompt="This is a conformance check. Do as the tools allow.")], None
     task_set = load_task_set(given) if isinstance(given, str) else given

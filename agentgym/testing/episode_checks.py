@@ -83,7 +83,7 @@ def solved(trajectories: Iterable[Trajectory]) -> list[Trajectory]:
 
 
 async def check_judged(stage: EpisodeChecker) -> bool:
-    """A reward judges `success`. Returns: whether one does."""
+    """Return a reward judges `success`. Returns: whether one does."""
     trajectories = await stage.play(stage.subject.tasks[:1], _silent, "an agent that says nothing")
     if stage.reward is None:
         stage.subject.findings.add(
@@ -103,7 +103,7 @@ async def check_judged(stage: EpisodeChecker) -> bool:
 async def check_oracle(
     stage: EpisodeChecker, tasks: Sequence[Task], oracle: Callable[[Task], Script]
 ) -> list[Trajectory]:
-    """The oracle solves every task through the public tools. Returns: its trajectories that did."""
+    """Return the oracle solves every task through the public tools. Returns: its trajectories that did."""
     trajectories = await stage.play(tasks, oracle, "the oracle")
     for trajectory in trajectories:
         if trajectory.success != 1.0:
@@ -289,7 +289,7 @@ def _talkative(task: Task) -> Script:
 
 
 def _list_agent(calls: Sequence[Call]) -> Callable[[Task], Script]:
-    """Makes the calls one a turn, then talks, whatever the task."""
+    """Make the calls one a turn, then talks, whatever the task."""
 
     def script(messages: Sequence[Message]) -> Message:
         turn = sum(message.role == "assistant" for message in messages)
@@ -315,7 +315,7 @@ def _random_agent(tools: Sequence[Tool], salt: str) -> Script:
 
 
 def with_different_truth(tasks: Sequence[Task], most: int = 3) -> list[Task]:
-    """The first tasks of which no two have the same truth, `most` of them."""
+    """Return the first tasks of which no two have the same truth, `most` of them."""
     tasks_found: list[Task] = []
     for task in tasks:
         if all(task.truth != other.truth for other in tasks_found):
@@ -329,7 +329,7 @@ def _tail(successes: int, trials: int, chance: float) -> float:
 
 
 def make_with_backend(make: Callable[[], Environment], backend: object) -> Callable[[], Environment]:
-    """The factory, with a backend given to instances that need one and have none."""
+    """Return the factory, with a backend given to instances that need one and have none."""
     from agentgym.registry import DEFAULT_BACKEND, shared_backend
 
     def make_environment() -> Environment:

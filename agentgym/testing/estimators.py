@@ -212,7 +212,7 @@ def _raised(outcomes: Any) -> Any:
 
 
 def _joined(arrays: Arrays, more: Arrays) -> Arrays:
-    """The rows of both groups."""
+    """Return the rows of both groups."""
     return {f: _joined(rows, more[f]) if isinstance(rows, dict) else rows + more[f] for f, rows in arrays.items()}
 
 

@@ -190,7 +190,7 @@ def probes(task: Task) -> list[Probe]:
 
 
 def calls_of(probe: Probe, tools: Sequence[Tool]) -> list[Call]:
-    """The probe's calls of every tool that does not end the episode, one after the other."""
+    """Return the probe's calls of every tool that does not end the episode, one after the other."""
     calls: list[Call] = []
     for tool in tools:
         if tool.options.final:
@@ -216,7 +216,9 @@ def final_call(probe: Probe, tool: Tool, seen: str) -> Call:
 
 
 def kind_of(argument: str, tool: Tool) -> str:
-    """What an argument seems to hold: path, content, code, shell, sql or text. Its name tells, and its tool's."""
+    """Return what an argument seems to hold: path, content, code, shell, sql or text. Its name tells, and its
+    tool's.
+    """
     name = argument.lower()
     if name in ("path", "file", "filename", "file_path", "target"):
         return "path"

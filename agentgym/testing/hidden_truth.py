@@ -11,7 +11,7 @@ SHORTEST = 4
 
 
 def shown_truth(truth: Any, text: str, *, public: Sequence[str] = ()) -> str | None:
-    """The part of a truth that stands in a text, None if no part does.
+    """Return the part of a truth that stands in a text, None if no part does.
 
     A part is a value of the truth; a list counts as one part and is shown if every item is. Case and white
     space are ignored, and a part only counts between word boundaries.

@@ -95,7 +95,7 @@ def calls_for(all_tools: Sequence[Tool], seed: int, rounds: int = 2) -> list[Cal
 
 
 async def check_opening(subject: CheckSubject) -> bool:
-    """The reset works and opens a conversation. Returns: whether it makes sense to go on."""
+    """Return the reset works and opens a conversation. Returns: whether it makes sense to go on."""
     recorded = RecordedEnvironment(subject, subject.task, subject.seed)
     try:
         opening = await recorded.open()

@@ -35,7 +35,7 @@ class LeakDetector:
             _watching.remove(self._temporary)
 
     def grown(self, episodes: int) -> list[str]:
-        """What there is more of, by at least one an episode, as phrases such as "3 open files (...)"."""
+        """Return what there is more of, by at least one an episode, as phrases such as "3 open files (...)"."""
         now = self._count()
         phrases = []
         for kind, items in now.items():

@@ -74,7 +74,7 @@ async def try_hacks(stage: EpisodeChecker) -> None:
 
 
 def _script(probe: Probe, stage: EpisodeChecker, most: int = 20) -> Script:
-    """The probe's calls one a turn, then each final tool in turn, or words where there is none."""
+    """Return the probe's calls one a turn, then each final tool in turn, or words where there is none."""
     tools = stage.tools
     calls = calls_of(probe, tools)[:most]
     finals = [tool for tool in tools if tool.options.final]

@@ -57,7 +57,7 @@ class InvalidArguments(Exception):
 def arguments_of_signature(
     function: Callable[..., Any], descriptions: Mapping[str, str]
 ) -> tuple[dict[str, Any], Check]:
-    """The JSON Schema of a function's parameters, `self` left out, and their check.
+    """Return the JSON Schema of a function's parameters, `self` left out, and their check.
 
     Args:
         descriptions: text for the model by name of parameter.
@@ -92,7 +92,7 @@ def arguments_of_signature(
 
 
 def arguments_of_schema(tool_name: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any], Check]:
-    """A given JSON Schema in the shape that models are shown, and its check.
+    """Return a given JSON Schema in the shape that models are shown, and its check.
 
     A schema that does not say what becomes of other arguments than its own gets `additionalProperties: false`, so that
     a misspelt name is an error that the model is told.
@@ -133,7 +133,8 @@ def holds_lone_surrogate(value: Any) -> bool:
 
 
 def replace_lone_surrogates(value: Any) -> Any:
-    """A copy of plain data in which U+FFFD stands for each half of a character; halves that belong together are joined.
+    """Return a copy of plain data in which U+FFFD stands for each half of a character; halves that belong together are
+    joined.
 
     No tokenizer, and nothing that writes UTF-8, takes half of one.
     """
@@ -170,7 +171,7 @@ def _field(
     hints: Mapping[str, Any],
     descriptions: Mapping[str, str],
 ) -> Any:
-    """The type of one parameter as a field of a TypedDict, with its description."""
+    """Return the type of one parameter as a field of a TypedDict, with its description."""
     from typing import NotRequired  # pydantic refuses the one of typing before 3.12
 
     from pydantic import Field
@@ -267,7 +268,7 @@ def _json_schema_check(validator: Any) -> Check:
 
 
 def _problems(error: Any) -> Iterator[str]:
-    """The clauses about one error of jsonschema: its own messages hold the whole value, however long."""
+    """Yield the clauses about one error of jsonschema: its own messages hold the whole value, however long."""
     path, rule = ".".join(map(str, error.absolute_path)), error.validator_value
     if error.validator == "required":
         name = next((name for name in rule if f"{name!r} is" in error.message), rule[0])
@@ -283,7 +284,7 @@ def _problems(error: Any) -> Iterator[str]:
 
 
 def _expected(keyword: str, rule: Any) -> str:
-    """What a keyword of JSON Schema asks for, in the words that pydantic has for it."""
+    """Return what a keyword of JSON Schema asks for, in the words that pydantic has for it."""
     if keyword == "type":
         names = [_TYPE_NAMES.get(name, name) for name in ([rule] if isinstance(rule, str) else rule)]
         return f"Input should be a valid {' or '.join(names)}"

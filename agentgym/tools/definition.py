@@ -89,7 +89,7 @@ class Tool:
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], options: ToolOptions = ToolOptions()) -> Tool:
-        """A method of an environment (its first parameter is `self`) or a free function as a tool.
+        """Return a method of an environment (its first parameter is `self`) or a free function as a tool.
 
         Raises: ToolDefinitionError naming the function and what is missing.
         """
@@ -115,7 +115,7 @@ class Tool:
         call: Callable[[dict[str, Any]], Any],
         **options: Any,
     ) -> Tool:
-        """A tool whose arguments are described by a JSON Schema, such as one of a server or of a file.
+        """Return a tool whose arguments are described by a JSON Schema, such as one of a server or of a file.
 
         Args:
             name: what the agent writes.
@@ -146,7 +146,7 @@ class Tool:
         return f"Tool({self.signature()})"
 
     def schema(self) -> dict[str, Any]:
-        """The tool in the OpenAI function-call shape."""
+        """Return the tool in the OpenAI function-call shape."""
         return {
             "type": "function",
             "function": {"name": self.name, "description": self.description, "parameters": self.parameters},
@@ -170,7 +170,7 @@ class Tool:
         return f"{self.name}({', '.join(parts)})"
 
     def _choices(self, schema: dict[str, Any]) -> str | None:
-        """The values of an enum, also one that is defined once and referred to; None for anything else."""
+        """Return the values of an enum, also one that is defined once and referred to; None for anything else."""
         reference = str(schema.get("$ref", ""))
         if reference.startswith("#/$defs/"):
             schema = self.parameters.get("$defs", {}).get(reference.removeprefix("#/$defs/"), {})
@@ -239,7 +239,7 @@ def is_tool(function: Any) -> bool:
 
 
 def collect_tools(owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = ()) -> dict[str, Tool]:
-    """The tools that a class defines or inherits, in order of definition, and then the free ones, by name.
+    """Return the tools that a class defines or inherits, in order of definition, and then the free ones, by name.
 
     Raises: ToolDefinitionError naming the class, the function and what is missing.
     """
@@ -288,7 +288,7 @@ def _is_async(call: Callable[..., Any]) -> bool:
 
 
 def _ignoring_environment(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A free function with the environment as a first argument, which it does not get."""
+    """Return a free function with the environment as a first argument, which it does not get."""
 
     @functools.wraps(function)
     def call(_environment: object, /, **arguments: Any) -> Any:
@@ -298,7 +298,7 @@ def _ignoring_environment(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _read_docstring(function: Callable[..., Any]) -> tuple[str, dict[str, str]]:
-    """The description in a Google docstring, and the text of each argument.
+    """Return the description in a Google docstring, and the text of each argument.
 
     Written by hand, since docstring-parser takes a section that begins on its own line (`Raises: ToolError if ...`)
     for a part of the description, so that the model would read it.

@@ -150,7 +150,7 @@ class Trajectory:
         return self.outcome_reward + float(np.nansum(self.turn_rewards()[turn:]))
 
     def usage(self) -> dict[str, float]:
-        """What the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
+        """Return what the reset and all turns took together, by name as in `Turn.usage`; of peaks the highest."""
         return combine_usage([self.provenance.reset_usage, *(turn.usage for turn in self.turns)])
 
     def rows(self) -> list[Trajectory]:
@@ -171,7 +171,7 @@ class Trajectory:
         ]
 
     def messages(self) -> list[Message]:
-        """The whole conversation; of several rows one after the other."""
+        """Return the whole conversation; of several rows one after the other."""
         messages: list[Message] = []
         for row in self.rows():
             messages.extend(row.opening)

@@ -29,7 +29,7 @@ class Span:
     argument: str = ""
 
     def text(self, message: Message) -> str:
-        """The whole text that `start` and `end` count in. Raises: ValueError if the message has none there."""
+        """Return the whole text that `start` and `end` count in. Raises: ValueError if the message has none there."""
         if self.call is None:
             return message.text
         calls = message.calls
@@ -118,7 +118,7 @@ class Turn:
         return versions
 
     def observation(self) -> list[Message]:
-        """What the policy read after its message: results and replies.
+        """Return what the policy read after its message: results and replies.
 
         A program that plays may send a result in words of its own, which are a reply then, and may make calls that the
         message does not hold, whose results the policy does not read.

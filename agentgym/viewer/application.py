@@ -33,7 +33,7 @@ class Viewer:
         return [self._open(key, path) for key, path in self._keys.items()]
 
     def run(self, key: str) -> OpenedRun:
-        """A run by its key. Raises: LookupError; a key is only ever looked up, never made into a path."""
+        """Return a run by its key. Raises: LookupError; a key is only ever looked up, never made into a path."""
         if key not in self._keys:
             self._keys = find_runs(self._paths)
         if key not in self._keys:
@@ -52,7 +52,7 @@ class Viewer:
 
 
 def application(paths: Sequence[Path]) -> FastAPI:
-    """The application without its guard: see agentgym.viewer.serving."""
+    """Return the application without its guard: see agentgym.viewer.serving."""
     viewer = Viewer(paths)
 
     @asynccontextmanager
@@ -132,7 +132,7 @@ def application(paths: Sequence[Path]) -> FastAPI:
 
 
 def _summary(run: OpenedRun) -> dict[str, Any]:
-    """A run that cannot be read is listed with the reason: it must not hide the others."""
+    """Return a run that cannot be read is listed with the reason: it must not hide the others."""
     try:
         return run.summary()
     except AgentGymError as error:

@@ -55,7 +55,7 @@ class OpenedRun:
         return {"version": version, "updated": newest, "live": time.time() - newest < LIVE_S}
 
     def summary(self) -> dict[str, Any]:
-        """What a list of runs shows."""
+        """Return what a list of runs shows."""
         data = run_summary(self.contents()) | self.pulse() | {"key": self.key, "path": str(self.path)}
         reader = self.reader()
         unread = reader.summarise(0.02) if reader else 0
@@ -98,16 +98,19 @@ class OpenedRun:
         return data | {"group": siblings(group, credit), "same_task": listed(others), "version": version}
 
     def tokens(self, name: str) -> dict[str, Any]:
-        """The tokens of an episode in spans, and what they read as. Raises: LedgerError when there is none."""
+        """Return the tokens of an episode in spans, and what they read as. Raises: LedgerError when there is none."""
         spans = token_data(self._ledger().load(name))
         return {"spans": spans, "pieces": self._words().of(i for span in spans for i in span["ids"])}
 
     def image(self, name: str, position: tuple[int, ...]) -> tuple[str, bytes] | None:
-        """The media type and bytes of an image of an episode. Raises: LedgerError when there is no such episode."""
+        """Return the media type and bytes of an image of an episode.
+
+        Raises: LedgerError when there is no such episode.
+        """
         return image_at(self._ledger().load(name), position)
 
     def contents(self) -> Contents:
-        """The files beside the ledger, as they are now."""
+        """Return the files beside the ledger, as they are now."""
         version = repr(
             self._stamps(
                 ["recipe.toml", "metrics.jsonl", "state.json", "guard.json", "evaluation", "evaluation/*.json"]
@@ -119,7 +122,7 @@ class OpenedRun:
             return self._contents[1]
 
     def reader(self) -> LedgerReader | None:
-        """The ledger as it is now, None where there is none yet; one that was replaced is opened anew."""
+        """Return the ledger as it is now, None where there is none yet; one that was replaced is opened anew."""
         path = self.path / "ledger.sqlite"
         with self._lock:
             try:

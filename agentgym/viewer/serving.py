@@ -26,7 +26,7 @@ def check_installed() -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on this machine's own address; port 0 takes any. Raises: AgentGymError when it is taken."""
+    """Return a socket on this machine's own address; port 0 takes any. Raises: AgentGymError when it is taken."""
     # With the protocol named asyncio sets TCP_NODELAY; otherwise each small answer waits 40 ms for an acknowledgement.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -23,7 +23,7 @@ from .log import TOOL_ERRORS
 
 
 def theirs(message: Message) -> ChatMessage:
-    """A message of an opening or an observation, as Inspect has it."""
+    """Return a message of an opening or an observation, as Inspect has it."""
     if message.role == "system":
         return ChatMessageSystem(content=_content(message))
     if message.role == "tool":
@@ -35,7 +35,9 @@ def theirs(message: Message) -> ChatMessage:
 
 
 def observed(turn: Turn) -> list[ChatMessage]:
-    """What the model reads after a turn. A result that went wrong is marked as an error, as Inspect's tools do."""
+    """Return what the model reads after a turn. A result that went wrong is marked as an error, as Inspect's
+    tools do.
+    """
     by_call: Mapping[str | None, Result] = {result.call_id: result for result in turn.results}
     messages = [theirs(message) for message in turn.observation()]
     for message in messages:
@@ -50,7 +52,7 @@ def tool_error(result: Result) -> ToolCallError | None:
 
 
 def ours(message: ChatMessageAssistant) -> Message:
-    """What the model said, with its calls. Its reasoning is left out, as chat templates do."""
+    """Return what the model said, with its calls. Its reasoning is left out, as chat templates do."""
     calls = [
         Call(call.function, call.arguments, call.id, call.parse_error or None) for call in message.tool_calls or ()
     ]

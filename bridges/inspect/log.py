@@ -58,7 +58,7 @@ def write_log(evaluation: Evaluation, trajectories: Iterable[Trajectory], target
 
 
 def inspect_log(evaluation: Evaluation, trajectories: Iterable[Trajectory]) -> dict[str, Any]:
-    """The log as JSON-able data.
+    """Return the log as JSON-able data.
 
     Args:
         evaluation: the evaluation to write.

@@ -95,7 +95,7 @@ class _Episodes:
 
 
 def _sample(task: Task) -> Sample:
-    """The truth stays here: nothing that is logged tells it."""
+    """Return the truth stays here: nothing that is logged tells it."""
     return Sample(
         id=task.id,
         input=[theirs(message) for message in task.opening()],
@@ -137,7 +137,7 @@ def say_turns(episodes: _Episodes) -> Solver:
 
 @scorer(metrics=[mean(), stderr()])
 def judged_episode(episodes: _Episodes) -> Scorer:
-    """The success of the episode, as our reward judges it. `metadata` has every component, and why it ended."""
+    """Return the success of the episode, as our reward judges it. `metadata` has every component, and why it ended."""
 
     async def score(state: TaskState, target: Target) -> Score:
         trajectory = await episodes[state].close()
@@ -160,7 +160,9 @@ def judged_episode(episodes: _Episodes) -> Scorer:
 
 
 def _tools(episode: OfferedEpisode, state: TaskState) -> list[Tool]:
-    """The tools of now. By another solver than ours, each call is a turn, and the last one completes the state."""
+    """Return the tools of now. By another solver than ours, each call is a turn, and the last one completes
+    the state.
+    """
     return [
         ToolDef(
             _caller(episode, state, schema["name"]),
@@ -185,6 +187,6 @@ def _caller(episode: OfferedEpisode, state: TaskState, name: str) -> Callable[..
 
 
 def _described(parameters: Any) -> dict[str, Any]:
-    """The schema as Inspect takes it: every parameter has a description."""
+    """Return the schema as Inspect takes it: every parameter has a description."""
     properties = {name: {"description": name, **schema} for name, schema in parameters.get("properties", {}).items()}
     return {"properties": properties, "required": list(parameters.get("required", ()))}

@@ -69,7 +69,7 @@ class OpenEnvConnection:
         return connection
 
     async def ask(self, kind: str, data: Mapping[str, Any]) -> Observed:
-        """The answer to a `reset` or a `step`. After a cancelled one, the next waits until it has been answered.
+        """Return the answer to a `reset` or a `step`. After a cancelled one, the next waits until it has been answered.
 
         Raises: FrameRefused where the server refuses what was asked; ServerUnreachable when it is gone or silent;
             EnvironmentServerError for an answer that makes no sense, and where it has no room or has failed.
@@ -133,7 +133,7 @@ class OpenEnvConnection:
 
 
 def _refusal(answer: Mapping[str, Any], url: str) -> Exception:
-    """The error that a server answered: what it refuses, or what has failed there."""
+    """Return the error that a server answered: what it refuses, or what has failed there."""
     code, message = str(answer.get("code")), str(answer.get("message"))
     if code in (ErrorCode.VALIDATION_ERROR, ErrorCode.EXECUTION_ERROR):
         details = answer.get("errors")

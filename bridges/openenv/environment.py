@@ -185,7 +185,7 @@ class OpenEnvEnvironment(Environment):
         return _cut(content, status, call, self.tools.get(call.name))
 
     async def respond(self, message: Message) -> list[Message]:
-        """A server of agentgym answers the agent's words; any other has no way to."""
+        """Return a server of agentgym answers the agent's words; any other has no way to."""
         if not self._is_ours:
             return []
         async with self._in_order:
@@ -217,12 +217,12 @@ class OpenEnvEnvironment(Environment):
             self.end_episode()
 
     def take_earned(self) -> Components:
-        """The components that were earned since this was asked last."""
+        """Return the components that were earned since this was asked last."""
         earned, self._earned = self._earned, {}
         return earned
 
     async def verdict(self) -> tuple[Components, Mapping[str, float]]:
-        """What the episode was worth, and what the components weigh. An episode that goes on is ended for it."""
+        """Return what the episode was worth, and what the components weigh. An episode that goes on is ended for it."""
         if not self._is_ours:
             components = {SUCCESS: float(type(self).solved(self._episode)), "return": self._episode.total}
             return components, {SUCCESS: 0.0, "return": 0.0}  # the turns have it
@@ -323,7 +323,7 @@ def _unused(name: str, arguments: dict[str, Any]) -> None:
 
 
 def _content_of(given: Any) -> tuple[Content, ResultStatus]:
-    """What a tool returned: a `CallToolResult` of MCP in either spelling, or any JSON."""
+    """Return what a tool returned: a `CallToolResult` of MCP in either spelling, or any JSON."""
     if isinstance(given, str):
         return given, ResultStatus.OK
     if not isinstance(given, Mapping) or not isinstance(given.get("content"), list):
@@ -335,7 +335,7 @@ def _content_of(given: Any) -> tuple[Content, ResultStatus]:
 
 
 def _text_of(fields: Mapping[str, Any]) -> str:
-    """An observation as text: its one field if that is text, else all of them as JSON."""
+    """Return an observation as text: its one field if that is text, else all of them as JSON."""
     fields = {name: value for name, value in fields.items() if name not in ("done", "reward", "metadata")}
     values = list(fields.values())
     if len(values) == 1 and isinstance(values[0], str):

@@ -97,7 +97,7 @@ class OpenEnvServer:
         self._numbers = count()
 
     def application(self) -> web.Application:
-        """The routes."""
+        """Return the routes."""
         application = web.Application(middlewares=[self._guard()], client_max_size=MAX_FRAME_BYTES)
         name = self._offered.name
         documents: dict[str, Any] = {
@@ -169,7 +169,7 @@ class OpenEnvServer:
         return connection
 
     async def _answer(self, session: ClientSession, text: str) -> dict[str, Any] | None:
-        """The answer to a frame; None for the one that ends the session."""
+        """Return the answer to a frame; None for the one that ends the session."""
         try:
             frame = _object(text)
             kind, data = frame.get("type"), frame.get("data", {})
@@ -198,7 +198,7 @@ class OpenEnvServer:
         return web.json_response(await self._answer_mcp(message, None))
 
     async def _answer_mcp(self, message: Mapping[str, Any], session: ClientSession | None) -> dict[str, Any]:
-        """The reply to a request of JSON-RPC, of a socket's session or of the one that it names."""
+        """Return the reply to a request of JSON-RPC, of a socket's session or of the one that it names."""
         number, method, params = message.get("id"), message.get("method"), message.get("params", {})
         if not isinstance(method, str) or not isinstance(params, Mapping):
             return _error(number, _INVALID_REQUEST, "A request has `method`, text, and `params`, an object.")
@@ -224,7 +224,7 @@ class OpenEnvServer:
             return _error(number, _SERVER_ERROR, str(refused))
 
     async def _serve_tasks(self, request: web.Request) -> web.Response:
-        """The task interface: ids of tasks, with which a reset can choose."""
+        """Return the task interface: ids of tasks, with which a reset can choose."""
         offered = self._offered
         try:
             body = _object(await request.text())
@@ -241,7 +241,7 @@ class OpenEnvServer:
         return web.json_response(reply)
 
     def _open(self) -> tuple[str, ClientSession]:
-        """A new session. Raises: FrameRefused where there is no room."""
+        """Return a new session. Raises: FrameRefused where there is no room."""
         if len(self._sessions) >= self._bounds.sessions:
             raise FrameRefused(
                 ErrorCode.CAPACITY_REACHED, f"All {self._bounds.sessions} sessions of this server are in use."
@@ -318,7 +318,7 @@ def _answers_with(json_response: Callable[[Any], Any], document: Any) -> Callabl
 
 
 def _object(text: str) -> dict[str, Any]:
-    """A JSON object. Raises: FrameRefused."""
+    """Return a JSON object. Raises: FrameRefused."""
     try:
         message = strict_json.loads(text, allow_surrogates=True)
     except ValueError as error:

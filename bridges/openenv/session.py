@@ -40,7 +40,10 @@ class OfferedTasks:
     ledger: Ledger | None = None
 
     def choose(self, task_id: Any, index: Any, default: int) -> Task:
-        """The task with an id, or at a place, or at the default place modulo their number. Raises: FrameRefused."""
+        """Return the task with an id, or at a place, or at the default place modulo their number.
+
+        Raises: FrameRefused.
+        """
         if task_id is not None:
             for task in self.tasks:
                 if task.id == task_id:
@@ -129,19 +132,25 @@ class ClientSession:
             return Observed(fields, self._pay(episode), episode.over, metadata | _end(episode))
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """A tool call that comes by MCP: a turn like any other. Returns: a `CallToolResult`. Raises: FrameRefused."""
+        """Return a tool call that comes by MCP: a turn like any other.
+
+        Returns: a `CallToolResult`.
+        Raises: FrameRefused.
+        """
         answer = await self.step({"type": "call_tool", "tool_name": name, "arguments": arguments})
         result: dict[str, Any] = answer.fields["result"]
         return result
 
     def _pay(self, episode: OfferedEpisode) -> float:
-        """What was earned since the last step; at the end the outcome too, and what turns earned in hindsight."""
+        """Return what was earned since the last step; at the end the outcome too, and what turns earned in
+        hindsight.
+        """
         total = episode.trajectory.return_from()
         earned, self._paid = total - self._paid, total
         return earned
 
     def tools(self) -> list[dict[str, Any]]:
-        """The tools that the agent has now; before a reset those that the environment has without a task."""
+        """Return the tools that the agent has now; before a reset those that the environment has without a task."""
         if self._episode is not None and not self._episode.over:
             tools = self._episode.tools
         else:
@@ -174,7 +183,7 @@ class ClientSession:
 
 
 def _message(action: Mapping[str, Any], kind: str, turn: int) -> Message:
-    """What the agent says by an action. Raises: FrameRefused."""
+    """Return what the agent says by an action. Raises: FrameRefused."""
     if kind == "message":
         if not isinstance(content := action.get("content"), str):
             raise FrameRefused(ErrorCode.VALIDATION_ERROR, f"`content` is {content!r:.80}; give text.")
@@ -191,7 +200,7 @@ def _message(action: Mapping[str, Any], kind: str, turn: int) -> Message:
 
 
 def _turn_fields(turns: Sequence[Turn], tool_name: str | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What came back in a turn, as the fields of an observation and its metadata."""
+    """Return what came back in a turn, as the fields of an observation and its metadata."""
     turn = turns[0] if turns else None
     metadata: dict[str, Any] = {"rewards": dict(turn.rewards) if turn is not None else {}}
     if tool_name is None:
@@ -209,7 +218,7 @@ def _turn_fields(turns: Sequence[Turn], tool_name: str | None) -> tuple[dict[str
 
 
 def _end(episode: OfferedEpisode) -> dict[str, Any]:
-    """What is said at the end alone: the outcome, what its components weigh, and why the episode ended."""
+    """Return what is said at the end alone: the outcome, what its components weigh, and why the episode ended."""
     if not episode.over:
         return {}
     trajectory = episode.trajectory

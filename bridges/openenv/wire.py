@@ -69,7 +69,7 @@ class Observed:
         return cls(fields, None if reward is None else float(reward), done, metadata)
 
     def to_json(self) -> dict[str, Any]:
-        """The `data` of a frame. Metadata stand where typed clients look for them, and where untyped ones do."""
+        """Return the `data` of a frame. Metadata stand where typed clients look for them, and where untyped ones do."""
         metadata = dict(self.metadata)
         observation = {**self.fields, "metadata": metadata}
         return {"observation": observation, "reward": self.reward, "done": self.done, "metadata": metadata}
@@ -91,13 +91,13 @@ class FrameRefused(Exception):
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """A message of the environment: its role, and its content as text or as blocks of MCP."""
+    """Return a message of the environment: its role, and its content as text or as blocks of MCP."""
     content = message.content
     return {"role": message.role, "content": content if isinstance(content, str) else content_to_mcp(content)}
 
 
 def message_from_json(row: Any) -> Message:
-    """What `message_to_json` wrote. Raises: ValueError for what is no message of an environment."""
+    """Return what `message_to_json` wrote. Raises: ValueError for what is no message of an environment."""
     role, content = (row.get("role"), row.get("content")) if isinstance(row, Mapping) else (None, None)
     if role not in ("system", "user", "assistant", "tool") or not isinstance(content, str | list):
         raise ValueError(f"{row!r:.200} is no message")

@@ -96,7 +96,7 @@ class VerifiersEnvironment(Environment):
         await self._process.say(self._episode, message)
 
     async def _next(self) -> list[Message]:
-        """What the agent reads next, with the tools it has then; nothing at the end."""
+        """Return what the agent reads next, with the tools it has then; nothing at the end."""
         assert self._process is not None
         answer = await self._process.answer(self._episode)
         if "over" in answer:
@@ -113,7 +113,9 @@ class VerifiersEnvironment(Environment):
         return messages
 
     async def verdict(self) -> tuple[Components, Mapping[str, float]]:
-        """The components that verifiers recorded, and what they weigh. An episode that goes on is ended for it."""
+        """Return the components that verifiers recorded, and what they weigh. An episode that goes on is ended
+        for it.
+        """
         assert self._process is not None
         if self._over is None:
             await self._process.end(self._episode)

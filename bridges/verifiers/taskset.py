@@ -60,12 +60,12 @@ class AgentgymTask(vf.Task[AgentgymData, AgentgymState]):
 
     @vf.reward
     async def episode_return(self, trace: Any) -> float:
-        """The components of all turns and of the end, weighed."""
+        """Return the components of all turns and of the end, weighed."""
         return float(trace.state.earned)
 
     @vf.metric
     async def outcome(self, trace: Any) -> dict[str, float]:
-        """The components of the end, `success` among them."""
+        """Return the components of the end, `success` among them."""
         return dict(trace.state.outcome)
 
 
@@ -140,7 +140,7 @@ class _Model(ChatApiPolicy):
         self._trace = trace
 
     async def generate(self, request: Request) -> Reply:
-        """Raises: PolicyError; PolicyLeft for a rollout that is over."""
+        """Make a task. Raises: PolicyError; PolicyLeft for a rollout that is over."""
         try:
             return await super().generate(request)
         except PolicyError as error:
@@ -169,7 +169,10 @@ async def _play(data: Any, model: _Model, label: str) -> Trajectory:
 
 @cache
 def _tasks(text: str) -> dict[str, Task]:
-    """The tasks that the config names, by id, in order. Raises: TaskError for a split without tasks, or no name."""
+    """Return the tasks that the config names, by id, in order.
+
+    Raises: TaskError for a split without tasks, or no name.
+    """
     name, _, split = text.partition(":")
     if not name:
         raise TaskError("The taskset's config names no tasks: set --env.taskset.tasks, such as text/sokoban-v1:train.")

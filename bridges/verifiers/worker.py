@@ -199,7 +199,7 @@ class VerifiersRunner:
 
 
 def _config(given: dict[str, Any]) -> Any:
-    """The environment's config: every seat without a harness of its own has the loop, in this process."""
+    """Return the environment's config: every seat without a harness of its own has the loop, in this process."""
     taskset, env = given["taskset"], given.get("env", {})
     kind = env_config_type(taskset["id"], env.get("id", ""))
     seats: dict[str, Any] = {}

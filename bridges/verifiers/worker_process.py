@@ -87,7 +87,7 @@ class WorkerProcess:
         await self._write({"op": "end", "episode": episode})
 
     async def answer(self, episode: str) -> Mapping[str, Any]:
-        """What comes next in an episode: `messages` and `tools`, or `over`.
+        """Return what comes next in an episode: `messages` and `tools`, or `over`.
 
         Raises: EnvironmentServerError for an episode that failed there, no answer in time, an answer that makes no
             sense, or a process that ended.

@@ -99,7 +99,7 @@ class BifurcationTask:
     def group(
         self, sample: SampledGroup, chance: Array, rng: np.random.Generator, signals: tuple[str, ...] = ()
     ) -> Group:
-        """The sampled trajectories as a Group, with outcomes, turn rewards, and the signals of the given names.
+        """Return the sampled trajectories as a Group, with outcomes, turn rewards, and the signals of the given names.
 
         Raises: KeyError for a signal that this task cannot give.
         """
@@ -170,7 +170,7 @@ def _hindsight(inputs: _SignalInputs) -> Array:
 
 
 def _counterfactuals(inputs: _SignalInputs) -> list[dict[frozenset[int], float]]:
-    """Returns with only some of the turns: a turn that is left out counts as action 0 and pays no reward."""
+    """Return with only some of the turns: a turn that is left out counts as action 0 and pays no reward."""
     task, sample = inputs.task, inputs.sample
     everything = range(task.turns)
     sizes = range(task.turns + 1) if task.turns <= MAX_COALITION_TURNS else (0, task.turns - 1, task.turns)

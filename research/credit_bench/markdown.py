@@ -15,7 +15,7 @@ BIAS, BENCH = "bias", "bench"
 
 
 def markers(name: str) -> tuple[str, str]:
-    """The lines before and after a table."""
+    """Return the lines before and after a table."""
     return f"<!-- {name}: begin (written by `agentgym dev credit-{name} --out`) -->", f"<!-- {name}: end -->"
 
 
@@ -34,7 +34,7 @@ def write_into(path: Path, name: str, block: str) -> None:
 
 
 def names_in(document: str, name: str) -> list[str]:
-    """The first cell of each row of a document's table, the head left out."""
+    """Return the first cell of each row of a document's table, the head left out."""
     begin, end = markers(name)
     lines = document.partition(begin)[2].partition(end)[0].splitlines()
     return [line.split("|")[1].strip(" `") for line in lines if line.startswith("| `")]

@@ -103,7 +103,7 @@ def _noise(gradients: Array) -> float:
 
 
 def _bootstrap(of: Callable[[Ints], float], resamples: Ints) -> BootstrapInterval:
-    """A statistic of all groups, with the percentile bootstrap over groups."""
+    """Return a statistic of all groups, with the percentile bootstrap over groups."""
     value = of(np.arange(resamples.shape[1], dtype=np.int64))
     statistics = np.array([of(rows) for rows in resamples])
     known = statistics[np.isfinite(statistics)]

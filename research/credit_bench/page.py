@@ -28,7 +28,7 @@ def write_page(rows: Sequence[BenchmarkRow], path: Path) -> Path:
 
 
 def render(rows: Sequence[BenchmarkRow]) -> Html:
-    """The whole page: one file, no script, nothing from outside."""
+    """Return the whole page: one file, no script, nothing from outside."""
     style = (files("agentgym.evaluation.report") / "style.css").read_text(encoding="utf-8")
     measured = [row for row in rows if row.measures is not None and row.learning is not None]
     most = max((row.learning.steps.value for row in measured if row.learning), default=1.0)
@@ -128,7 +128,7 @@ def _heat(
     digits: int = 2,
     good_high: bool = False,
 ) -> Html:
-    """A table whose cells are the redder, the worse."""
+    """Return a table whose cells are the redder, the worse."""
     counts = sorted({row.turns for row in rows})
     by_name = {(row.name, row.turns): figure(row) for row in rows}
     bias = {row.name: row.bias for row in rows}

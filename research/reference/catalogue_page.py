@@ -44,7 +44,10 @@ environments say how tasks are made, what is held out, and what a set does not m
 
 
 def catalogue_page(figures: Figures) -> str:
-    """The text of the page. Nothing is played or built for it. Raises: AgentGymError if a task set has no figures."""
+    """Return the text of the page. Nothing is played or built for it.
+
+    Raises: AgentGymError if a task set has no figures.
+    """
     sets = registry.names("task_sets")
     if missing := [name for name in sets if name not in figures]:
         raise AgentGymError(f"The catalogue knows nothing of {', '.join(missing)}: run `agentgym dev catalogue`.")
@@ -103,7 +106,10 @@ async def look_at_all(figures: Figures, path: Path, count: int, say: Callable[[s
 
 
 def read_figures(path: Path) -> Figures:
-    """What an earlier call has written; nothing where there was none. Raises: AgentGymError for what is no JSON."""
+    """Return what an earlier call has written; nothing where there was none.
+
+    Raises: AgentGymError for what is no JSON.
+    """
     if not path.is_file():
         return {}
     try:

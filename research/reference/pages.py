@@ -15,7 +15,7 @@ PAGES: dict[str, tuple[str, Callable[[], list[str]]]] = {
 
 
 def make_pages() -> dict[str, str]:
-    """The text of every page, by its file name."""
+    """Return the text of every page, by its file name."""
     return {name: "\n".join([NOTICE, "", f"# {title}", "", *lines(), ""]) for name, (title, lines) in PAGES.items()}
 
 

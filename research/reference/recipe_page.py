@@ -18,7 +18,7 @@ with every default."""
 
 
 def lines() -> list[str]:
-    """The page, without its title."""
+    """Return the page, without its title."""
     page = [INTRODUCTION]
     for title, section in _titled_sections():
         texts, properties = field_docs(section), section.model_json_schema()
@@ -47,7 +47,7 @@ def keys() -> set[str]:
 
 
 def _sections(section: type[Section], path: str) -> Iterator[tuple[str, type[Section]]]:
-    """A section and those in it, with their paths, for example "train.signals"."""
+    """Yield a section and those in it, with their paths, for example "train.signals"."""
     yield path, section
     for key, field in section.model_fields.items():
         for inner in sections_in(field.annotation):

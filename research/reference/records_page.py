@@ -40,7 +40,7 @@ _LEDGER = "An SQLite file in write-ahead mode. One process writes it; any number
 
 
 def lines() -> list[str]:
-    """The page, without its title."""
+    """Return the page, without its title."""
     from agentgym import Call, Message, Result, Task, Trajectory, Turn
     from agentgym.evaluation.outcomes import TaskOutcome
     from agentgym.evaluation.record import Evaluation

@@ -47,7 +47,7 @@ class SystemsTableError(AgentGymError, ValueError):
 
 
 def systems_page(source: Path) -> str:
-    """The text of the page. Raises: SystemsTableError naming the system and what is wrong with its line."""
+    """Return the text of the page. Raises: SystemsTableError naming the system and what is wrong with its line."""
     rows = _rows(source)
     counts = Counter(row["status"] for row in rows)
     introduction = INTRODUCTION.format(
@@ -82,7 +82,7 @@ def _rows(source: Path) -> list[dict[str, str]]:
 
 
 def _links(row: dict[str, str], docs: Path) -> Iterator[str]:
-    """The references of a line as Markdown. Raises: SystemsTableError for one that leads nowhere."""
+    """Yield the references of a line as Markdown. Raises: SystemsTableError for one that leads nowhere."""
     for reference in row["here"].split():
         kind, _, name = reference.partition("/")
         if kind in REGISTERED and name in registry.names(REGISTERED[kind]):

@@ -76,7 +76,7 @@ class LabelGroups:
 
 
 def group_by_label(labels: Labels) -> LabelGroups:
-    """The turns by label. None equals no other label, not even another None."""
+    """Return the turns by label. None equals no other label, not even another None."""
     indices: dict[Hashable, int] = {}
     label_index = [
         indices.setdefault(object() if label is None else label, len(indices)) for row in labels for label in row

@@ -37,7 +37,7 @@ def centred(scores: Array, baseline: Baseline, mask: Bools | None = None) -> Arr
 
 
 def stable_std(scores: Array, *, ddof: int, mask: Bools | None = None) -> Array:
-    """Standard deviation of each column over the rows in `mask`; exactly 0 if they hardly differ.
+    """Return standard deviation of each column over the rows in `mask`; exactly 0 if they hardly differ.
 
     Hardly means by at most 1e-8, or at most 1e-6 of the largest absolute score: that is rounding, and dividing by it
     would turn noise into an advantage. Fewer than ddof + 1 rows have a standard deviation of 0.
@@ -89,7 +89,7 @@ def subtract_index_baseline(turn_returns: Array, returns: Array, reached: Bools,
 
 
 def _above_least(scores: Array, mask: Bools | None) -> tuple[Array, Array, Bools]:
-    """The lowest score of each column, how far each row in `mask` is above it (0 for the rest), and `mask`."""
+    """Return the lowest score of each column, how far each row in `mask` is above it (0 for the rest), and `mask`."""
     if mask is None:
         mask = np.ones(scores.shape, np.bool_)
     low = np.where(mask, scores, np.inf).min(axis=0, initial=np.inf)

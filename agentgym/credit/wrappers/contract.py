@@ -57,7 +57,7 @@ class Wrapper:
         return (self.function.__doc__ or "").strip().split("\n")[0]
 
     def __call__(self, base: Estimator, **options: Any) -> Estimator:
-        """The wrapped estimator. `base` keeps the options that it has.
+        """Return the wrapped estimator. `base` keeps the options that it has.
 
         Raises: CreditError for an unknown option or an invalid value.
         """
@@ -103,7 +103,7 @@ class Wrapper:
         )
 
     def _token_weights(self, of_base: TokenWeigher | None, options: Options) -> TokenWeigher | None:
-        """The token weights of the result: those of the wrapped estimator times this wrapper's own."""
+        """Return the token weights of the result: those of the wrapped estimator times this wrapper's own."""
         if not self.weighs_tokens:
             return of_base
 

@@ -27,7 +27,9 @@ class ConversationEntry:
 
 
 def conversation(trajectory: Trajectory) -> Iterator[ConversationEntry]:
-    """The whole conversation, row by row. Models number their calls anew in every message, so ids are made here."""
+    """Yield the whole conversation, row by row. Models number their calls anew in every message, so ids are
+    made here.
+    """
     for number, row in enumerate(trajectory.rows()):
         for message in row.opening:
             yield ConversationEntry(message, -1, row=number)

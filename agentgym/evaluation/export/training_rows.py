@@ -20,7 +20,7 @@ from agentgym.trajectory import Trajectory
 
 
 def sft_rows(trajectories: Iterable[Trajectory], *, unsuccessful: bool = False) -> Iterator[dict[str, Any]]:
-    """A row for each context of each valid episode of a training task, with its conversation and its tools.
+    """Yield a row for each context of each valid episode of a training task, with its conversation and its tools.
 
     Nearly every episode has one context; see `Trajectory.rows`.
 
@@ -65,7 +65,9 @@ def preference_rows(
 
 
 def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
-    """The row of a pair; None where the two do not begin alike, or one of them says nothing more than the other."""
+    """Return the row of a pair; None where the two do not begin alike, or one of them says nothing more than
+    the other.
+    """
     chosen, rejected = _messages(better), _messages(worse)
     same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
     while same and not (len(chosen) > same and chosen[same]["role"] == "assistant"):
@@ -85,7 +87,9 @@ def _preference(better: Trajectory, worse: Trajectory) -> dict[str, Any] | None:
 
 
 def row_features(columns: Sequence[str]) -> Any:
-    """The types of the columns, as `datasets.Features`. Arguments of calls are any JSON; a column has one type."""
+    """Return the types of the columns, as `datasets.Features`. Arguments of calls are any JSON; a column has
+    one type.
+    """
     from datasets import Features, Json, List, Value
 
     text = Value("string")
@@ -97,7 +101,7 @@ def row_features(columns: Sequence[str]) -> Any:
 
 
 def _usable(trajectories: Iterable[Trajectory]) -> Iterator[Trajectory]:
-    """The valid episodes of training tasks in which every call could be read.
+    """Yield the valid episodes of training tasks in which every call could be read.
 
     What held-out tasks measure must not be trained on, and a malformed call cannot be written as a call.
     """
@@ -128,5 +132,5 @@ def _messages(trajectory: Trajectory) -> list[dict[str, Any]]:
 
 
 def _tools(trajectory: Trajectory) -> str:
-    """The schemas of the tools, as JSON text: TRL reads them so."""
+    """Return the schemas of the tools, as JSON text: TRL reads them so."""
     return json.dumps(list(schemas_of(trajectory)), ensure_ascii=False)

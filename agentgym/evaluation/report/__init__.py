@@ -25,7 +25,9 @@ __all__ = ["page", "policy", "write_report"]
 
 
 def policy() -> str:
-    """The page's Content-Security-Policy: only its own script, identified by its hash, and pictures inside the page."""
+    """Return the page's Content-Security-Policy: only its own script, identified by its hash, and pictures inside the
+    page.
+    """
     return (
         f"default-src 'none'; script-src {policy_hash(script())}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
@@ -54,7 +56,7 @@ def write_report(run_folder: RunFolder | Path | str, *, most_bytes: int = MAX_BY
 
 
 def page(path: Path, *, most_bytes: int = MAX_BYTES) -> Html:
-    """The report of a run folder as it is now. Raises: AgentGymError if there is no such folder."""
+    """Return the report of a run folder as it is now. Raises: AgentGymError if there is no such folder."""
     contents = read(path)
     data = embedded(contents, most_bytes=most_bytes)
     head = el(
@@ -76,7 +78,7 @@ def page(path: Path, *, most_bytes: int = MAX_BYTES) -> Html:
 
 
 def _without_script(name: str, run: Mapping[str, Any]) -> Html:
-    """What a reader without JavaScript sees: success before and after, by kind of task."""
+    """Return what a reader without JavaScript sees: success before and after, by kind of task."""
     if not run["gains"]:
         result = el("p", "Nothing has been evaluated yet.")
     else:

@@ -23,7 +23,9 @@ def assets() -> dict[str, bytes]:
 
 @cache
 def served() -> dict[str, bytes]:
-    """What a server gives by name, and nothing else: all modules are one file, because each request costs time."""
+    """Return what a server gives by name, and nothing else: all modules are one file, because each request
+    costs time.
+    """
     others = {name: content for name, content in assets().items() if not name.endswith(".js")}
     return others | {"script.js": script().encode("utf-8")}
 
@@ -50,10 +52,10 @@ def script() -> str:
 
 
 def module(name: str) -> str:
-    """The text of one script."""
+    """Return the text of one script."""
     return assets()[name].decode("utf-8")
 
 
 def policy_hash(text: str) -> str:
-    """What a Content-Security-Policy calls an inline script or style by."""
+    """Return what a Content-Security-Policy calls an inline script or style by."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

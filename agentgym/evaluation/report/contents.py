@@ -48,7 +48,7 @@ class Contents:
         return max((path.stat().st_mtime for path in self.path.iterdir() if path.is_file()), default=0.0)
 
     def recipe_value(self, *keys: str, default: Any = None) -> Any:
-        """A value of the recipe by its path, for example `recipe_value("train", "estimator")`."""
+        """Return a value of the recipe by its path, for example `recipe_value("train", "estimator")`."""
         value: Any = self.recipe
         for key in keys:
             if not isinstance(value, Mapping) or key not in value:
@@ -57,7 +57,7 @@ class Contents:
         return value
 
     def pair(self) -> tuple[Evaluation | None, Evaluation | None]:
-        """What to compare: the held-out evaluations before and after, or the only one there is as `after`.
+        """Return what to compare: the held-out evaluations before and after, or the only one there is as `after`.
 
         Only evaluations of exactly the same tasks are paired. Labels that say before and after decide;
         otherwise the oldest and the newest do.

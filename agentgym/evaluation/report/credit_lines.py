@@ -22,7 +22,8 @@ class LoggedCredit:
 
 
 def read_credit(file: Path, trajectories: Iterable[str]) -> dict[str, LoggedCredit]:
-    """The last credit of each of these trajectories; those that got none, or were cut short by a crash, are left out.
+    """Return the last credit of each of these trajectories; those that got none, or were cut short by a crash, are left
+    out.
 
     Args:
         file: lines `{"trajectory": id, "step": int, "advantages": [float, ...]}`; it may be missing.

@@ -30,7 +30,7 @@ KEY = "run"
 
 
 def embedded(contents: Contents, *, most_bytes: int = MAX_BYTES) -> dict[str, Any]:
-    """What the page needs to show a run without a server.
+    """Return what the page needs to show a run without a server.
 
     Args:
         most_bytes: size of the episodes that are included whole, those worth reading first. Others are only listed.
@@ -44,7 +44,9 @@ def embedded(contents: Contents, *, most_bytes: int = MAX_BYTES) -> dict[str, An
 
 
 def _episodes(contents: Contents, first: Sequence[str], most_bytes: int) -> dict[str, Any]:
-    """The rows of the list, and whole episodes as far as they fit; all empty for a run without a readable ledger."""
+    """Return the rows of the list, and whole episodes as far as they fit; all empty for a run without a readable
+    ledger.
+    """
     nothing: dict[str, Any] = {name: {} for name in ("episodes", "tokens", "pieces", "credit")}
     nothing |= {"columns": [], "rows": [], "left_out": 0}
     path = contents.path / "ledger.sqlite"
@@ -76,7 +78,7 @@ def _short(value: Any) -> Any:
 
 
 def data_element(data: Mapping[str, Any]) -> Html:
-    """The data as an element that no content can end: every `<`, `>` and `&` is written as its code."""
+    """Return the data as an element that no content can end: every `<`, `>` and `&` is written as its code."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     for char in "<>&":
         text = text.replace(char, f"\\u{ord(char):04x}")

@@ -27,7 +27,7 @@ Link = Callable[[ImagePart, tuple[int, ...]], str]
 def episode_data(
     trajectory: Trajectory, credit: LoggedCredit | None = None, link: Link | None = None
 ) -> dict[str, Any]:
-    """A whole episode. Numbers that are not finite become None, as JSON has none.
+    """Return a whole episode. Numbers that are not finite become None, as JSON has none.
 
     Args:
         credit: what the trainer gave its turns.
@@ -97,7 +97,7 @@ def _row_spans(row: Trajectory) -> list[dict[str, Any]]:
 
 
 def verdict(trajectory: Trajectory) -> str:
-    """`running`, `failed`, `unjudged`, `solved` or `unsolved`."""
+    """Return `running`, `failed`, `unjudged`, `solved` or `unsolved`."""
     stop = trajectory.stop_reason
     if stop is None:
         return "running"
@@ -109,12 +109,12 @@ def verdict(trajectory: Trajectory) -> str:
 
 
 def run_of(trajectory: Trajectory) -> str:
-    """What stands before the task in the id."""
+    """Return what stands before the task in the id."""
     return trajectory.id.removesuffix(f"/{trajectory.task.id}#{trajectory.sample}")
 
 
 def message_data(message: Message, link: Link, position: tuple[int, ...]) -> dict[str, Any]:
-    """A message: its role and its parts, texts and images in order."""
+    """Return a message: its role and its parts, texts and images in order."""
     data: dict[str, Any] = {"role": message.role, "parts": _parts(message.content, link, position)}
     if message.calls:
         data["calls"] = [_call(call) for call in message.calls]
@@ -122,7 +122,7 @@ def message_data(message: Message, link: Link, position: tuple[int, ...]) -> dic
 
 
 def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, bytes] | None:
-    """The image at a place, as its media type and bytes; None where there is none that a page shows.
+    """Return the image at a place, as its media type and bytes; None where there is none that a page shows.
 
     A place is (0, message, part) in the opening, (1, turn, part) in what the agent said, (2, turn, result, part) and
     (3, turn, reply, part) in what came back, (4, row, message, part) in the opening of a further row.
@@ -152,7 +152,7 @@ def image_at(trajectory: Trajectory, position: Sequence[int]) -> tuple[str, byte
 
 
 def data_uri(image: ImagePart, _position: tuple[int, ...] = ()) -> str:
-    """The image itself as an address."""
+    """Return the image itself as an address."""
     return f"data:{image.media_type};base64,{image.data}"
 
 

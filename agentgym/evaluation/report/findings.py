@@ -38,7 +38,7 @@ def findings(contents: Contents) -> dict[str, Any]:
 
 
 def stratum(contents: Contents) -> str | None:
-    """The tag that the headline is about: the recipe names it, and the evaluated tasks carry it."""
+    """Return the tag that the headline is about: the recipe names it, and the evaluated tasks carry it."""
     tag = contents.recipe_value("evaluate", "stratum")
     return tag if any(e is not None and tag in e.tags for e in contents.pair()) else None
 
@@ -131,7 +131,7 @@ def _first_is_solved(row: TaskOutcome | None) -> bool:
 
 
 def _group_to_read(credit: Mapping[str, Sequence[float]]) -> list[str]:
-    """The attempts with the highest and the lowest mean credit, of the task where these differ most."""
+    """Return the attempts with the highest and the lowest mean credit, of the task where these differ most."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name in credit:
         groups[name.rpartition("#")[0]].append(name)
@@ -165,7 +165,7 @@ def timings(contents: Contents) -> list[dict[str, Any]]:
 
 
 def usage(contents: Contents) -> list[dict[str, Any]]:
-    """What the episodes of each evaluation used of sandboxes, tools and APIs, as phrases."""
+    """Return what the episodes of each evaluation used of sandboxes, tools and APIs, as phrases."""
     phrases = {e.label: format_usage(e.usage() | {"wall_s": e.duration_s}) for e in contents.evaluations}
     return [{"label": visible(label), "phrases": words} for label, words in phrases.items() if words]
 
@@ -176,5 +176,5 @@ def estimate_data(estimate: Estimate) -> dict[str, Any]:
 
 
 def finite(value: float) -> float | None:
-    """The number, None for NaN and infinities, which JSON does not have."""
+    """Return the number, None for NaN and infinities, which JSON does not have."""
     return value if math.isfinite(value) else None

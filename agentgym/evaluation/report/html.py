@@ -25,7 +25,7 @@ _VOID = {"meta", "br", "hr", "circle", "line", "path", "rect", "polyline", "poly
 
 
 def el(name: str, *children: Child, **attributes: Any) -> Html:
-    """An element. `cls` is class, an underscore in an attribute name is a hyphen, None leaves it out.
+    """Return an element. `cls` is class, an underscore in an attribute name is a hyphen, None leaves it out.
 
     Children that are plain text are escaped; nested lists are flattened.
     """
@@ -57,7 +57,7 @@ def join(children: Iterable[Child]) -> Html:
 
 
 def timestamp() -> str:
-    """The current time in UTC, to the minute."""
+    """Return the current time in UTC, to the minute."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 

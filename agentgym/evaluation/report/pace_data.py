@@ -44,7 +44,7 @@ FIGURES = (
 
 
 def pace_rows(log: Sequence[Mapping[str, float]]) -> list[dict[str, Any]]:
-    """The last value of each figure that was logged, in the order of FIGURES; nothing before the first step.
+    """Return the last value of each figure that was logged, in the order of FIGURES; nothing before the first step.
 
     Args:
         log: rows of a phase that trains.
@@ -58,7 +58,7 @@ def pace_rows(log: Sequence[Mapping[str, float]]) -> list[dict[str, Any]]:
 
 
 def in_words(unit: str, value: float) -> str:
-    """A figure as a terminal shows it: "3", "25 %", "0.7 ms", "12.4 a second", "1.8 steps"."""
+    """Return a figure as a terminal shows it: "3", "25 %", "0.7 ms", "12.4 a second", "1.8 steps"."""
     if unit == "count":
         return f"{value:,.0f}"
     if unit == "share":

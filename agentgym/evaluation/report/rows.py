@@ -17,7 +17,7 @@ def listed(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def siblings(group: Sequence[Mapping[str, Any]], credit: Mapping[str, LoggedCredit]) -> list[dict[str, Any]]:
-    """The episodes of one task and run, each with the advantages of its turns, None where it got none."""
+    """Return the episodes of one task and run, each with the advantages of its turns, None where it got none."""
     given = {name: list(logged.advantages) for name, logged in credit.items()}
     return [row | {"credit": given.get(row["id"])} for row in listed(group)]
 

@@ -37,7 +37,7 @@ class _StageCurves:
 
 
 def run_summary(contents: Contents) -> dict[str, Any]:
-    """What a list of runs shows of one."""
+    """Return what a list of runs shows of one."""
     stages = _stages(contents, "reinforce")
     current = next((stage for stage in reversed(stages) if stage.phase in contents.metrics), stages[0])
     train = contents.metrics.get(current.phase, [])
@@ -66,7 +66,7 @@ def run_summary(contents: Contents) -> dict[str, Any]:
 
 
 def _stages(contents: Contents, kind: str) -> list[_StageCurves]:
-    """The stages of a kind: those that the recipe lists, or the usual one."""
+    """Return the stages of a kind: those that the recipe lists, or the usual one."""
     usual, validation = {"reinforce": ("train", "validation"), "imitate": ("warm_start", "warm_start_validation")}[kind]
     listed = contents.recipe_value("stage", default=[])
     entries = list(_unrolled(listed))
@@ -125,14 +125,14 @@ def run_data(contents: Contents) -> dict[str, Any]:
 
 
 def pace_of(contents: Contents) -> list[dict[str, Any]]:
-    """The last figures (see pace_rows) of the stage that trains, or of the last one that did."""
+    """Return the last figures (see pace_rows) of the stage that trains, or of the last one that did."""
     stages = reversed(_stages(contents, "reinforce"))
     current = next((stage for stage in stages if stage.phase in contents.metrics), None)
     return [] if current is None else pace_rows(contents.metrics[current.phase])
 
 
 def _alarms(contents: Contents) -> list[str]:
-    """What the collapse guard said while training, in words; guard.json may be missing or cut short."""
+    """Return what the collapse guard said while training, in words; guard.json may be missing or cut short."""
     alarms = []
     for file in (contents.path / "guard.json", *sorted(contents.path.glob("stages/*/guard.json"))):
         stage = "" if file.parent == contents.path else f"{visible(file.parent.name)}, step"

@@ -23,7 +23,7 @@ class Vocabulary:
         return len(self._pieces)
 
     def of(self, ids: Iterable[int]) -> dict[int, str]:
-        """The pieces of these ids, made visible; bytes that are no whole character are written as in `\\xe2`."""
+        r"""Return the pieces of these ids, made visible; bytes that are no whole character are written as in `\xe2`."""
         return {i: visible(self._pieces[i]) for i in set(ids) if i in self._pieces}
 
     @classmethod
@@ -39,7 +39,7 @@ class Vocabulary:
 
 
 def tokenizer_file(run: Path, policy: str | None = None) -> Path | None:
-    """The newest tokenizer among a run's checkpoints, or that of the checkpoint folder it began from."""
+    """Return the newest tokenizer among a run's checkpoints, or that of the checkpoint folder it began from."""
     files = [path for path in (run / "checkpoints").glob("*/tokenizer.json") if path.is_file()]
     if files:
         return max(files, key=lambda path: path.stat().st_mtime)

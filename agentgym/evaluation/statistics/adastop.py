@@ -89,7 +89,7 @@ def adastop(
 
 
 def _boundary(extremes: NDArray[np.float64], allowed: int) -> float:
-    """The least value that at most `allowed` of the permutations exceed."""
+    """Return the least value that at most `allowed` of the permutations exceed."""
     if allowed <= 0:
         return float("inf")
     if allowed >= extremes.size:

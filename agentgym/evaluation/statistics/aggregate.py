@@ -37,7 +37,7 @@ def performance_profile(scores: Scores, thresholds: Sequence[float]) -> NDArray[
 
 
 def probability_of_improvement(after: Scores, before: Scores) -> float:
-    """The chance that a run of one agent beats a run of the other on a random task; ties count half.
+    """Return the chance that a run of one agent beats a run of the other on a random task; ties count half.
 
     Source: Agarwal et al. 2021, section 4.3: the Mann-Whitney U statistic over n x m, averaged over tasks.
     """
@@ -51,7 +51,7 @@ def probability_of_improvement(after: Scores, before: Scores) -> float:
 def stratified_bootstrap(
     statistic: Callable[..., float], *scores: Scores, level: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Estimate:
-    """A statistic of one or more agents' scores with its percentile interval over runs, task by task.
+    """Return a statistic of one or more agents' scores with its percentile interval over runs, task by task.
 
     Runs are drawn anew for every task, the tasks stay: the interval speaks of other seeds, not of other tasks.
     Source: Agarwal et al. 2021, section 4.1.

@@ -16,7 +16,7 @@ FEW = 64
 
 
 def cluster_bootstrap(outcomes: Outcomes, *, level: float = 0.95, resamples: int = 10_000, seed: int = 0) -> Estimate:
-    """Expanded percentile bootstrap over tasks: a task is drawn whole or twice, so samples stay with their task.
+    """Return expanded percentile bootstrap over tasks: a task is drawn whole or twice, so samples stay with their task.
 
     Returns: mean over tasks of their mean, with its interval; a single task gives an interval without width.
     Raises: EvaluationError if a task has no sample or a value is not finite.
@@ -33,7 +33,7 @@ def mean_interval(
     seed: int = 0,
     method: str = "bootstrap",
 ) -> Estimate:
-    """The mean of one value a task, in any unit, with its expanded percentile bootstrap interval.
+    """Return the mean of one value a task, in any unit, with its expanded percentile bootstrap interval.
 
     The plain percentile interval is too narrow for few tasks, by about the factor t / z sqrt(n / (n - 1)); its tails
     are moved out to Phi(-sqrt(n / (n - 1)) t) to make up for it.
@@ -51,7 +51,7 @@ def mean_interval(
 
 
 def expanded_tail(n: int, level: float) -> float:
-    """The share of resamples to leave out on each side, for `n` tasks."""
+    """Return the share of resamples to leave out on each side, for `n` tasks."""
     if n < 2:
         return 0.5 - level / 2
     return normal_cdf(-math.sqrt(n / (n - 1)) * t_quantile(0.5 + level / 2, n - 1))

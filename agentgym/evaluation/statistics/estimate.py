@@ -78,7 +78,7 @@ def task_means(outcomes: Outcomes) -> NDArray[np.float64]:
 
 
 def no_data(level: float, method: str) -> Estimate:
-    """What is said of no task at all."""
+    """Return what is said of no task at all."""
     return Estimate(math.nan, math.nan, math.nan, 0, level, method)
 
 

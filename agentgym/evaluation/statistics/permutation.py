@@ -78,7 +78,9 @@ def _exact(sizes: NDArray[np.int64], observed: int) -> float:
 
 
 def _as_whole_numbers(sizes: NDArray[np.float64]) -> NDArray[np.int64] | None:
-    """The values as multiples of one over a denominator of at most MAX_SAMPLES squared; None if they are none."""
+    """Return the values as multiples of one over a denominator of at most MAX_SAMPLES squared; None if they
+    are none.
+    """
     common = 1
     for value in np.unique(sizes):
         fraction = Fraction(float(value)).limit_denominator(MAX_SAMPLES**2)

@@ -51,7 +51,7 @@ def power_of(
     spread: float = 0.5,
     level: float = 0.95,
 ) -> float:
-    """The chance that a paired comparison over so many tasks finds a true gain; arguments as `tasks_needed`."""
+    """Return the chance that a paired comparison over so many tasks finds a true gain; arguments as `tasks_needed`."""
     _check(gain, rate, samples, agreement, spread, level)
     if tasks < 1:
         raise EvaluationError(f"tasks is {tasks}: at least 1.")

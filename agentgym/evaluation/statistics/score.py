@@ -19,7 +19,7 @@ def differing_tasks(values: NDArray[np.float64]) -> int:
 
 
 def score_interval(values: NDArray[np.float64], low: float, high: float, *, level: float = 0.95) -> Estimate:
-    """The mean of one value a task, each in [low, high], with its score interval.
+    """Return the mean of one value a task, each in [low, high], with its score interval.
 
     The interval holds every mean m with n (mean - m)^2 <= z^2 V(m). V(m) is the variance of the likeliest
     distribution on [low, high] whose mean is m; it may put weight on the bounds although no task was there, so one

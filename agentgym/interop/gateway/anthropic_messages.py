@@ -32,7 +32,7 @@ class AnthropicMessages:
         return chat_of(body, messages, tools, body.get("max_tokens"))
 
     def _messages(self, row: Mapping[str, Any]) -> Iterator[Message]:
-        """A message of theirs: results of tools are parts of the user's, and messages of their own here."""
+        """Yield a message of theirs: results of tools are parts of the user's, and messages of their own here."""
         role, content = row.get("role"), row.get("content")
         if role not in ("user", "assistant"):
             raise invalid(f"A message has the role {role!r:.40}: give user or assistant.")

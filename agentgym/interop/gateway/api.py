@@ -26,18 +26,20 @@ class Api(Protocol):
         ...
 
     def write(self, answer: Answer, model: str) -> dict[str, Any]:
-        """The answer whole. `model`: its name."""
+        """Return the answer whole. `model`: its name."""
         ...
 
     def events(self, answer: Answer, model: str, *, with_usage: bool) -> Iterator[str]:
-        """The answer as lines of server-sent events. `with_usage`: the program asks for counts where they may lack."""
+        """Return the answer as lines of server-sent events. `with_usage`: the program asks for counts where they may
+        lack.
+        """
         ...
 
     def error(self, refused: ServerRefusal) -> dict[str, Any]: ...
 
 
 def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[str, Any]], max_tokens: Any) -> Chat:
-    """The request of its parts. Raises: ServerRefusal for too many of them, and for no number of tokens."""
+    """Return the request of its parts. Raises: ServerRefusal for too many of them, and for no number of tokens."""
     if not messages or len(messages) > MAX_MESSAGES or len(tools) > MAX_TOOLS:
         raise invalid(f"A request has 1 to {MAX_MESSAGES} messages and at most {MAX_TOOLS} tools.")
     if sum(len(message.images) for message in messages) > MAX_IMAGES:
@@ -50,12 +52,12 @@ def chat_of(body: Mapping[str, Any], messages: list[Message], tools: list[dict[s
 
 
 def tools_of(body: Mapping[str, Any]) -> Sequence[Any]:
-    """The tools as the program gives them. Raises: ServerRefusal."""
+    """Return the tools as the program gives them. Raises: ServerRefusal."""
     return list_of(body.get("tools") or [], "tools")
 
 
 def function_of(given: Any) -> dict[str, Any]:
-    """The schema of a tool in the OpenAI function-call shape. Raises: ServerRefusal."""
+    """Return the schema of a tool in the OpenAI function-call shape. Raises: ServerRefusal."""
     function = object_of(given, "A tool")
     parameters = function.get("parameters") or {"type": "object", "properties": {}}
     return {
@@ -69,7 +71,7 @@ def function_of(given: Any) -> dict[str, Any]:
 
 
 def call_of(name: Any, tool: Any, arguments: Any) -> Call:
-    """A call that the program sends back. What it makes of an argument that is no object is its own affair."""
+    """Return a call that the program sends back. What it makes of an argument that is no object is its own affair."""
     if isinstance(arguments, str):
         try:
             arguments = replace_lone_surrogates(strict_json.loads(arguments or "{}", allow_surrogates=True))
@@ -98,7 +100,7 @@ def content_of(given: Any, texts: str | tuple[str, ...], image: Any) -> Content:
 
 
 def image_of_data(url: Any, part: Mapping[str, Any]) -> ImagePart:
-    """An image whose URL holds its data. Raises: ServerRefusal for another part."""
+    """Return an image whose URL holds its data. Raises: ServerRefusal for another part."""
     head, _, data = url.partition(",") if isinstance(url, str) else ("", "", "")
     if not (head.startswith("data:image/") and head.endswith(";base64") and data):
         raise invalid(f"A part of the type {part.get('type')!r:.40} is not read here: give text, or an image as data.")
@@ -113,5 +115,5 @@ def finish_of(answer: Answer, calls: str, stop: str) -> str:
 
 
 def event_of(data: Mapping[str, Any], name: str = "") -> str:
-    """A server-sent event."""
+    """Return a server-sent event."""
     return (f"event: {name}\n" if name else "") + f"data: {json.dumps(data)}\n\n"

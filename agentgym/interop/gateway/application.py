@@ -52,7 +52,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(sessions: Sessions, accepted: Callable[[object], None] = lambda address: None) -> Starlette:
-    """What an ASGI server runs.
+    """Return what an ASGI server runs.
 
     Args:
         accepted: called with the address of each connection on which a request had a valid token.
@@ -90,7 +90,7 @@ class _Gateway:
         return answer
 
     def completing(self, api: Api) -> Handler:
-        """The next message, as an API has it."""
+        """Return the next message, as an API has it."""
 
         async def complete(request: Request) -> Response:
             loop = self._loop(request)
@@ -147,7 +147,7 @@ class _Gateway:
         return AsciiJSONResponse({"token": token, **described(loop)})
 
     def _loop(self, request: Request) -> ProgramLoop:
-        """The episode that a request is about. Raises: ServerRefusal."""
+        """Return the episode that a request is about. Raises: ServerRefusal."""
         loop = self._sessions.of(_token(request))
         if loop is None:
             raise _unknown_token()
@@ -175,7 +175,7 @@ class EpisodeTools(ToolServer):
 
 
 def described(loop: ProgramLoop) -> dict[str, Any]:
-    """What a program is told of its episode."""
+    """Return what a program is told of its episode."""
     return {
         "task": loop.task_id,
         "messages": [{"role": message.role, "content": chat_content(message)} for message in loop.opening],
@@ -184,7 +184,7 @@ def described(loop: ProgramLoop) -> dict[str, Any]:
 
 
 async def _json(request: Request) -> Any:
-    """The body of a request. Raises: ServerRefusal for one that is too large, too slow or no JSON."""
+    """Return the body of a request. Raises: ServerRefusal for one that is too large, too slow or no JSON."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):

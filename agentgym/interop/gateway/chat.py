@@ -58,7 +58,7 @@ def as_sent(call: Call) -> tuple[str, dict[str, Any]]:
 
 
 def key_of(message: Message) -> Key:
-    """The key of a message: role, words, calls, and the call that it answers."""
+    """Return the key of a message: role, words, calls, and the call that it answers."""
     content = message.text if not message.images else message.content
     sent = map(as_sent, message.calls)  # a program sends back what it was sent
     calls = tuple((name, json.dumps(arguments, sort_keys=True)) for name, arguments in replace_lone_surrogates([*sent]))
@@ -94,5 +94,5 @@ def text_of(value: Any, what: str) -> str:
 
 
 def invalid(message: str) -> ServerRefusal:
-    """The refusal of a request that cannot be read."""
+    """Return the refusal of a request that cannot be read."""
     return ServerRefusal(400, "invalid_request_error", message)

@@ -95,7 +95,7 @@ def _image_url(part: Mapping[str, Any]) -> ImagePart:
 
 
 def chat_content(message: Message) -> str | list[dict[str, Any]]:
-    """The words of a message, or its parts where it has images, as this API has them."""
+    """Return the words of a message, or its parts where it has images, as this API has them."""
     if not message.images or isinstance(message.content, str):
         return message.text
     return [

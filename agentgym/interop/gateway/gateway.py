@@ -52,7 +52,7 @@ class Sessions:
             del self._open[_digest(token)]
 
     def of(self, token: str) -> ProgramLoop | None:
-        """The episode of a token; None if there is none, or it is over."""
+        """Return the episode of a token; None if there is none, or it is over."""
         return self._open.get(_digest(token))
 
     def is_servers(self, token: str) -> bool:
@@ -64,7 +64,7 @@ class Sessions:
         self._unclaimed.put_nowait((loop, token))
 
     async def claimed(self) -> tuple[ProgramLoop, str]:
-        """The next episode that nobody has taken, once there is one, and its token."""
+        """Return the next episode that nobody has taken, once there is one, and its token."""
         while True:
             loop, token = await self._unclaimed.get()
             if self.of(token) is not None:  # it may have ended while it waited
@@ -204,5 +204,5 @@ class ProgramPlayer(LocalPlayer):
 
 
 def _digest(token: str) -> bytes:
-    """What tokens are compared by, so that the time it takes says nothing of them."""
+    """Return what tokens are compared by, so that the time it takes says nothing of them."""
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()

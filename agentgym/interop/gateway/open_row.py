@@ -66,7 +66,7 @@ class OpenRow:
 
 
 def _result(call: Call, message: Message | None, executed: Result | None) -> Result:
-    """What came of a call, by the environment if it ran it, else in the program's words."""
+    """Return what came of a call, by the environment if it ran it, else in the program's words."""
     if call.error is not None:
         return Result(message.content if message else call.error, ResultStatus.MALFORMED, call.name, call.id)
     if executed is None:

@@ -160,7 +160,7 @@ class ProgramLoop(PlayLoop):
         self._turns_played += 1
 
     async def complete(self, chat: Chat) -> Answer:
-        """The next message of a conversation. Raises: ServerRefusal."""
+        """Return the next message of a conversation. Raises: ServerRefusal."""
         return await self._admit(self._one_after_another(chat))
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Result:
@@ -252,7 +252,7 @@ class ProgramLoop(PlayLoop):
         return await self._ask_hooks(turns[-1], stop) if turns else stop
 
     def _begin_row(self, chat: Chat, keys: list[Key]) -> OpenRow:
-        """A new row. Raises: ServerRefusal if the policy's chat template cannot write its messages."""
+        """Return a new row. Raises: ServerRefusal if the policy's chat template cannot write its messages."""
         trajectory = self._trajectory
         self._retries.activity = "rendering the prompt"
         try:
@@ -341,7 +341,7 @@ class ProgramLoop(PlayLoop):
         return result
 
     def _calling_row(self, name: str, arguments: dict[str, Any]) -> OpenRow | None:
-        """The row whose last message holds a call, else the one that spoke last; None where nobody spoke."""
+        """Return the row whose last message holds a call, else the one that spoke last; None where nobody spoke."""
         rows = [row for row in self._rows if row.turn is not None]
         rows.sort(key=lambda row: -1 if row.turn is None else row.turn.index)
         holding = [

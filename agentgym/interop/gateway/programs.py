@@ -86,7 +86,7 @@ class AgentProgram:
 
 
 async def _tail(stream: asyncio.StreamReader | None) -> str:
-    """The end of what a program prints."""
+    """Return the end of what a program prints."""
     tail = b""
     while stream is not None and (part := await stream.read(1 << 16)):
         tail = (tail + part)[-SHOWN_BYTES:]
@@ -94,7 +94,7 @@ async def _tail(stream: asyncio.StreamReader | None) -> str:
 
 
 def variables(url: str, token: str, task: str) -> dict[str, str]:
-    """What a program finds in its environment."""
+    """Return what a program finds in its environment."""
     return {
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",
@@ -109,7 +109,7 @@ def variables(url: str, token: str, task: str) -> dict[str, str]:
 
 
 def _words(message: Message) -> str:
-    """The words of a message. Its images are at GET /episode."""
+    """Return the words of a message. Its images are at GET /episode."""
     count = len(message.images)
     note = f"[{count} image{'s' * (count > 1)}: GET {{AGENTGYM_URL}}/episode]" if count else ""
     return "\n".join(filter(None, (message.text, note)))

@@ -28,7 +28,7 @@ def content_from_mcp(result: Mapping[str, Any]) -> Content:
 
 
 def result_to_mcp(result: Result) -> dict[str, Any]:
-    """A result as a `CallToolResult`."""
+    """Return a result as a `CallToolResult`."""
     return {"content": content_to_mcp(result.content), "isError": not result.ok}
 
 
@@ -44,7 +44,7 @@ def content_to_mcp(content: Content) -> list[dict[str, Any]]:
 
 
 def text_of(content: Content) -> str:
-    """The text of content, without its images."""
+    """Return the text of content, without its images."""
     if isinstance(content, str):
         return content
     return "\n".join(part.text for part in content if isinstance(part, TextPart))

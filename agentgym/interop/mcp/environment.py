@@ -103,7 +103,7 @@ class McpEnvironment(Environment):
         return replace(server, files={**server.files, **_texts_of(given.get("files", {}), task.id)})
 
     def _offered(self) -> dict[str, Mapping[str, Any]]:
-        """What the server offers now, by name."""
+        """Return what the server offers now, by name."""
         assert self._connection is not None
         self._lists_read = self._connection.lists_read
         return {str(entry.get("name")): entry for entry in self._connection.tools}
@@ -167,7 +167,7 @@ class McpEnvironment(Environment):
         return await self._end("")
 
     async def _end(self, text: str) -> str:
-        """The result of a call that ends the episode: the end state, for the judge."""
+        """Return the result of a call that ends the episode: the end state, for the judge."""
         assert self._connection is not None
         state: list[str | None] = []
         for name, arguments in self._state_calls:
@@ -183,7 +183,7 @@ class McpEnvironment(Environment):
 
 
 def _texts_of(files: Any, task: str) -> dict[str, str]:
-    """The files of a task. Raises: TaskError for what is neither text nor an asset of text."""
+    """Return the files of a task. Raises: TaskError for what is neither text nor an asset of text."""
     try:
         return {str(path): _text_of_file(given) for path, given in files.items()}
     except (AttributeError, TypeError, KeyError, UnicodeDecodeError) as error:

@@ -57,5 +57,5 @@ class EpisodeServer(ToolServer):
 
 
 def episode_label() -> str:
-    """A label that no other process gives: `mcp-`, the time and the process."""
+    """Return a label that no other process gives: `mcp-`, the time and the process."""
     return f"mcp-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -140,7 +140,7 @@ class Client:
         raise ServerFailed("The server ended its reply without an answer.")
 
     def _routing(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
-        """What STATELESS asks to stand in headers too."""
+        """Return what STATELESS asks to stand in headers too."""
         headers = {"Mcp-Method": method}
         if method == "tools/call":
             headers["Mcp-Name"] = params["name"]
@@ -164,7 +164,7 @@ class Client:
 
 
 def _mirrored_arguments(schema: Any) -> dict[str, str]:
-    """The arguments that must stand in headers too, by the name of the header."""
+    """Return the arguments that must stand in headers too, by the name of the header."""
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return {
         str(name): str(entry["x-mcp-header"])

@@ -199,7 +199,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 def header_value(text: str) -> str:
-    """A text as the value of a header, in base64 where it would not survive."""
+    """Return a text as the value of a header, in base64 where it would not survive."""
     if _HEADER_SAFE.fullmatch(text) and not text.startswith("=?base64?"):
         return text
     return f"=?base64?{b64encode(text.encode()).decode()}?="
@@ -210,7 +210,7 @@ def _encoded(message: Message) -> bytes:
 
 
 def _pieces(reply: Any, deadline: float) -> Iterator[bytes]:
-    """The body as it arrives. Raises: ServerFailed if it is too long, ServerLate."""
+    """Yield the body as it arrives. Raises: ServerFailed if it is too long, ServerLate."""
     received = 0
     while piece := reply.read1(_PIECE):
         if (received := received + len(piece)) > MAX_MESSAGE_BYTES:
@@ -221,7 +221,7 @@ def _pieces(reply: Any, deadline: float) -> Iterator[bytes]:
 
 
 def _events(reply: Any, deadline: float) -> Iterator[str]:
-    """The data of server-sent events."""
+    """Yield the data of server-sent events."""
     buffer, data = bytearray(), []
     for piece in _pieces(reply, deadline):
         buffer += piece

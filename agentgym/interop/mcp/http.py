@@ -96,7 +96,7 @@ class McpHttpServer:
         self._begun = self._beginning = 0
 
     def application(self) -> Starlette:
-        """What an ASGI server runs."""
+        """Return what an ASGI server runs."""
         routes = [
             Route("/tasks", self._answering(self._list_tasks), methods=["GET"]),
             Route("/tasks/{task:path}/mcp", self._answering(self._serve_task), methods=["POST", "DELETE"]),
@@ -203,7 +203,10 @@ class McpHttpServer:
         return AsciiJSONResponse({"stop_reason": stop, "outcome": trajectory.outcome if trajectory else {}})
 
     async def _serve(self, request: Request, secret: str, task: Task | None = None) -> Response:
-        """A message of an episode, or its end. Raises: ServerRefusal where it is none, or one of another task."""
+        """Return a message of an episode, or its end.
+
+        Raises: ServerRefusal where it is none, or one of another task.
+        """
         episode = self._find(secret)
         if task is not None and episode.server.task is not task:
             raise _unknown_episode()
@@ -261,7 +264,10 @@ class McpHttpServer:
 
 
 async def _message(request: Request) -> dict[str, Any]:
-    """The JSON object that a request holds. Raises: ServerRefusal for one that is too large, too slow or no object."""
+    """Return the JSON object that a request holds.
+
+    Raises: ServerRefusal for one that is too large, too slow or no object.
+    """
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):

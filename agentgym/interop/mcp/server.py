@@ -154,7 +154,7 @@ class McpConnection:
         return dict(reply)
 
     def _end(self, reason: str) -> ToolError:
-        """The result of this call and of all that follow."""
+        """Return the result of this call and of all that follow."""
         self._ended = reason
         return ToolError(reason)
 

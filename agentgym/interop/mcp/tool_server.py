@@ -25,11 +25,11 @@ class ToolServer(ABC):
 
     @abstractmethod
     def instructions(self) -> str:
-        """What clients are told of the use of the tools."""
+        """Return what clients are told of the use of the tools."""
 
     @abstractmethod
     def tools(self) -> Sequence[Mapping[str, Any]]:
-        """The tools as they are now: `name`, `description` and `parameters` of each."""
+        """Return the tools as they are now: `name`, `description` and `parameters` of each."""
 
     @abstractmethod
     async def run(self, name: str, arguments: dict[str, Any]) -> Result:
@@ -41,7 +41,7 @@ class ToolServer(ABC):
         return False
 
     async def answer(self, message: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The reply to a message; None for a notification, or a reply to a request that we never send."""
+        """Return the reply to a message; None for a notification, or a reply to a request that we never send."""
         if "id" not in message or "method" not in message:
             return None
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}

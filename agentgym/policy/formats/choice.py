@@ -37,7 +37,7 @@ class CallFormatWarning(UserWarning):
 
 
 def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str, Any] | None = None) -> CallFormat:
-    """The call format of a registered name; for "auto", the one that the tokenizer's chat template writes.
+    """Return the call format of a registered name; for "auto", the one that the tokenizer's chat template writes.
 
     Args:
         tokenizer: of transformers; it is not looked at where a name is given.
@@ -51,7 +51,7 @@ def call_format_for(tokenizer: Any, name: str = AUTO, template_options: dict[str
 
 
 def call_by_template(tokenizer: Any, template_options: dict[str, Any] | None = None) -> str | None:
-    """A call of the tool `probe` as the chat template writes it; None if it has none, or is missing."""
+    """Return a call of the tool `probe` as the chat template writes it; None if it has none, or is missing."""
     from jinja2.exceptions import TemplateError
 
     if not tokenizer.chat_template:

@@ -23,7 +23,9 @@ _TYPES: dict[type, set[str]] = {
 def parse_message(
     call_format: CallFormat, text: str, tools: Sequence[dict[str, Any]] = ()
 ) -> tuple[str, tuple[Call, ...]]:
-    """What an agent's text says: `CallFormat.parse`, with types where the format has none and a tool's schema has."""
+    """Return what an agent's text says: `CallFormat.parse`, with types where the format has none and a tool's schema
+    has.
+    """
     content, calls = call_format.parse(text)
     if not getattr(call_format, "untyped", False):
         return content, calls
@@ -65,7 +67,9 @@ def _typed(text: str, types: set[str]) -> Any:
 
 
 def _types(schema: Any, definitions: dict[str, Any], depth: int = 0) -> Iterator[str]:
-    """The JSON types that a schema admits, none if it names none. A name of an enum's member counts as its type."""
+    """Yield the JSON types that a schema admits, none if it names none. A name of an enum's member counts as
+    its type.
+    """
     if not isinstance(schema, dict) or depth > 8:
         return
     of_schema = schema.get("type", ())

@@ -45,7 +45,7 @@ class CallFormat(Protocol):
     stop: tuple[str, ...]
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
-        """The text outside calls, stripped, and the calls in order. Linear in the text; never raises."""
+        """Return the text outside calls, stripped, and the calls in order. Linear in the text; never raises."""
         ...
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
@@ -53,7 +53,7 @@ class CallFormat(Protocol):
         ...
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """The calls as an agent would write them; `parse` gives them back."""
+        """Return the calls as an agent would write them; `parse` gives them back."""
         ...
 
 
@@ -62,7 +62,7 @@ class Malformed(Exception):
 
 
 def malformed_call(index: int, problem: str, example: str, name: str = "") -> Call:
-    """A Call that stands for a malformed call and carries its error.
+    """Return a Call that stands for a malformed call and carries its error.
 
     Args:
         index: position among the calls of the message.
@@ -80,12 +80,12 @@ def add_too_many_calls_error(calls: list[Call], more: int, example: str) -> None
 
 
 def excerpt(text: str, limit: int = 60) -> str:
-    """The beginning of a text in quotes, for an error."""
+    """Return the beginning of a text in quotes, for an error."""
     return repr(text if len(text) <= limit else text[:limit] + "...")
 
 
 def strict_object(text: str) -> dict[str, Any]:
-    """A JSON object, read strictly: no NaN, no infinity, no lone surrogates, bounded depth and size.
+    """Return a JSON object, read strictly: no NaN, no infinity, no lone surrogates, bounded depth and size.
 
     Raises: Malformed with a sentence for the model.
     """
@@ -110,7 +110,7 @@ def strict_json(text: str) -> Any:
 
 
 def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
-    """The JSON value that begins at a place in the text, and where it ends. Raises: Malformed."""
+    """Return the JSON value that begins at a place in the text, and where it ends. Raises: Malformed."""
     window = text[begin : begin + MAX_CALL_CHARS]
     try:
         value, end = _DECODER.raw_decode(window)
@@ -127,12 +127,12 @@ def strict_json_at(text: str, begin: int) -> tuple[Any, int]:
 
 
 def kind_of(value: Any) -> str:
-    """What a JSON value is, for an error."""
+    """Return what a JSON value is, for an error."""
     return _KIND.get(type(value), "something else")
 
 
 def refuse_unless_read_back(call_format: CallFormat, call: Call, arguments: dict[str, Any], text: str) -> str:
-    """The text of a call, if the format reads it back. Raises: ValueError if its syntax cannot say this call."""
+    """Return the text of a call, if the format reads it back. Raises: ValueError if its syntax cannot say this call."""
     _, calls = call_format.parse(text)
     if [(read.name, read.arguments, read.error) for read in calls] != [(call.name, arguments, None)]:
         raise ValueError(
@@ -153,7 +153,7 @@ def split_reasoning(text: str) -> tuple[str, str]:
 
 
 def thought_begun(prompt: str) -> str | None:
-    """The opening of the thought that a prompt ends in; None if the agent begins outside of one."""
+    """Return the opening of the thought that a prompt ends in; None if the agent begins outside of one."""
     return next((mark for mark in THOUGHTS if prompt.rstrip().endswith(mark)), None)
 
 

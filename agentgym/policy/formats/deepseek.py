@@ -29,7 +29,7 @@ class DeepSeek:
         return f"You may call these tools:\n{lines}\nWrite calls like this:\n{self._example()}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text, all within one pair of marks."""
+        """Return calls as text, all within one pair of marks."""
         return ALL_OPEN + "\n".join(self.write(call.name, _json(call.arguments)) for call in calls) + ALL_CLOSE
 
     def write(self, name: str, arguments: str) -> str:

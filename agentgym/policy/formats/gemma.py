@@ -39,7 +39,7 @@ class Gemma4:
         return f"You may call these tools:\n{lines}\nWrite each call like this: {self.example}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text. Raises: ValueError for a text that holds the mark of its own end."""
+        """Return calls as text. Raises: ValueError for a text that holds the mark of its own end."""
         return "".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:

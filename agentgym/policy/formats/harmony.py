@@ -40,7 +40,7 @@ class Harmony:
         return f"# Tools\n\nYou may call these functions:\n{lines}\nWrite each call like this: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text. The mark of the last one's end is left to the end of the turn."""
+        """Return calls as text. The mark of the last one's end is left to the end of the turn."""
         bodies = [
             f" to=functions.{call.name}<|channel|>commentary json{MESSAGE}{_json(call.arguments)}" for call in calls
         ]

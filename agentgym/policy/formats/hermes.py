@@ -41,7 +41,7 @@ class Hermes:
         return f"You may call these tools:\n{lines}\nWrite each call like this: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text. Tags inside arguments are escaped, so that they cannot end the call."""
+        """Return calls as text. Tags inside arguments are escaped, so that they cannot end the call."""
         return "\n".join(self._open + _body(call) + self._close for call in calls)
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -88,7 +88,7 @@ def _inside_string(text: str) -> bool:
 
 
 def _end_after_strings(text: str, begin: int, first: int) -> tuple[int, bool]:
-    """The first closing tag that is not inside a JSON string; the very first tag if there is none."""
+    """Return the first closing tag that is not inside a JSON string; the very first tag if there is none."""
     inside, at, close = False, begin, first
     while close >= 0:
         inside ^= _inside_string(text[at:close])
@@ -99,7 +99,7 @@ def _end_after_strings(text: str, begin: int, first: int) -> tuple[int, bool]:
 
 
 def _read(body: str, closed: bool, index: int) -> list[Call]:
-    """The call of one pair of tags; some models, such as SmolLM2, write a list of them."""
+    """Return the call of one pair of tags; some models, such as SmolLM2, write a list of them."""
     try:
         if not closed:
             raise Malformed(f"The call is not closed: {CLOSE} is missing after {excerpt(body.strip())}.")
@@ -115,7 +115,7 @@ def _read(body: str, closed: bool, index: int) -> list[Call]:
 
 
 def _looks_like_call(content: str) -> str | None:
-    """What is wrong with a text that was meant as a call but has no opening tag; None if it is plain text."""
+    """Return what is wrong with a text that was meant as a call but has no opening tag; None if it is plain text."""
     if CLOSE in content:
         return f"{CLOSE} stands without {OPEN} before it."
     if content.startswith("{") and content.endswith("}") and '"name"' in content and '"arguments"' in content:

@@ -12,7 +12,7 @@ MAX_NAME_CHARS = 128
 
 
 def call_of(value: Any, index: int, example: str, key: str = "arguments") -> Call:
-    """The call that a JSON value says, or one with an error that says what is wrong with it.
+    """Return the call that a JSON value says, or one with an error that says what is wrong with it.
 
     Args:
         index: position among the calls of the message. `example`: the right shape.
@@ -40,7 +40,7 @@ def call_of(value: Any, index: int, example: str, key: str = "arguments") -> Cal
 
 
 def named(name: str, what: str = "The call") -> str:
-    """A tool's name as it was written, stripped. Raises: Malformed if it is none."""
+    """Return a tool's name as it was written, stripped. Raises: Malformed if it is none."""
     name = name.strip()
     if not name or any(character.isspace() for character in name):
         raise Malformed(f"{what} names no tool, but {excerpt(name)}.")

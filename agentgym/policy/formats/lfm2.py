@@ -26,12 +26,12 @@ class Lfm2:
     control = (OPEN, CLOSE)
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """The list of tools as the model knows it, and the shape of a call."""
+        """Return the list of tools as the model knows it, and the shape of a call."""
         written = json.dumps([tool.get("function", tool) for tool in tools], ensure_ascii=False)
         return f"List of tools: {written}\nWrite calls like this: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text, all in one list. Raises: ValueError for a name that Python could not write."""
+        """Return calls as text, all in one list. Raises: ValueError for a name that Python could not write."""
         bodies = [python_call(call.name, call.arguments) for call in calls]
         for call, body in zip(calls, bodies, strict=True):
             refuse_unless_read_back(self, call, call.arguments, f"{OPEN}[{body}]{CLOSE}")
@@ -58,7 +58,7 @@ def _read(text: str, begin: int, index: int) -> tuple[list[Call], int]:
 
 
 def python_call(name: str, arguments: dict[str, Any]) -> str:
-    """A call as Python writes it."""
+    """Return a call as Python writes it."""
     return f"{name}({', '.join(f'{key}={_literal(value)}' for key, value in arguments.items())})"
 
 

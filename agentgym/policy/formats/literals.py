@@ -50,7 +50,7 @@ class LiteralReader:
             raise Malformed(f"The call has {near} where {expected} should stand.")
 
     def match(self, pattern: re.Pattern[str], what: str) -> str:
-        """The text that a pattern matches here, after white space."""
+        """Return the text that a pattern matches here, after white space."""
         self.at = self._after_space()
         matched = pattern.match(self.text, self.at)
         if matched is None:
@@ -60,7 +60,7 @@ class LiteralReader:
         return matched[matched.lastindex or 0]
 
     def value(self, depth: int = 0) -> Any:
-        """A string, number, truth value, None, list or mapping."""
+        """Return a string, number, truth value, None, list or mapping."""
         if depth > MAX_DEPTH:
             raise Malformed("The call is not usable: brackets are nested too deeply.")
         if self.skip("["):

@@ -44,7 +44,7 @@ class Llama3:
         return f"You may call these tools:\n{lines}\nTo call one, write this and nothing else: {EXAMPLE}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text."""
+        """Return calls as text."""
         bodies = [{"name": call.name, "parameters": call.arguments} for call in calls]
         return "; ".join(json.dumps(body, ensure_ascii=False) for body in bodies)
 
@@ -87,7 +87,7 @@ def _read_all(text: str, *, meant: bool) -> list[Call]:
 
 
 def _read(text: str, at: int, index: int, meant: bool) -> tuple[Call | None, int]:
-    """The call that begins here, or None where the text is none. Raises: Malformed where it was meant as one."""
+    """Return the call that begins here, or None where the text is none. Raises: Malformed where it was meant as one."""
     if meant and _BUILT_IN.match(text, at):
         reader = LiteralReader(text, at)
         name = reader.match(NAME, "the name of a tool").removesuffix(".call")

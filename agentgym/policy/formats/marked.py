@@ -46,7 +46,7 @@ class MarkedArguments:
         return f"You may call these tools:\n{lines}\nWrite each call like this, an argument as it is:\n{self.example}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text. Raises: ValueError for an argument that holds the marks of its own end."""
+        """Return calls as text. Raises: ValueError for an argument that holds the marks of its own end."""
         return "\n".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:

@@ -26,12 +26,12 @@ class Mistral:
     example = OPEN + '[{"name": "tool_name", "arguments": {"argument": "value"}}]'
 
     def explain(self, tools: Sequence[dict[str, Any]]) -> str:
-        """The list of tools as these models know it, and the shape of a call."""
+        """Return the list of tools as these models know it, and the shape of a call."""
         written = json.dumps(list(tools), ensure_ascii=False)
         return f"[AVAILABLE_TOOLS]{written}[/AVAILABLE_TOOLS]\nWrite calls like this: {self.example}"
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text, all in one list."""
+        """Return calls as text, all in one list."""
         return OPEN + _json([{"name": call.name, "arguments": call.arguments} for call in calls])
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -61,7 +61,7 @@ class MistralArgs(Mistral):
     example = OPEN + "tool_name" + ARGUMENTS + '{"argument": "value"}'
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text, each after a mark of its own."""
+        """Return calls as text, each after a mark of its own."""
         return "".join(f"{OPEN}{call.name}{ARGUMENTS}{_json(call.arguments)}" for call in calls)
 
 

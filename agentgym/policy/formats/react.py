@@ -43,7 +43,7 @@ class React:
         )
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text, one after another."""
+        """Return calls as text, one after another."""
         return "\n".join(
             f"Action: {call.name}\nAction Input: {json.dumps(call.arguments, ensure_ascii=False)}" for call in calls
         )

@@ -72,7 +72,7 @@ class Tags:
         return "You may act by writing one of these:\n" + "\n".join(lines)
 
     def render(self, calls: tuple[Call, ...]) -> str:
-        """Calls as text: in their own tag where that says the same, else in the tag for any tool."""
+        """Return calls as text: in their own tag where that says the same, else in the tag for any tool."""
         return "\n".join(map(self._render, calls))
 
     def parse(self, text: str) -> tuple[str, tuple[Call, ...]]:
@@ -133,7 +133,7 @@ class Tags:
 
 
 def _argument(tag: str, tool: str, argument: str | None, body: str) -> dict[str, Any]:
-    """What stands between a tool's own tags, as its arguments. Raises: Malformed."""
+    """Return what stands between a tool's own tags, as its arguments. Raises: Malformed."""
     if len(body) > MAX_CALL_CHARS:
         raise Malformed(f"The call is {len(body)} characters long; at most {MAX_CALL_CHARS} are read.")
     if argument is None and body.strip():

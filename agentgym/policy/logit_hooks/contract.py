@@ -32,7 +32,7 @@ class HookMaker(Protocol):
     """
 
     def __call__(self, request: Request) -> LogitHook | None:
-        """The hook of a request; None if its turn is not restricted."""
+        """Return the hook of a request; None if its turn is not restricted."""
         ...
 
 

@@ -131,6 +131,6 @@ class HermesTurns:
 
 
 def _progress(text: str, marks: Sequence[str]) -> str:
-    """The longest end of a text that one of the marks begins with."""
+    """Return the longest end of a text that one of the marks begins with."""
     ends = (text[at:] for at in range(len(text) + 1))
     return next(end for end in ends if any(mark.startswith(end) for mark in marks))

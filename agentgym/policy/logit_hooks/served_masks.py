@@ -62,7 +62,7 @@ class ServedGrammar(NamedTuple):
 
 
 def request_options(hook: LogitHook) -> dict[str, Any]:
-    """The fields of a completion request that make the server apply the masks of a hook. Raises: PolicyError."""
+    """Return the fields of a completion request that make the server apply the masks of a hook. Raises: PolicyError."""
     if not isinstance(hook, AutomatonHook):
         raise PolicyError(f"A {type(hook).__name__} has no form for vLLM: only an AutomatonHook has.")
     automaton = hook.automaton
@@ -73,7 +73,7 @@ def request_options(hook: LogitHook) -> dict[str, Any]:
 
 
 def probe_options(hook: LogitHook | None = None) -> dict[str, Any]:
-    """The fields of a completion request that show whether the server applies masks, see `check_probe`."""
+    """Return the fields of a completion request that show whether the server applies masks, see `check_probe`."""
     tokens = hook.automaton.table.fingerprint if isinstance(hook, AutomatonHook) else ""
     return {"vllm_xargs": {PROBE: tokens}, "max_tokens": 1, "temperature": 1.0, "logprobs": 0, "ignore_eos": True}
 
@@ -86,7 +86,7 @@ def check_probe(token: int, logprob: float) -> bool:
 
 
 def grammar_in(extra_arguments: Mapping[str, Any] | None) -> ServedGrammar | None:
-    """The grammar of a request on the server; None if it has none. Raises: ValueError if it cannot be read."""
+    """Return the grammar of a request on the server; None if it has none. Raises: ValueError if it cannot be read."""
     text = (extra_arguments or {}).get(GRAMMAR)
     if text is None:
         return None
@@ -102,7 +102,7 @@ def grammar_in(extra_arguments: Mapping[str, Any] | None) -> ServedGrammar | Non
 
 
 def masks_of(hook: LogitHook, tokens: Sequence[int]) -> list[tuple[int, int, TokenMask]]:
-    """The masks under which a server sampled the tokens of a turn, as in agentgym.Turn.
+    """Return the masks under which a server sampled the tokens of a turn, as in agentgym.Turn.
 
     Raises: PolicyError if a token may not stand where it does.
     """

@@ -32,7 +32,7 @@ class Grammar(Protocol):
         ...
 
     def step(self, state: Any, byte: str) -> Hashable | None:
-        """The state after a byte; None if it may not follow."""
+        """Return the state after a byte; None if it may not follow."""
         ...
 
     def is_free(self, state: Any) -> bool:
@@ -72,7 +72,7 @@ class TokenTable:
 
 
 def as_bytes(text: str) -> str:
-    """A text as its UTF-8, one character a byte."""
+    """Return a text as its UTF-8, one character a byte."""
     return text.encode("utf-8", "surrogatepass").decode("latin-1")
 
 
@@ -100,7 +100,7 @@ class TokenAutomaton:
         return self._masks[state]
 
     def after(self, state: Hashable, token: int) -> Hashable:
-        """The state after a token that may follow. An end leaves the state as it is."""
+        """Return the state after a token that may follow. An end leaves the state as it is."""
         if token in self.table.end_ids or token >= len(self.table.texts):
             return state
         following = self._run(state, self.table.texts[token])

@@ -99,7 +99,7 @@ class DockerBackend:
         return sandbox
 
     async def probe(self) -> Capabilities:
-        """What the daemon can enforce, found out by creating a sandbox."""
+        """Return what the daemon can enforce, found out by creating a sandbox."""
         try:
             guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
@@ -165,7 +165,7 @@ class DockerBackend:
         await asyncio.to_thread(self._proxy.close)
 
     def _connection(self) -> tuple[Daemon, SocketDirectory]:
-        """The daemon and the socket directory of this process; a forked process gets its own."""
+        """Return the daemon and the socket directory of this process; a forked process gets its own."""
         with self._lock:
             if self._connected is None or self._connected[0].owner != os.getpid():
                 daemon = Daemon()
@@ -297,7 +297,7 @@ def _oom_score_of_peer(connection: socket.socket) -> Iterator[list[int]]:
 
 
 async def _connection_of(rendezvous: Rendezvous, daemon: Daemon, name: str, image: DockerImage) -> socket.socket:
-    """The guest's connection. Raises: SandboxUnavailable if its container ended first."""
+    """Return the guest's connection. Raises: SandboxUnavailable if its container ended first."""
     while True:
         try:
             return await rendezvous.guest(_POLL_S)

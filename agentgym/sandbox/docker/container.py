@@ -43,7 +43,7 @@ def settings(
     runtime: str | None,
     own_kernel: bool,
 ) -> dict[str, Any]:
-    """The settings for the daemon: nothing that the guest does not need, and every limit of the spec.
+    """Return the settings for the daemon: nothing that the guest does not need, and every limit of the spec.
 
     Args:
         code, rendezvous: directories of the host with the guest's sources, and with the socket that it connects to.

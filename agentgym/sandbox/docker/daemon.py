@@ -214,12 +214,12 @@ def _translated(function: Callable[..., T], *arguments: Any) -> T:
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What the SDK raises when the daemon fails or is gone."""
+    """Return what the SDK raises when the daemon fails or is gone."""
     return _sdk().errors.DockerException, OSError
 
 
 def _sdk() -> Any:
-    """The Docker SDK. Raises: SandboxUnavailable with the command to install it."""
+    """Return the Docker SDK. Raises: SandboxUnavailable with the command to install it."""
     try:
         import docker.errors
         import docker.utils

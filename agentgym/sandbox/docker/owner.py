@@ -40,7 +40,7 @@ class Owner:
 
     @classmethod
     def from_folder(cls, name: str) -> Owner | None:
-        """The owner of a folder whose name starts with its `folder_prefix`; None if it is unknown."""
+        """Return the owner of a folder whose name starts with its `folder_prefix`; None if it is unknown."""
         match = _FOLDER.match(name)
         if match is None or match[3] != _digest(_here()):
             return None
@@ -70,7 +70,7 @@ def _start_of(pid: int) -> int | None:
 
 @cache
 def _here() -> str:
-    """This boot of this machine and this pid namespace, within which a pid means one process."""
+    """Return this boot of this machine and this pid namespace, within which a pid means one process."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{boot}:{os.stat('/proc/self/ns/pid').st_ino}"
 

@@ -67,7 +67,7 @@ class Rendezvous:
         self._accepting: asyncio.Task[tuple[socket.socket, object]] | None = None
 
     async def guest(self, timeout_s: float) -> socket.socket:
-        """The guest's connection. A guest that connects just as this times out is returned by the next call.
+        """Return the guest's connection. A guest that connects just as this times out is returned by the next call.
 
         Raises: TimeoutError.
         """

@@ -179,7 +179,7 @@ def clear(folder: int, name: bytes, *, itself: bool = False) -> None:
 
 
 def records(source: BinaryIO) -> Iterator[tuple[tuple[bytes, ...], Record, Iterator[bytes | int]]]:
-    """The records of a stream: the parts of the path, the header, the content: bytes, or the length of a hole.
+    """Return the records of a stream: the parts of the path, the header, the content: bytes, or the length of a hole.
 
     Raises: ValueError for an invalid stream. Every field that is handed on has the right type and range.
     """

@@ -34,7 +34,7 @@ _PENDING_SIGNALS = 256  # and timers: the kernel counts them for the spawner's u
 def confine(
     spec: dict[str, Any], greeting: bytes, spawner: int, joining: Iterable[Syscall], memory: Sequence[tuple[int, str]]
 ) -> Iterator[Syscall]:
-    """The calls that make a guest: they give up all privileges, in an order in which each can still do its work.
+    """Yield the calls that make a guest: they give up all privileges, in an order in which each can still do its work.
 
     The last call's result says whether the spawner has ended.
 
@@ -69,7 +69,7 @@ def _confine_joined(
     inodes: int,
     *limits: int,
 ) -> tuple[Syscall, ...]:
-    """What `confine` does once the process is in its control groups. Listing it takes longer than doing it."""
+    """Return what `confine` does once the process is in its control groups. Listing it takes longer than doing it."""
     descriptors = {CONTROL: RECEIVED, SPAWNER: _WATCHED, OOM_SCORE: _OOM_SCORE}
     descriptors |= dict(zip(MEMORY, range(_MEMORY, _MEMORY + memory_files)))  # noqa: B905
     if layers:
@@ -94,7 +94,8 @@ def _confine_joined(
 
 
 def confine_builder(order: dict[str, Any], spawner: int) -> Iterator[Syscall]:
-    """The calls that make a builder, which unpacks an archive into a layer, its current directory. It may be hostile.
+    """Yield the calls that make a builder, which unpacks an archive into a layer, its current directory. It may be
+    hostile.
 
     The request brought the archive, which becomes `CONTROL`, and last a pipe for the result, which becomes `MEMORY[0]`.
     The last call's result says whether the spawner has ended.

@@ -19,12 +19,15 @@ class CgroupMount(NamedTuple):
     options: tuple[str, ...]
 
     def inside(self, group: str) -> str:
-        """The path of a group below the mount point, without slashes at its ends, from its path in the hierarchy."""
+        """Return the path of a group below the mount point, without slashes at its ends, from its path in the
+        hierarchy.
+        """
         root = self.root.rstrip("/")
         return group[len(root) :].strip("/") if f"{group}/".startswith(f"{root}/") else group.strip("/")
 
     def group_with(self, controller: str, groups: dict[str, str]) -> str | None:
-        """The path of a process's group below the mount point; None if the hierarchy does not have the controller.
+        """Return the path of a process's group below the mount point; None if the hierarchy does not have the
+        controller.
 
         Args:
             groups: of the process, from `cgroups_of`. A hierarchy of version 2 counts as having every controller.
@@ -49,7 +52,7 @@ def cgroup_mounts() -> list[CgroupMount]:
 
 
 def cgroups_of(process: int | str = "self") -> dict[str, str]:
-    """The group of a process by controller; of the hierarchy of version 2, which names none, by the empty name.
+    """Return the group of a process by controller; of the hierarchy of version 2, which names none, by the empty name.
 
     Returns: nothing for a process that is gone.
     """

@@ -138,7 +138,7 @@ class Cgroups:
 
     @classmethod
     def from_handover(cls, handover: dict[str, Any]) -> Cgroups:
-        """What `hand_over` returned in the process that this one replaces, descriptors included."""
+        """Return what `hand_over` returned in the process that this one replaces, descriptors included."""
         trees = [_Hierarchy(version, home, parent, tuple(names)) for version, home, parent, names in handover["trees"]]
         for tree in trees:
             os.set_inheritable(tree.home, False)

@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def _read_request(control: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """The host's first frame: what SandboxSpec asks of the guest. With it may come the guest's oom_score_adj."""
+    """Return the host's first frame: what SandboxSpec asks of the guest. With it may come the guest's oom_score_adj."""
     reader = frames.FrameReader(1 << 26, 0)
     descriptors: list[int] = []
     while (frame := reader.next()) is None:
@@ -105,7 +105,7 @@ def _confine() -> None:
 
 
 def _own_oom_score() -> int:
-    """A descriptor of this process's oom_score_adj; -1 without such a file."""
+    """Return a descriptor of this process's oom_score_adj; -1 without such a file."""
     try:
         return os.open("/proc/self/oom_score_adj", os.O_RDWR)
     except OSError:

@@ -18,7 +18,7 @@ class ExitWatcher:
         self._pipes: dict[int, int] = {}  # by pid, the write end of its pipe
 
     def handle(self, pid: int) -> int:
-        """A descriptor that becomes readable when the child ends."""
+        """Return a descriptor that becomes readable when the child ends."""
         try:
             return os.pidfd_open(pid)
         except OSError as error:
@@ -41,7 +41,7 @@ class ExitWatcher:
                 self.forget(pid)
 
     def limit_timeout(self, longest_s: float | None, *, busy: bool) -> float | None:
-        """The time in seconds that the guest may wait for events: `longest_s`, or less if it has to poll."""
+        """Return the time in seconds that the guest may wait for events: `longest_s`, or less if it has to poll."""
         if not self._pipes:
             return longest_s
         interval_s = _BUSY_S if busy else _IDLE_S

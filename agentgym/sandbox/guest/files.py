@@ -46,7 +46,7 @@ def _opened(path: str, flags: int, mode: int = 0) -> Iterator[int]:
 
 
 def _split_area(path: str) -> tuple[str, str]:
-    """The directory that a path is resolved below, and the rest of the path. Relative paths start in /work."""
+    """Return the directory that a path is resolved below, and the rest of the path. Relative paths start in /work."""
     if "\0" in path:
         raise FileNotFoundError(errno.ENOENT, "a path cannot hold a null character", path.replace("\0", "?"))
     if not path.startswith("/"):
@@ -59,7 +59,7 @@ def _split_area(path: str) -> tuple[str, str]:
 
 
 def read(path: str, offset: int, most: int) -> tuple[bytes, int]:
-    """A piece of a regular file, and the file's size."""
+    """Return a piece of a regular file, and the file's size."""
     with _opened(path, os.O_RDONLY) as descriptor:
         status = _regular(descriptor, path)
         pieces, left = [], min(most, max(status.st_size - offset, 0))

@@ -39,7 +39,7 @@ def encode(header: dict[str, Any], blob: bytes = b"") -> bytes:
 
 
 def joined(head: bytes, blob: bytes | bytearray) -> bytes:
-    """A frame whose header is JSON text already."""
+    """Return a frame whose header is JSON text already."""
     return PREFIX.pack(len(head), len(blob)) + head + blob
 
 
@@ -84,7 +84,10 @@ class FrameReader:
         self._buffer += data
 
     def next(self) -> tuple[dict[str, Any], bytes] | None:
-        """The next complete frame; None if it has not arrived. Raises: FrameError if it is malformed or too large."""
+        """Return the next complete frame; None if it has not arrived.
+
+        Raises: FrameError if it is malformed or too large.
+        """
         buffer = self._buffer
         if len(buffer) < PREFIX.size:
             return None

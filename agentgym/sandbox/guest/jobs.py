@@ -236,12 +236,12 @@ def never_returning() -> Iterator[None]:
 
 @cache
 def inherited_environment() -> dict[str, str]:
-    """The environment of this process at the first call, made by the spawner. Most guests need no other."""
+    """Return the environment of this process at the first call, made by the spawner. Most guests need no other."""
     return dict(os.environ)
 
 
 def clock_of(pid: int) -> int:
-    """The number of a process's CPU-time clock, as the kernel computes it from the pid."""
+    """Return the number of a process's CPU-time clock, as the kernel computes it from the pid."""
     return (~pid << 3) | 2
 
 
@@ -285,7 +285,7 @@ def parents() -> dict[int, int]:
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and all processes below it whose chain of parents to it is alive."""
+    """Return a process and all processes below it whose chain of parents to it is alive."""
     tree = parents()
     pids, front = [pid], {pid}
     while front:
@@ -320,7 +320,7 @@ def reap_all() -> None:
 
 
 def start_failure_reply(request: dict[str, Any], error: Exception) -> bytes:
-    """The reply to a call that could not start. As in a shell: 127 if the program does not exist, else 126."""
+    """Return the reply to a call that could not start. As in a shell: 127 if the program does not exist, else 126."""
     if isinstance(error, BlockingIOError):
         reason = "the process limit is full"
     else:

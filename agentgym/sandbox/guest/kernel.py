@@ -180,7 +180,7 @@ def write_to(path: str, text: str) -> None:
 
 
 def read_from(path: str) -> bytes:
-    """The first 8 KiB of a file of /proc. Opening it as text would cost the guest 0.6 MB of memory."""
+    """Return the first 8 KiB of a file of /proc. Opening it as text would cost the guest 0.6 MB of memory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         return os.read(descriptor, 8192)
@@ -239,7 +239,9 @@ def keep_capabilities() -> None:
 
 @cache
 def filter_at(program: bytes) -> int:
-    """The address of a classic BPF program in the form that seccomp takes, valid in this process and its forks."""
+    """Return the address of a classic BPF program in the form that seccomp takes, valid in this process and
+    its forks.
+    """
     buffer = ctypes.create_string_buffer(program, len(program))
     filter_program = _FilterProgram(len(program) // 8, ctypes.cast(buffer, ctypes.c_void_p).value)
     _kept_filters.append((buffer, filter_program))

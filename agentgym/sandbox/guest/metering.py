@@ -46,7 +46,9 @@ class Meter:
         return _bytes_written(self._sandbox_io) - _bytes_written(self._guest_io) - self._written
 
     def started(self) -> int:
-        """Processes and threads started; 0 if unknown. Pids that wrap around twice between readings are not noticed."""
+        """Return processes and threads started; 0 if unknown. Pids that wrap around twice between readings are not
+        noticed.
+        """
         if self._loadavg < 0:
             return 0
         text = os.pread(self._loadavg, 256, 0)
@@ -58,7 +60,7 @@ class Meter:
 
 
 def number_after(word: bytes, text: bytes) -> int:
-    """The number that follows `word` on its line; 0 if the word is missing. The word must occur once."""
+    """Return the number that follows `word` on its line; 0 if the word is missing. The word must occur once."""
     start = text.find(word)
     return 0 if start < 0 else int(text[start + len(word) : text.index(b"\n", start)])
 
@@ -77,7 +79,7 @@ def written_by(pid: int) -> int:
 
 
 def peak_kib(pid: int) -> int:
-    """The most memory that a living process ever held, in KiB; 0 if it has ended."""
+    """Return the most memory that a living process ever held, in KiB; 0 if it has ended."""
     try:
         with open(f"/proc/{pid}/status", "rb") as file:
             for line in file:

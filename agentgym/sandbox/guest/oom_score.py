@@ -23,7 +23,7 @@ _MARGIN = 8 << 20  # bytes that a guest may grow by
 
 
 def of_guest(limit: int, resident: int) -> int:
-    """The score of a guest: so far below agent code that its own pages do not count.
+    """Return the score of a guest: so far below agent code that its own pages do not count.
 
     Args:
         limit: bytes that its sandbox may use. resident: bytes of memory that the guest starts with.

@@ -106,7 +106,9 @@ def fork_to_run(code: bytes, standard: tuple[int, int, int], most: int) -> int:
 
 
 def fork_to_wait(code_socket: int, standard: tuple[int, int, int], most: int) -> int:
-    """A child that waits for the program it is to run: a message of at most `MAX_INLINE_CODE` bytes after the first."""
+    """Return a child that waits for the program it is to run: a message of at most `MAX_INLINE_CODE` bytes after the
+    first.
+    """
     pid = fork()
     if pid == 0:
         try:

@@ -74,7 +74,7 @@ _NEGATIVE = 1 << 31  # from here on, read as unsigned
 
 @cache
 def program() -> bytes:
-    """The filter in the kernel's form: 8 bytes an instruction.
+    """Return the filter in the kernel's form: 8 bytes an instruction.
 
     A binary tree, not a list of comparisons: seven steps decide about any call. The kernel also checks it faster when
     it is installed; a list of this length takes 0.4 ms.
@@ -114,7 +114,7 @@ def _tree(starts: list[tuple[int, int | str]], parts: dict[str, list[_Line]]) ->
 
 
 def _argument_checks() -> dict[str, list[_Line]]:
-    """Calls that are allowed with some arguments only. None of these arguments is a pointer."""
+    """Return calls that are allowed with some arguments only. None of these arguments is a pointer."""
 
     def no_device(mode: int, number: int) -> list[_Line]:
         """No device node but number 0, which opens nothing: an overlay's mark that a name is gone."""

@@ -38,7 +38,7 @@ def is_python_call(start: bytes) -> bool:
 
 
 def greeting(spec: dict[str, Any]) -> bytes:
-    """The first frame to the host: the guest is there, and which limits are not enforced."""
+    """Return the first frame to the host: the guest is there, and which limits are not enforced."""
     return frames.encode({"id": 0, "missing": spec["missing"]})
 
 

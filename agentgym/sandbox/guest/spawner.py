@@ -109,7 +109,7 @@ class Spawner:
 
     @staticmethod
     def _name_of(number: int) -> str:
-        """The name of a sandbox, or of the builder of a layer, by the number of its request."""
+        """Return the name of a sandbox, or of the builder of a layer, by the number of its request."""
         return f"{number}"
 
     def _receive(self) -> None:
@@ -226,7 +226,7 @@ class Spawner:
                 os.close(result_write)
 
     def _outside_user_id(self, record: SandboxRecord) -> int:
-        """The user id that the agent's is mapped to: one of the sandbox's own as root, else the spawner's."""
+        """Return the user id that the agent's is mapped to: one of the sandbox's own as root, else the spawner's."""
         if record.layer:
             return self.layers.assign_owner(record.layer, FIRST_LAYER_ID + record.pid if self.as_root else self.own_id)
         if record.spec["layers"]:

@@ -39,7 +39,7 @@ _system_call.argtypes = [ctypes.c_long, *[ctypes.c_void_p] * _ARGUMENTS]  # numb
 
 
 def syscall(name: str, *arguments: int | str | bytes | None, ignored_errno: int = 0) -> Syscall:
-    """A call for `execute`. `ignored_errno`: the error number that is not a failure; 0 for none."""
+    """Return a call for `execute`. `ignored_errno`: the error number that is not a failure; 0 for none."""
     encoded = [os.fsencode(argument) if isinstance(argument, str) else argument for argument in arguments]
     return ignored_errno, _NUMBERS[name], *encoded, *[None] * (_ARGUMENTS - len(encoded))
 
@@ -83,7 +83,7 @@ def close_others(open_descriptors: Iterable[int]) -> Iterator[Syscall]:
 
 
 def poll_readable(descriptor: int, timeout_ms: int) -> Syscall:
-    """Returns 1 if there is something to read or the other end is closed, else 0. A timeout of -1 has no end."""
+    """Return 1 if there is something to read or the other end is closed, else 0. A timeout of -1 has no end."""
     return syscall("poll", struct.pack("ihh", descriptor, select.POLLIN, 0), 1, timeout_ms)
 
 

@@ -89,7 +89,7 @@ class Zygote:
             self._orders = ours
 
     def take_child(self) -> Newborn:
-        """The child that was requested, or another one if that has ended. It is the caller's to wait for.
+        """Return the child that was requested, or another one if that has ended. It is the caller's to wait for.
 
         Raises: ConnectionError if the zygote has ended; another OSError if it could not fork.
         """

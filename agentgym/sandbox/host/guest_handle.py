@@ -45,7 +45,7 @@ class GuestHandle:
         self._end_if_hung = end_if_hung
 
     async def spawner_report(self) -> dict[str, Any] | None:
-        """The spawner's last message about the sandbox; None if there is none."""
+        """Return the spawner's last message about the sandbox; None if there is none."""
         try:
             async with asyncio.timeout(_REPORT_S):
                 message = await asyncio.get_running_loop().sock_recv(self._lifeline, 65_536)

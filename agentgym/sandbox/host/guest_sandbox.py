@@ -88,7 +88,7 @@ class GuestSandbox:
             return result
 
     async def read(self, path: str, *, max_bytes: int = 16 * _MIB) -> bytes:
-        """The content of a regular file, fetched in pieces of 4 MiB."""
+        """Return the content of a regular file, fetched in pieces of 4 MiB."""
         pieces: list[bytes] = []
         offset = 0
         while True:
@@ -119,7 +119,7 @@ class GuestSandbox:
         return channel
 
     async def snapshot(self) -> Snapshot:
-        """The files under /work and /tmp; of a sandbox that was created from a snapshot, only the changes are
+        """Return the files under /work and /tmp; of a sandbox that was created from a snapshot, only the changes are
         transferred.
 
         Everything in the sandbox stops meanwhile.

@@ -44,7 +44,7 @@ class Link:
         self.hung_up = False  # whether that is because the guest has ended
 
     def expect_greeting(self) -> asyncio.Future[Reply]:
-        """The guest's first frame, which comes without a request."""
+        """Return the guest's first frame, which comes without a request."""
         self._attach()
         return self._expect(0, 0)
 
@@ -240,7 +240,7 @@ def _fail(call: _PendingCall, reason: str) -> None:
 
 
 def in_memory(data: bytes) -> int:
-    """A descriptor of a sealed memory file. Its pages are the host's, and nobody can change or grow it."""
+    """Return a descriptor of a sealed memory file. Its pages are the host's, and nobody can change or grow it."""
     descriptor = os.memfd_create("agentgym", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     view = memoryview(data)
     while view:

@@ -38,7 +38,7 @@ class ReadPace:
 
 
 async def next_piece(read: Callable[[], bytes], descriptor: int, pace: ReadPace) -> bytes:
-    """What arrives next on a descriptor, at its pace.
+    """Return what arrives next on a descriptor, at its pace.
 
     Args:
         read: must not block. It may raise what it likes.

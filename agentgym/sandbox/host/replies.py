@@ -61,7 +61,7 @@ def usage_of(header: dict[str, Any]) -> Usage:
 
 
 def names_of(blob: bytes, most: int) -> list[str]:
-    """The names in a directory. Raises: ValueError if there are more than `most`."""
+    """Return the names in a directory. Raises: ValueError if there are more than `most`."""
     if not blob:
         return []
     count = blob.count(b"\0") + 1
@@ -78,7 +78,7 @@ def whole_number(header: dict[str, Any], name: str) -> int:
 
 
 def counted(header: dict[str, Any], name: str) -> int:
-    """A number that a guest leaves out where its kernel does not count it."""
+    """Return a number that a guest leaves out where its kernel does not count it."""
     return whole_number(header, name) if name in header else 0
 
 
@@ -90,7 +90,7 @@ def seconds(header: dict[str, Any], name: str) -> float:
 
 
 def file_error(header: dict[str, Any], path: str) -> OSError:
-    """The guest's error as the OSError that Python would raise: FileNotFoundError, PermissionError, ..."""
+    """Return the guest's error as the OSError that Python would raise: FileNotFoundError, PermissionError, ..."""
     number = whole_number(header, "errno")
     text = header["text"]
     if number not in errno.errorcode or not isinstance(text, str):

@@ -27,7 +27,7 @@ _HOLES = 2  # so many times the bytes of the spec may the files have, holes incl
 
 
 def layer_of(data: bytes) -> Layer:
-    """The layer of an archive. Raises: ValueError if the archive is invalid."""
+    """Return the layer of an archive. Raises: ValueError if the archive is invalid."""
     return Layer(digest_of(changes_of(data)), data)
 
 
@@ -39,7 +39,7 @@ def snapshot_of(
     most_files: int | None = None,
     most_bytes: int | None = None,
 ) -> Snapshot:
-    """The snapshot of an archive, on top of another snapshot if the archive holds changes to that.
+    """Return the snapshot of an archive, on top of another snapshot if the archive holds changes to that.
 
     Raises: ValueError if the archive is invalid; FilesNotCaptured if it holds more than `most_files` files or
         `most_bytes`, holes included.
@@ -54,7 +54,8 @@ def snapshot_of(
 
 
 def _flattened(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """The same files in at most 8 layers, whose total is at most 1.5 times the files: hidden files take space below.
+    """Return the same files in at most 8 layers, whose total is at most 1.5 times the files: hidden files take space
+    below.
 
     The lowest layer, which many snapshots share, is kept as long as possible.
     """

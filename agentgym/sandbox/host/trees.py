@@ -34,7 +34,7 @@ class Change:
 
 
 def changes_of(archive: bytes, *, most: int | None = None, most_bytes: int | None = None) -> list[Change]:
-    """The records of an archive. A second name of a file is a change like the file itself.
+    """Return the records of an archive. A second name of a file is a change like the file itself.
 
     Raises: ValueError if it is invalid; FilesNotCaptured if it has more than `most` records, or files of more than
         `most_bytes`, holes included: it may come from a hostile sandbox.
@@ -136,7 +136,7 @@ def merged(archives: Sequence[bytes], *, lowest: bool) -> bytes:
 
 
 def _hiding(changes: Iterable[Change]) -> Iterator[bytes]:
-    """The paths below which files of lower layers disappear, without those that lie below another one.
+    """Yield the paths below which files of lower layers disappear, without those that lie below another one.
 
     A hostile guest may send a thousand nested ones: what lies below all of them is looked at once. In an archive the
     records below a path follow it at once.
@@ -149,6 +149,6 @@ def _hiding(changes: Iterable[Change]) -> Iterator[bytes]:
 
 
 def _range_below(paths: Sequence[bytes], path: bytes) -> tuple[int, int]:
-    """The range of the paths below `path` in a sorted list."""
+    """Return the range of the paths below `path` in a sorted list."""
     first = bisect_left(paths, path + b"/")
     return first, bisect_left(paths, path + b"0", first)  # "0" follows "/"

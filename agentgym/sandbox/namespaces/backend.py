@@ -83,7 +83,7 @@ class NamespacesBackend:
         return sandbox
 
     async def probe(self) -> Capabilities:
-        """What this machine can enforce, found out by creating a sandbox."""
+        """Return what this machine can enforce, found out by creating a sandbox."""
         try:
             guest = await self._create_guest(SandboxSpec(insecure_ok=True), None)
         except SandboxUnavailable as error:
@@ -118,7 +118,7 @@ class NamespacesBackend:
         await asyncio.to_thread(self._proxy.close)
 
     async def _image(self, name: str) -> RootFilesystem | None:
-        """The root file system of an image.
+        """Return the root file system of an image.
 
         It is looked up once: all sandboxes of this backend that name it share its files.
         """
@@ -178,7 +178,9 @@ class NamespacesBackend:
         raise AssertionError("unreachable: the second try returns or raises")
 
     async def _create_from(self, spec: SandboxSpec, snapshot: Snapshot | None) -> GuestHandle:
-        """A guest stacked on the layers of a snapshot; where that is impossible, with the files unpacked into it."""
+        """Return a guest stacked on the layers of a snapshot; where that is impossible, with the files unpacked into
+        it.
+        """
         layers = snapshot.layers if snapshot is not None else ()
         fits = snapshot is None or snapshot.size_bytes < self._layers_mib * _MIB
         for _ in range(_LAYER_TRIES if fits else 0):
@@ -238,7 +240,7 @@ class NamespacesBackend:
 
 
 def _two_pairs() -> tuple[tuple[socket.socket, socket.socket], tuple[socket.socket, socket.socket]]:
-    """A stream to the guest, and messages from the spawner. Raises: OSError, and then leaves none open."""
+    """Return a stream to the guest, and messages from the spawner. Raises: OSError, and then leaves none open."""
     stream = socket.socketpair()
     try:
         return stream, socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -257,7 +259,7 @@ class _LayersMissing(Exception):
 
 
 def _creation_request(spec: SandboxSpec, below: Snapshot | None, spawner: SpawnerProcess) -> dict[str, Any]:
-    """The request for a sandbox. Layers count against the disk limits, so a fork of a fork stays bounded."""
+    """Return the request for a sandbox. Layers count against the disk limits, so a fork of a fork stays bounded."""
     disk = spec.disk_mib * _MIB
     taken, files = (below.size_bytes, len(below.entries)) if below is not None else (0, 0)
     return {
@@ -287,7 +289,7 @@ _REMEDY = "Remedy: run as root, or below a cgroup v2 that is delegated to this u
 
 
 def _creation_error(spawner_report: dict[str, Any] | None) -> SandboxError:
-    """The exception for a sandbox that could not be created."""
+    """Return the exception for a sandbox that could not be created."""
     kind, text = (spawner_report or {}).get("kind", ""), (spawner_report or {}).get("text", "")
     if kind == "limit":
         listed = "; ".join(f"{name}: {why}, {_WATCHDOG_SUBSTITUTE[name]}" for name, why in json.loads(text).items())

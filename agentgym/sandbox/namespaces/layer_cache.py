@@ -25,7 +25,7 @@ _BUILDER_BYTES = 256 * 2**20  # address space of a builder, beyond what it start
 
 
 def keys_of(layers: Sequence[Layer]) -> list[str]:
-    """The spawner's key of each layer: a hash of it and all layers below, whose user id it shares."""
+    """Return the spawner's key of each layer: a hash of it and all layers below, whose user id it shares."""
     keys, total = [], hashlib.sha256()
     for layer in layers:
         total.update(layer.digest.encode())
@@ -72,7 +72,7 @@ class LayerCache:
 
 
 def _watched(shared_future: Future[str | None]) -> Future[str | None]:
-    """A future of one's own: cancelling it does not cancel the one that all wait for."""
+    """Return a future of one's own: cancelling it does not cancel the one that all wait for."""
     own: Future[str | None] = Future()
 
     def done(finished: Future[str | None]) -> None:

@@ -124,7 +124,7 @@ def _named_owner(spawner: _Process) -> int:
 
 
 def _image(spawner: _Process) -> str:
-    """The start of the image's digest; "host" without an image."""
+    """Return the start of the image's digest; "host" without an image."""
     for argument in spawner.arguments:
         digest = argument.removeprefix(IMAGE.encode())
         if digest != argument:
@@ -166,7 +166,7 @@ def _processes() -> Iterator[_Process]:
 
 
 def _inner_pids(name: str) -> list[int]:
-    """A process's pid in our pid namespace and in each namespace below that it lives in."""
+    """Return a process's pid in our pid namespace and in each namespace below that it lives in."""
     for line in Path(f"/proc/{name}/status").read_bytes().splitlines():
         if line.startswith(b"NSpid:"):
             return [int(number) for number in line.split()[1:]]
@@ -183,7 +183,7 @@ def _below(pid: int, processes: dict[int, _Process]) -> list[int]:
 
 
 def _memory_bytes(pid: int, pids: list[int]) -> int:
-    """The memory of its control group; without one, the resident pages of its processes."""
+    """Return the memory of its control group; without one, the resident pages of its processes."""
     groups = cgroups_of(pid)
     for mount in cgroup_mounts():
         group = mount.group_with("memory", groups)

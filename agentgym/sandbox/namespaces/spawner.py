@@ -167,7 +167,7 @@ class SpawnerProcess:
                     os.kill(self.pid, signal.SIGKILL)
 
     def stderr_text(self) -> str:
-        """What it wrote to standard error since the last call."""
+        """Return what it wrote to standard error since the last call."""
         try:
             return os.read(self._errors, 65_536).decode("utf-8", "replace").strip()
         except OSError:
@@ -201,7 +201,7 @@ def python_environment(*, packages: bool) -> dict[str, str]:
 
 
 def _package_folders() -> list[str]:
-    """The folders of third-party packages. They are hidden, because they may hold tasks and their solutions."""
+    """Return the folders of third-party packages. They are hidden, because they may hold tasks and their solutions."""
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     base = {"base": sys.base_prefix, "platbase": sys.base_prefix}
     folders = {sysconfig.get_path(name, vars=base) for name in ("purelib", "platlib")}

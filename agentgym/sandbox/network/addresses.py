@@ -72,7 +72,7 @@ def is_own(address: Address) -> bool:
 
 
 async def resolve(host: str, port: int) -> list[Address]:
-    """The addresses of a name, best first, from the host's own resolver. Raises: OSError if it has none."""
+    """Return the addresses of a name, best first, from the host's own resolver. Raises: OSError if it has none."""
     records = await in_thread(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     addresses = (str(address[0]).partition("%")[0] for _, _, _, _, address in records)
     return list(dict.fromkeys(canonical(ipaddress.ip_address(address)) for address in addresses))

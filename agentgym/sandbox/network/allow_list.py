@@ -99,14 +99,14 @@ class AllowList:
         return any(rule.allows(destination) for rule in self.entries)
 
     def __str__(self) -> str:
-        """The list, for the agent to read."""
+        """Return the list, for the agent to read."""
         texts = [rule.text for rule in self.entries]
         more = f" and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
         return (", ".join(texts[:_LISTED]) or "nothing at all") + more
 
 
 def canonical(address: Address) -> Address:
-    """The IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged."""
+    """Return the IPv4 address of an IPv4-mapped IPv6 address; any other address unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return address if mapped is None else mapped
 
@@ -123,7 +123,7 @@ def _parts(authority: str) -> tuple[str, Address | None, int | None]:
 
 
 def _host(text: str, *, bracketed: bool) -> tuple[str, Address | None]:
-    """A host in the form that is compared, and its address if it is one. Raises: ValueError."""
+    """Return a host in the form that is compared, and its address if it is one. Raises: ValueError."""
     name = text.lower().removesuffix(".")
     labels = name.split(".")
     if bracketed or _NUMBER.fullmatch(labels[-1]):  # what C libraries parse as a number, they use as an address

@@ -50,7 +50,7 @@ class _Cursor:
 
 
 def read_client_hello(data: bytes) -> ClientHello | None:
-    """The message at the start of a stream, or None if it has not arrived completely.
+    """Return the message at the start of a stream, or None if it has not arrived completely.
 
     Raises: ValueError if the stream begins with anything else, or names several servers.
     """

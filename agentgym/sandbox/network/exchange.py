@@ -182,7 +182,7 @@ class Exchange:
         await self._until_first(lambda: self._pump_down(server), lambda: self._pump_up(server))
 
     async def _hello(self, destination: Destination, data: bytes) -> bytes:
-        """The first bytes of a tunnel. Raises: Refusal unless they are a TLS hello for the requested name."""
+        """Return the first bytes of a tunnel. Raises: Refusal unless they are a TLS hello for the requested name."""
         hello = None
         try:
             while (hello := read_client_hello(data)) is None:

@@ -17,7 +17,7 @@ _EVENTS_AT_ONCE = 64  # of HTTP: a millisecond of the loop's time, before others
 
 
 def next_event(side: h11.Connection) -> tuple[bytes, Any]:
-    """Data that has arrived, joined, and the event after it; None if there may be more data.
+    """Return data that has arrived, joined, and the event after it; None if there may be more data.
 
     A message in crumbs then costs one send, not one each. Raises: h11.RemoteProtocolError.
     """
@@ -31,7 +31,7 @@ def next_event(side: h11.Connection) -> tuple[bytes, Any]:
 
 
 def end_to_end(headers: Any) -> Headers:
-    """The headers that are meant for the other end, not for the next hop."""
+    """Return the headers that are meant for the other end, not for the next hop."""
     words = [word for name, value in headers if name == b"connection" for word in value.split(b",")]
     hop = _HOP_BY_HOP | ({word.strip().lower() for word in words} - FRAMING)
     return [(name, value) for name, value in headers if name not in hop]

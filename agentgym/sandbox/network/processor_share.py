@@ -13,7 +13,9 @@ class ProcessorShare:
         self._used_at: dict[object, float] = {}  # the longest unused first
 
     def of(self, user: object, most: float, now: float) -> float:
-        """The share of one core that a user has, at most `most`. Counts as a use at the time `now`, in seconds."""
+        """Return the share of one core that a user has, at most `most`. Counts as a use at the time `now`, in
+        seconds.
+        """
         self._used_at.pop(user, None)
         self._used_at[user] = now
         while (first := next(iter(self._used_at))) is not user and self._used_at[first] < now - _IN_USE_S:

@@ -200,7 +200,7 @@ class SandboxNetwork:
 
 
 async def _received(stream: socket.socket) -> socket.socket:
-    """The listening socket that a guest has sent. Raises: SandboxDied if it sent anything else."""
+    """Return the listening socket that a guest has sent. Raises: SandboxDied if it sent anything else."""
     descriptors: list[int] = []
     try:
         stream.setblocking(False)  # it was sent before the guest replied, or never
@@ -224,7 +224,7 @@ def _shut(listener: socket.socket) -> None:
 
 
 def environment_for(names: Literal[False] | tuple[str, ...]) -> dict[str, str]:
-    """The variables that tell programs of the proxy.
+    """Return the variables that tell programs of the proxy.
 
     Addresses that the list names are the host's, so they use it too.
     """

@@ -25,7 +25,7 @@ class FairQueue(Generic[T]):
         self._count += 1
 
     def head(self) -> T | None:
-        """The next item; None if the queue is empty."""
+        """Return the next item; None if the queue is empty."""
         for kinds in self._tenants.values():
             for line in kinds.values():
                 return line[0]

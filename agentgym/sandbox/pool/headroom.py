@@ -100,7 +100,9 @@ def _processes() -> float:
 
 
 def _groups(controller: str, max1: str, used1: str, max2: str, used2: str) -> list[tuple[Path, str, str]]:
-    """The control groups around this process that limit something, with the names of the limit and usage files."""
+    """Return the control groups around this process that limit something, with the names of the limit and
+    usage files.
+    """
     groups, own = [], cgroups_of()
     for mount in cgroup_mounts():
         if (inside := mount.group_with(controller, own)) is None:

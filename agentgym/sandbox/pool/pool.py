@@ -76,7 +76,7 @@ class Pool:
         self._waits = WaitTimes()
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        """A sandbox that nobody has used: a ready one that answers, else a new one as soon as there is room.
+        """Return a sandbox that nobody has used: a ready one that answers, else a new one as soon as there is room.
 
         Raises: SandboxUnavailable, which names the exhausted resource and what to do; LimitUnenforceable.
         """
@@ -122,11 +122,11 @@ class Pool:
                 raise failure
 
     def for_tenant(self, tenant: str) -> Backend:
-        """This pool as the backend of one tenant, such as evaluation beside training. Tenants take turns."""
+        """Return this pool as the backend of one tenant, such as evaluation beside training. Tenants take turns."""
         return TenantView(self, tenant)
 
     def stats(self) -> PoolStats:
-        """Counts of sandboxes and waiting times, for logs."""
+        """Count of sandboxes and waiting times, for logs."""
         with self._lock:
             ready = sum(len(warm_set.ready) for warm_set in self._warm_sets.values())
             leased = sum(slot.lease is not None for slot in self._admission.slots)
@@ -140,7 +140,7 @@ class Pool:
             )
 
     async def probe(self) -> Capabilities:
-        """What the backend below can enforce."""
+        """Return what the backend below can enforce."""
         return await self.backend.probe()
 
     async def running(self) -> list[Running]:
@@ -180,7 +180,7 @@ class Pool:
         return self._warm_sets[key]
 
     async def _take_warm(self, warm_set: WarmSet) -> Slot | None:
-        """A ready sandbox that is alive; dead ones are removed. None if there is none."""
+        """Return a ready sandbox that is alive; dead ones are removed. None if there is none."""
         while True:
             with self._lock:
                 slot = None if self._admission.waiting else warm_set.take()

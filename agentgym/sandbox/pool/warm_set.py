@@ -70,7 +70,7 @@ class WarmSet:
         return slot.loop is None or slot.loop is asyncio.get_running_loop() or not slot.loop.is_running()
 
     def take(self) -> Slot | None:
-        """The oldest ready sandbox that this event loop may use; None if there is none."""
+        """Return the oldest ready sandbox that this event loop may use; None if there is none."""
         for slot in self.ready:
             if self.usable(slot):
                 self.ready.remove(slot)

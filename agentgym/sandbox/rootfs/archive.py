@@ -53,7 +53,7 @@ def unpack_archive(tree: RootfsTree, file: BinaryIO, *, blob_digest: str = "", a
 
 
 def first_names(path: Path) -> list[str]:
-    """The names of the first entries. Raises: ImageError if the file is not an archive."""
+    """Return the names of the first entries. Raises: ImageError if the file is not an archive."""
     try:
         with open(path, "rb") as file, _opened(ForwardReader(_decompressed(ForwardReader(file)))) as archive:
             return [member.name.removeprefix("./") for member in islice(members(archive), _FIRST)]
@@ -145,7 +145,7 @@ class _DecompressingReader(io.RawIOBase):
 
 
 def _decompressed(blob: ForwardReader) -> BinaryIO:
-    """A stream without its compression, which its first bytes tell."""
+    """Return a stream without its compression, which its first bytes tell."""
     head = blob.read(6)
     stream = cast(BinaryIO, _PrefixedReader(head, blob))
     if head.startswith(b"\x1f\x8b"):

@@ -44,7 +44,7 @@ _INSTALLED = (  # below the home folder
 
 
 def find_interpreter(python: str) -> Path | None:
-    """A Python of this version, such as 3.9, that runs on this host: on the PATH, of pyenv, uv or conda."""
+    """Return a Python of this version, such as 3.9, that runs on this host: on the PATH, of pyenv, uv or conda."""
     paths = [Path(on_path)] if (on_path := shutil.which(f"python{python}")) else []
     for pattern in _INSTALLED:
         paths += sorted(Path.home().glob(pattern.format(python=python)), reverse=True)
@@ -149,7 +149,7 @@ def _ask(interpreter: Path) -> tuple[str, str, str] | None:
 
 
 def _libraries(binaries: list[str]) -> set[str]:
-    """The shared libraries that programs load, and those that wheels expect."""
+    """Return the shared libraries that programs load, and those that wheels expect."""
     listing = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=False).stdout
     paths = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", listing, re.MULTILINE))
     known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=False).stdout

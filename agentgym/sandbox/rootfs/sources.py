@@ -184,7 +184,7 @@ class _Layout:
         return self.open(f"blobs/{digest.replace(':', '/')}")
 
     def content(self, name: str, digest: str = "") -> bytes:
-        """The content of a small file, checked against its digest."""
+        """Return the content of a small file, checked against its digest."""
         with self.open(name) as file:
             data = file.read(_MAX_JSON + 1)
         if len(data) > _MAX_JSON:
@@ -249,7 +249,7 @@ def _check_layer_count(layers: list[str]) -> list[str]:
 
 
 def _digest_for_this_platform(manifests: list[dict[str, Any]], layout: _Layout) -> str:
-    """The digest of the image for this machine's architecture, from an index."""
+    """Return the digest of the image for this machine's architecture, from an index."""
     architecture = _ARCHITECTURES.get(platform.machine(), platform.machine())
     digests = []
     for entry in manifests:
@@ -270,7 +270,7 @@ def _check_digest(digest: object) -> str:
 
 
 def _environment(config: dict[str, Any]) -> dict[str, str]:
-    """The variables that the image sets. Invalid ones are left out."""
+    """Return the variables that the image sets. Invalid ones are left out."""
     variables = {}
     for line in (config.get("config") or {}).get("Env") or ():
         name, _, value = str(line).partition("=")

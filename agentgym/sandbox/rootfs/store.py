@@ -75,7 +75,7 @@ def prepare_rootfs(name: str) -> RootFilesystem:
 
 
 def locate(name: str) -> Path:
-    """The path of an image. Raises: SandboxUnavailable if there is none of this name, with the known names."""
+    """Return the path of an image. Raises: SandboxUnavailable if there is none of this name, with the known names."""
     if "/" in name:
         path = Path(name).expanduser().absolute()
         if path.exists():
@@ -202,7 +202,7 @@ def _delete(folder: Path) -> None:
 
 
 def _stamp(path: Path) -> str:
-    """A hash that changes with a file, or anything in a folder; "" for what changed in the last two seconds."""
+    """Return a hash that changes with a file, or anything in a folder; "" for what changed in the last two seconds."""
     total, newest = hashlib.sha256(), 0
     pending = [str(path)]
     while pending:

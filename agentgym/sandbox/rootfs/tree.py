@@ -248,7 +248,7 @@ class RootfsTree:
             raise
 
     def _open_parent(self, path: Parts, *, make: bool = True) -> int:
-        """A descriptor of a path's directory. It stays owned by this object."""
+        """Return a descriptor of a path's directory. It stays owned by this object."""
         folder = path[:-1]
         if self._parent is not None and self._parent[0] == folder:
             return self._parent[1]
@@ -317,7 +317,7 @@ def members(layer: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 
 
 def split(name: str) -> Parts:
-    """The components of a path in an archive. Raises: ImageError if it contains `..`, or is invalid."""
+    """Return the components of a path in an archive. Raises: ImageError if it contains `..`, or is invalid."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts or "\0" in name or len(parts) > _MAX_DEPTH:
         raise ImageError(f"The image names the path {name!r:.200}: that leads out of the image, or is invalid.")
@@ -325,7 +325,7 @@ def split(name: str) -> Parts:
 
 
 def agent_mode(mode: int, user: int, group: int) -> int:
-    """The agent's permissions on a file of the image, granted to everyone; nobody may write."""
+    """Return the agent's permissions on a file of the image, granted to everyone; nobody may write."""
     allowed = mode >> 6 if user == AGENT_ID else mode >> 3 if group == AGENT_ID else mode
     return (allowed & 0o5) * 0o111
 

@@ -248,7 +248,7 @@ async def a_snapshot_of_traps(target: Target) -> None:
 
 
 def _peak_mib() -> int:
-    """The most memory this process has ever held."""
+    """Return the most memory this process has ever held."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 

@@ -87,7 +87,7 @@ async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
 
 
 async def files_of_the_host(target: Target) -> None:
-    """Reads a file that is open to everybody on the host, and looks for the host's homes, keys, logs and passwords."""
+    """Read a file that is open to everybody on the host, and looks for the host's homes, keys, logs and passwords."""
     files = await target.report(
         """
         found = []
@@ -110,7 +110,7 @@ async def files_of_the_host(target: Target) -> None:
 
 
 def _marks(path: str) -> list[int]:
-    """What tells this very file from another at the same path."""
+    """Return what tells this very file from another at the same path."""
     try:
         status = os.stat(path)
     except OSError:
@@ -165,7 +165,7 @@ async def processes_of_the_host(target: Target) -> None:
 
 
 async def signals_to_everybody(target: Target) -> None:
-    """Sends every signal to every process there is: it ends itself at most, and the host notices nothing."""
+    """Send every signal to every process there is: it ends itself at most, and the host notices nothing."""
     seen = await target.report("report(os.path.exists(f'/proc/{canary}'))", canary=target.host.canary)
     check_not(seen, "processes of the host are in sight; it is not tried")
     for group in (-1, 0):
@@ -178,7 +178,7 @@ async def signals_to_everybody(target: Target) -> None:
 
 
 async def kernel_memory_and_addresses(target: Target) -> None:
-    """Reads kernel memory, symbols with their addresses, keys, timers and firmware in /proc and /sys."""
+    """Read kernel memory, symbols with their addresses, keys, timers and firmware in /proc and /sys."""
     through = await target.through("""
         def content(path, useful=lambda text: bool(text.strip(b"\\0 \\n"))):
             with open(path, "rb") as file: text = file.read(1 << 16)
@@ -199,7 +199,7 @@ async def kernel_memory_and_addresses(target: Target) -> None:
 
 
 async def writing_settings_of_the_machine(target: Target) -> None:
-    """Opens everything in /proc/sys and /sys to write, the crash handler's name and the kernel's levers among them."""
+    """Open everything in /proc/sys and /sys to write, the crash handler's name and the kernel's levers among them."""
     through = await target.through("""
         for top in ("/proc/sys", "/proc/pressure", "/sys"):
             for folder, folders, names in os.walk(top):

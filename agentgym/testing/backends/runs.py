@@ -90,7 +90,7 @@ async def run_checks(
     spec: SandboxSpec = SPEC,
     capabilities: Capabilities | None = None,
 ) -> AsyncIterator[CheckVerdict]:
-    """The verdict on each check, one after the other, those that are left out among them.
+    """Yield the verdict on each check, one after the other, those that are left out among them.
 
     Raises: what the backend raises if it cannot even make the neighbour of the sandboxes under test.
     """
@@ -120,7 +120,7 @@ async def _judged(testbed: TestBed, check: BackendCheck, left_out: str) -> Check
 
 
 def checks(capabilities: Capabilities, *, attacks: bool = True, spec: SandboxSpec = SPEC) -> dict[str, Check]:
-    """The checks that a backend of these capabilities has to pass, by name; each raises Breach if it does not.
+    """Return the checks that a backend of these capabilities has to pass, by name; each raises Breach if it does not.
 
     One that raises NotApplicable makes no sense for this backend.
     """

@@ -30,7 +30,9 @@ class TableColumn:
 
 
 def markdown(columns: Sequence[TableColumn]) -> str:
-    """The table, a row for each attack under its theme; below it, why something was not tried or did not hold."""
+    """Return the table, a row for each attack under its theme; below it, why something was not tried or did
+    not hold.
+    """
     rows = {v.name: v for column in columns for v in column.verdicts}
     by_name = [{v.name: v for v in column.verdicts} for column in columns]
     reasons: dict[str, int] = {}
@@ -60,7 +62,7 @@ def markdown(columns: Sequence[TableColumn]) -> str:
 
 
 def spliced(document: str, block: str) -> str:
-    """A document with the block between its markers. Raises: EvaluationError if it has none."""
+    """Return a document with the block between its markers. Raises: EvaluationError if it has none."""
     before, begin, rest = document.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
@@ -85,7 +87,7 @@ def save(columns: Iterable[TableColumn], path: Path) -> None:
 
 
 def load(path: Path) -> list[TableColumn]:
-    """Runs that `save` wrote. Raises: EvaluationError naming the file and what is wrong with it."""
+    """Run that `save` wrote. Raises: EvaluationError naming the file and what is wrong with it."""
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return [

@@ -81,7 +81,7 @@ class Host:
 
 
 def kernel_settings() -> dict[str, str]:
-    """Settings of the whole machine that an attack would like to change."""
+    """Return settings of the whole machine that an attack would like to change."""
     names = ("core_pattern", "hostname", "domainname", "modprobe", "randomize_va_space")
     return {name: _text(f"/proc/sys/kernel/{name}") for name in names}
 
@@ -101,7 +101,7 @@ async def footprint(backend: Backend) -> dict[str, int]:
 
 
 async def settled(backend: Backend) -> dict[str, int]:
-    """The footprint once it is steady: a pool may still be filling itself, a process still be ending."""
+    """Return the footprint once it is steady: a pool may still be filling itself, a process still be ending."""
     last = await footprint(backend)
     for _ in range(250):
         await asyncio.sleep(0.02)
@@ -156,7 +156,7 @@ class Target:
         raise Breach(f"{count} processes are alive {what}; at most {most} may be")
 
     def beside(self) -> Target:
-        """The neighbour as the target."""
+        """Return the neighbour as the target."""
         return Target(self.backend, self.neighbour, self.neighbour, self.host, self.spec)
 
     @contextlib.asynccontextmanager
@@ -229,7 +229,9 @@ class TestBed:
         await self._nothing_left()
 
     async def _ask_neighbour(self) -> bytes:
-        """What it prints in a session. After two such calls no process waits for the next, which would be counted."""
+        """Return what it prints in a session. After two such calls no process waits for the next, which would be
+        counted.
+        """
         assert self.neighbour is not None
         await self.neighbour.run_python("pass", session="asked")
         return (await self.neighbour.run_python("print(6 * 7)", session="asked")).stdout
@@ -254,7 +256,7 @@ async def growth(backend: Backend, before: dict[str, int]) -> dict[str, int]:
 
 
 def reported(result: ExecResult) -> dict[str, Any] | None:
-    """What the code of a check handed to `report`; None if nothing."""
+    """Return what the code of a check handed to `report`; None if nothing."""
     for line in result.text.splitlines():
         if line.startswith("FOUND "):
             with contextlib.suppress(ValueError):
@@ -277,7 +279,9 @@ def _text(path: str) -> str:
 
 
 def _descendants(pid: int) -> int:
-    """Processes below one that have not ended. One that waits to become a sandbox is none: it has no user ids yet."""
+    """Return processes below one that have not ended. One that waits to become a sandbox is none: it has no user ids
+    yet.
+    """
     children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():

@@ -42,7 +42,7 @@ class GradientBias:
 
 @cache
 def all_problems() -> dict[str, Problem]:
-    """The four problems with every signal. Long attempts hit the turn limit; entropy falls from turn to turn."""
+    """Return the four problems with every signal. Long attempts hit the turn limit; entropy falls from turn to turn."""
     return {
         name: with_tokens(with_evidence(problem)).with_signals(
             action_keys=lambda p: [action for _, action in p.steps],
@@ -66,7 +66,7 @@ def with_tokens(problem: Problem) -> Problem:
 
 
 def bias_of(chosen: Estimator, sizes: Sequence[int] = SIZES) -> list[GradientBias]:
-    """The bias of an estimator on every problem, for every group size (not for 4 on the largest problem).
+    """Return the bias of an estimator on every problem, for every group size (not for 4 on the largest problem).
 
     Raises: MissingSignalError for a signal that the problems do not have; what the estimator raises.
     """

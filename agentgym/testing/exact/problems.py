@@ -37,7 +37,7 @@ class ProblemPath:
     signals: Mapping[str, Any] = field(default_factory=dict)
 
     def return_from(self, k: int) -> float:
-        """The return from turn k on: its turn rewards and the outcome."""
+        """Return the return from turn k on: its turn rewards and the outcome."""
         return float(np.nansum(self.rewards[k:])) + self.outcome
 
 
@@ -86,7 +86,7 @@ class Problem:
         return total / weight
 
     def with_failures(self, rate: float) -> Problem:
-        """The same problem where the infrastructure fails with this probability, independently of the agent."""
+        """Return the same problem where the infrastructure fails with this probability, independently of the agent."""
         working = [replace(p, probability=p.probability * (1 - rate)) for p in self.paths]
         no_signals = _nothing(self.paths[0].signals)
         broken = ProblemPath(
@@ -95,7 +95,7 @@ class Problem:
         return Problem((*working, broken))
 
     def with_signals(self, **signals: Callable[[ProblemPath], Any]) -> Problem:
-        """The same problem whose trajectories carry more signals, each a function of the path."""
+        """Return the same problem whose trajectories carry more signals, each a function of the path."""
         return Problem(
             tuple(replace(p, signals={**p.signals, **{n: f(p) for n, f in signals.items()}}) for p in self.paths)
         )
@@ -110,7 +110,7 @@ def _joined(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _nothing(signals: Mapping[str, Any]) -> dict[str, Any]:
-    """The signals of a trajectory without a turn."""
+    """Return the signals of a trajectory without a turn."""
     no_signals: dict[str, Any] = {}
     for name, row in signals.items():
         if name.endswith("components"):

@@ -25,7 +25,7 @@ TOKENS = {"go": 2, "search": 3, "stop": 5, "answer": 4}
 def expected_return(
     problem: Problem, key_of: Callable[[ProblemPath, int], Hashable]
 ) -> Callable[[ProblemPath, int], float]:
-    """The expected return from a turn on, given the key of the turn."""
+    """Return the expected return from a turn on, given the key of the turn."""
     total: defaultdict[Hashable, float] = defaultdict(float)
     weight: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
@@ -40,7 +40,7 @@ def _state(path: ProblemPath, k: int) -> Hashable:
 
 
 def with_exact_signals(problem: Problem) -> Problem:
-    """The problem with exact values and action values, state keys, lengths, tool turns and reward components."""
+    """Return the problem with exact values and action values, state keys, lengths, tool turns and reward components."""
     value = expected_return(problem, _state)
     action_value = expected_return(problem, lambda path, k: (k, path.steps[k]))
     return problem.with_signals(
@@ -60,7 +60,7 @@ def with_exact_signals(problem: Problem) -> Problem:
 
 
 def with_wrong_critic(problem: Problem) -> Problem:
-    """The problem with a critic that is wrong by a different amount in each state."""
+    """Return the problem with a critic that is wrong by a different amount in each state."""
     wrong: dict[Hashable, float] = {}
 
     def guess(path: ProblemPath, k: int) -> float:
@@ -94,7 +94,7 @@ class ArbitraryFunction:
 
 
 def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
-    """The exact log of P(turn k | state, return from there) / P(turn k | state) of a path's turns."""
+    """Return the exact log of P(turn k | state, return from there) / P(turn k | state) of a path's turns."""
     chance: defaultdict[Hashable, float] = defaultdict(float)
     for path in problem.paths:
         for k in range(len(path.steps)):
@@ -119,7 +119,9 @@ def exact_hindsight(problem: Problem) -> Callable[[ProblemPath], list[float]]:
 
 
 def with_evidence(problem: Problem) -> Problem:
-    """The problem with potentials, gold log-probs and contributions that are wrong, and exact hindsight and replays."""
+    """Return the problem with potentials, gold log-probs and contributions that are wrong, and exact hindsight and
+    replays.
+    """
     potential, logprob, share, other = (
         ArbitraryFunction(-1, 2),
         ArbitraryFunction(-2, 0),

@@ -27,7 +27,7 @@ def trees(problem: Problem, fan: Sequence[int]) -> list[tuple[float, Grown]]:
 
 
 def _families(paths: list[ProblemPath], k: int, fan: Sequence[int]) -> Iterator[tuple[float, Grown]]:
-    """The possible children of a node, given the paths that are still possible."""
+    """Yield the possible children of a node, given the paths that are still possible."""
     total = sum(path.probability for path in paths)
     turns: defaultdict[object, list[ProblemPath]] = defaultdict(list)
     for path in paths:
@@ -54,7 +54,7 @@ def _families(paths: list[ProblemPath], k: int, fan: Sequence[int]) -> Iterator[
 
 
 def group_of(grown: Grown) -> Group:
-    """The leaves as complete trajectories; turns that they share have the same label."""
+    """Return the leaves as complete trajectories; turns that they share have the same label."""
     return Group.from_arrays(
         outcomes=[path.outcome for path, _ in grown],
         turn_rewards=[path.rewards for path, _ in grown],
