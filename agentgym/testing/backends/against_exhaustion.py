@@ -28,7 +28,7 @@ async def fork_bomb(target: Target) -> None:
 
 
 async def thread_bomb(target: Target) -> None:
-    """Start 300 threads: they count against the limit on processes."""
+    """Starts 300 threads: they count against the limit on processes."""
     report = await target.report("""
         import threading
         made, stop = 0, threading.Event()
@@ -98,7 +98,7 @@ async def memory_bomb_over_many_processes(target: Target) -> None:
 
 
 async def memory_in_files_without_a_name(target: Target) -> None:
-    """Fill memory files, which no directory shows and no disk limit counts."""
+    """Fills memory files, which no directory shows and no disk limit counts."""
     size = target.spec.memory_mib * 3
     code = """
         held, written = [], 0
@@ -137,7 +137,7 @@ async def memory_in_the_buffers_of_sockets(target: Target) -> None:
 
 
 async def objects_that_outlive_their_process(target: Target) -> None:
-    """Make System V segments, semaphores, queues and POSIX queues: no other sandbox, and no later call, finds them."""
+    """Makes System V segments, semaphores, queues and POSIX queues: no other sandbox, and no later call, finds them."""
     code = """
         import ctypes
         libc = ctypes.CDLL(None, use_errno=True)
@@ -157,7 +157,7 @@ async def objects_that_outlive_their_process(target: Target) -> None:
 
 
 async def disk_filler(target: Target) -> None:
-    """Write four times the disk limit, to every folder that might take it."""
+    """Writes four times the disk limit, to every folder that might take it."""
     written = await target.report(
         """
         written = 0
@@ -177,7 +177,7 @@ async def disk_filler(target: Target) -> None:
 
 
 async def inode_filler(target: Target) -> None:
-    """Make twice as many files as it may, empty ones, in every writable folder."""
+    """Makes twice as many files as it may, empty ones, in every writable folder."""
     report = await target.report(
         """
         made = 0
@@ -194,7 +194,7 @@ async def inode_filler(target: Target) -> None:
 
 
 async def open_files_filler(target: Target) -> None:
-    """Open 3,000 files in one process: no more than the limit are ever open."""
+    """Opens 3,000 files in one process: no more than the limit are ever open."""
     held = await target.report("""
         held = []
         try:
@@ -243,7 +243,7 @@ async def cpu_hog(target: Target) -> None:
 
 
 async def endless_output(target: Target) -> None:
-    """Write to both streams without end: cut where asked, ended at the timeout."""
+    """Writes to both streams without end: cut where asked, ended at the timeout."""
     result = await target.sandbox.exec(["sh", "-c", "yes | tee /dev/stderr"], timeout_s=0.5, max_output_bytes=4096)
     check_not(max(len(result.stdout), len(result.stderr)) > 4096, "more output came than was asked for")
     check_not(not (result.truncated and result.timed_out), "endless output was not cut and timed out")
@@ -297,7 +297,7 @@ async def signals_ignored(target: Target) -> None:
 
 
 async def standing_still(target: Target) -> None:
-    """Stop itself and its children with SIGSTOP: the timeout ends stopped processes too."""
+    """Stops itself and its children with SIGSTOP: the timeout ends stopped processes too."""
     code = """
         import signal
         for _ in range(2): os.fork()

@@ -87,7 +87,7 @@ async def programs_planted_under_common_names(target: Target) -> None:
 
 
 async def ends_that_look_like_others(target: Target) -> None:
-    """End as if it had been killed for its memory, its time, or by the host: only what happened is said."""
+    """Ends as if it had been killed for its memory, its time, or by the host: only what happened is said."""
     for code in ("os.kill(os.getpid(), 9)", "os.kill(os.getpid(), 24)", "os._exit(137)", "os._exit(124)"):
         result = await target.python(f"import os; {code}")
         check_equal((result.oom_killed, result.timed_out), (False, False), f"memory kill and timeout after {code}")
@@ -117,7 +117,7 @@ async def processor_time_that_hides(target: Target) -> None:
 
 
 async def calls_that_never_return(target: Target) -> None:
-    """Wait where no signal but the last is heard: in vfork, for a stopped child, on a full pipe, in a lock."""
+    """Waits where no signal but the last is heard: in vfork, for a stopped child, on a full pipe, in a lock."""
     for code in (
         "import ctypes; libc = ctypes.CDLL(None); libc.vfork() or libc.pause()",
         "import os, signal; pid = os.fork() or os.kill(os.getpid(), signal.SIGSTOP); os.waitpid(pid, 0)",
@@ -146,7 +146,7 @@ async def calls_that_are_cancelled(target: Target) -> None:
 
 
 async def a_reset_under_fire(target: Target) -> None:
-    """Fill processes, memory and disk, and forks on while the sandbox is reset: the new one has none of it."""
+    """Fills processes, memory and disk, and forks on while the sandbox is reset: the new one has none of it."""
     code = """
         import signal, threading, time
         for number in range(1, 65):

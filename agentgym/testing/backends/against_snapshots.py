@@ -8,7 +8,7 @@ from agentgym.testing.backends.testbed import Target
 
 
 async def files_shared_by_forks(target: Target) -> None:
-    """Write to a file of a snapshot through mappings, splices, reopened descriptors: no other fork sees it."""
+    """Writes to a file of a snapshot through mappings, splices, reopened descriptors: no other fork sees it."""
     await target.sandbox.write("common", b"kept" * 4096)
     snapshot = await target.sandbox.snapshot()
     async with target.another(snapshot=snapshot) as attacker, target.another(snapshot=snapshot) as victim:
@@ -45,7 +45,7 @@ os.truncate("common", 100)
 
 
 async def forged_marks_of_an_overlay(target: Target) -> None:
-    """Make whiteouts, opaque folders and redirections by hand: a copy holds what the sandbox shows."""
+    """Makes whiteouts, opaque folders and redirections by hand: a copy holds what the sandbox shows."""
     await target.sandbox.exec(["sh", "-c", "mkdir -p a/b; echo one > a/b/one; echo two > two; echo three > a/three"])
     async with target.another(snapshot=await target.sandbox.snapshot()) as fork:
         await fork.run_python("""
@@ -87,7 +87,7 @@ async def times_out_of_range(target: Target) -> None:
 
 
 async def files_that_resist(target: Target) -> None:
-    """Make files immutable, append-only and sealed where it may: they are captured, replaced or refused, no more."""
+    """Makes files immutable, append-only and sealed where it may: they are captured, replaced or refused, no more."""
     await target.python("""
         import fcntl, struct
         for number, flags in enumerate((0x10, 0x20, 0x30, 0x40, 0x80, 0xffffffff)):
@@ -110,7 +110,7 @@ async def files_that_resist(target: Target) -> None:
 
 
 async def memory_in_attributes_of_files(target: Target) -> None:
-    """Fill extended attributes, which are in no file's size: they count as memory, and a snapshot stays small."""
+    """Fills extended attributes, which are in no file's size: they count as memory, and a snapshot stays small."""
     result = await target.python(
         """
         taken = 0

@@ -26,7 +26,7 @@ async def _answer(sandbox: Sandbox, code: str, timeout_s: float = 5) -> object:
 
 
 async def descriptors_sent_to_the_host(target: Target) -> None:
-    """Send descriptors along with its answers: the host holds none of them afterwards."""
+    """Sends descriptors along with its answers: the host holds none of them afterwards."""
     before = len(os.listdir("/proc/self/fd"))
     code = """
         host = socket.socket(fileno=1)
@@ -73,7 +73,7 @@ async def answers_too_deep_to_walk(target: Target) -> None:
 
 
 async def last_words_that_steer_a_terminal(target: Target) -> None:
-    """End with escape sequences on its error stream, which an error quotes: none of them reaches a terminal."""
+    """Ends with escape sequences on its error stream, which an error quotes: none of them reaches a terminal."""
     code = r"os.write(2, b'\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08 words \xe2\x80\xae'); os._exit(1)"
     error = await check_raises(SandboxDied, _answer(target.sandbox, code), "an answer that never comes")
     control = sorted({letter for letter in str(error) if (ord(letter) < 32 and letter != "\n") or ord(letter) == 127})

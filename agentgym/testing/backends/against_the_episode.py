@@ -97,7 +97,7 @@ async def folders_deeper_than_a_path(target: Target) -> None:
 
 
 async def files_that_forbid_everything(target: Target) -> None:
-    """Take all rights from its files and folders, the working directory included: all of it is captured."""
+    """Takes all rights from its files and folders, the working directory included: all of it is captured."""
     await target.python("""
         os.makedirs("/work/a/b"); open("/work/a/b/c", "w").close()
         for name in ("a/b/c", "a/b", "a", ""): os.chmod(f"/work/{name}", 0)
@@ -110,7 +110,7 @@ async def files_that_forbid_everything(target: Target) -> None:
 
 
 async def leases_on_its_files(target: Target) -> None:
-    """Take leases on its files, so that whoever opens one waits for its holder: a snapshot and a command do not."""
+    """Takes leases on its files, so that whoever opens one waits for its holder: a snapshot and a command do not."""
     code = """
         import fcntl
         held = []
@@ -131,7 +131,7 @@ async def leases_on_its_files(target: Target) -> None:
 
 
 async def descriptors_on_their_way(target: Target) -> None:
-    """Send itself as many descriptors as may be on their way: calls that need one end, with one answer each."""
+    """Sends itself as many descriptors as may be on their way: calls that need one end, with one answer each."""
     code = """
         import socket
         ends = socket.socketpair()

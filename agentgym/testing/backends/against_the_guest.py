@@ -27,7 +27,7 @@ async def _check_guest_is_visible(target: Target) -> None:
 
 
 async def signals_to_the_guest(target: Target) -> None:
-    """Send process 1 every signal, alone and through its group, and stops it: it goes on answering."""
+    """Sends process 1 every signal, alone and through its group, and stops it: it goes on answering."""
     await _check_guest_is_visible(target)
     await target.python("""
         for number in range(1, 65):
@@ -114,7 +114,7 @@ async def descriptors_of_the_guest(target: Target) -> None:
 
 
 async def forged_replies(target: Target) -> None:
-    """Write replies of the guest to every descriptor it has, from Python, from a session and from a command."""
+    """Writes replies of the guest to every descriptor it has, from Python, from a session and from a command."""
     await target.python(_FORGING, timeout_s=5)
     await target.python(_FORGING, session="forger", timeout_s=5)
     await target.sandbox.write("forge.py", dedented(_FORGING).encode())

@@ -87,7 +87,7 @@ async def _in_memory(target: Target, sandbox: Sandbox, word: str) -> bool:
 
 
 async def files_of_the_host(target: Target) -> None:
-    """Read a file that is open to everybody on the host, and looks for the host's homes, keys, logs and passwords."""
+    """Reads a file that is open to everybody on the host, and looks for the host's homes, keys, logs and passwords."""
     files = await target.report(
         """
         found = []
@@ -165,7 +165,7 @@ async def processes_of_the_host(target: Target) -> None:
 
 
 async def signals_to_everybody(target: Target) -> None:
-    """Send every signal to every process there is: it ends itself at most, and the host notices nothing."""
+    """Sends every signal to every process there is: it ends itself at most, and the host notices nothing."""
     seen = await target.report("report(os.path.exists(f'/proc/{canary}'))", canary=target.host.canary)
     check_not(seen, "processes of the host are in sight; it is not tried")
     for group in (-1, 0):
@@ -178,7 +178,7 @@ async def signals_to_everybody(target: Target) -> None:
 
 
 async def kernel_memory_and_addresses(target: Target) -> None:
-    """Read kernel memory, symbols with their addresses, keys, timers and firmware in /proc and /sys."""
+    """Reads kernel memory, symbols with their addresses, keys, timers and firmware in /proc and /sys."""
     through = await target.through("""
         def content(path, useful=lambda text: bool(text.strip(b"\\0 \\n"))):
             with open(path, "rb") as file: text = file.read(1 << 16)
@@ -199,7 +199,7 @@ async def kernel_memory_and_addresses(target: Target) -> None:
 
 
 async def writing_settings_of_the_machine(target: Target) -> None:
-    """Open everything in /proc/sys and /sys to write, the crash handler's name and the kernel's levers among them."""
+    """Opens everything in /proc/sys and /sys to write, the crash handler's name and the kernel's levers among them."""
     through = await target.through("""
         for top in ("/proc/sys", "/proc/pressure", "/sys"):
             for folder, folders, names in os.walk(top):

@@ -98,7 +98,7 @@ async def privileges(target: Target) -> None:
 
 
 async def setuid_programs(target: Target) -> None:
-    """Make a setuid copy of a program, gives it capabilities, and runs every setuid program of the image."""
+    """Makes a setuid copy of a program, gives it capabilities, and runs every setuid program of the image."""
     programs = await target.report("""
         import ctypes, glob, shutil, stat, subprocess
         libc, held = ctypes.CDLL(None, use_errno=True), []
@@ -123,7 +123,7 @@ async def setuid_programs(target: Target) -> None:
 
 
 async def device_nodes(target: Target) -> None:
-    """Make device nodes, and opens memory, disks, kernel messages, KVM, tunnels and FUSE."""
+    """Makes device nodes, and opens memory, disks, kernel messages, KVM, tunnels and FUSE."""
     await _allowed(
         target,
         """
@@ -161,12 +161,12 @@ async def keyrings(target: Target) -> None:
 
 
 async def io_uring(target: Target) -> None:
-    """Set up a ring, by which calls go past a system-call filter."""
+    """Sets up a ring, by which calls go past a system-call filter."""
     await _allowed(target, 'call("io_uring_setup", 425, 4, empty)')
 
 
 async def bpf_and_performance_counters(target: Target) -> None:
-    """Load a BPF program, opens performance counters and user-space page faults, and watches the file system."""
+    """Loads a BPF program, opens performance counters and user-space page faults, and watches the file system."""
     await _allowed(
         target,
         """
@@ -183,7 +183,7 @@ async def bpf_and_performance_counters(target: Target) -> None:
 
 
 async def administering_the_machine(target: Target) -> None:
-    """Load modules and kernels, reboots, swaps, sets clocks and names, reads the kernel's log, writes accounts."""
+    """Loads modules and kernels, reboots, swaps, sets clocks and names, reads the kernel's log, writes accounts."""
     await _allowed(
         target,
         """
@@ -209,7 +209,7 @@ async def administering_the_machine(target: Target) -> None:
 
 
 async def another_architectures_calls(target: Target) -> None:
-    """Make 32-bit and x32 calls, whose numbers a filter for 64 bits reads as others."""
+    """Makes 32-bit and x32 calls, whose numbers a filter for 64 bits reads as others."""
     code = """
         import ctypes, mmap, os, platform
         def run(machine_code):
@@ -267,7 +267,7 @@ async def crash_files(target: Target) -> None:
 
 
 async def shared_kernel_allowances(target: Target) -> None:
-    """Take what the kernel counts for all sandboxes together: watches, timers, asynchronous I/O, huge pages."""
+    """Takes what the kernel counts for all sandboxes together: watches, timers, asynchronous I/O, huge pages."""
     code = """
         import ctypes, mmap
         libc = ctypes.CDLL(None, use_errno=True)

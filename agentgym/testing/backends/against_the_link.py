@@ -149,7 +149,7 @@ async def a_guest_killed_in_the_middle_of_a_reply(target: Target) -> None:
 
 
 async def a_guest_that_floods(target: Target) -> None:
-    """Send without end what nobody asked for: the host stops reading at the first frame."""
+    """Sends without end what nobody asked for: the host stops reading at the first frame."""
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
         guest.link.setblocking(False)
         calling = asyncio.create_task(guest.sandbox.run_python("pass"))
@@ -186,7 +186,7 @@ async def numbers_of_json_that_are_none(target: Target) -> None:
 
 
 async def headers_nested_as_deep_as_json_may_be(target: Target) -> None:
-    """List in the fields of a reply, just below the depth at which no parser takes them: the sandbox ends."""
+    """Lists in the fields of a reply, just below the depth at which no parser takes them: the sandbox ends."""
     text = json.dumps({**HONEST, "exit": "NESTED"})
     frames = []
     for depth in (200, 800, 900, 940, 960, 980, 990):
@@ -196,7 +196,7 @@ async def headers_nested_as_deep_as_json_may_be(target: Target) -> None:
 
 
 async def a_directory_without_end(target: Target) -> None:
-    """List more names than there may be files: refused before a text is made of each."""
+    """Lists more names than there may be files: refused before a text is made of each."""
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
         listing = asyncio.create_task(guest.sandbox.list())
         await asyncio.sleep(0)
@@ -206,14 +206,14 @@ async def a_directory_without_end(target: Target) -> None:
 
 
 async def a_file_in_crumbs(target: Target) -> None:
-    """Send a large file one byte a reply: the host does not ask a million times."""
+    """Sends a large file one byte a reply: the host does not ask a million times."""
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
         guest.link.sendall(b"".join(encode({"id": number, "size": 10**6}, b"x") for number in range(1, 100)))
         check_equal(len(await guest.sandbox.read("f")) <= 1, True, "whether the first crumb was the last")
 
 
 async def a_reply_in_crumbs(target: Target) -> None:
-    """Send a reply byte by byte, as fast as it can: the host wakes a few hundred times a second at most."""
+    """Sends a reply byte by byte, as fast as it can: the host wakes a few hundred times a second at most."""
     async with fake_guest(target) as guest, asyncio.timeout(_PATIENCE_S):
         loop, began, spent = asyncio.get_running_loop(), time.monotonic(), time.thread_time()
         calling = asyncio.create_task(guest.sandbox.run_python("pass", max_output_bytes=1 << 20))

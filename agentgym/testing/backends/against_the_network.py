@@ -122,7 +122,7 @@ async def raw_and_odd_sockets(target: Target) -> None:
 
 
 async def reconfiguring_the_network(target: Target) -> None:
-    """Add an interface and an address by netlink, and listens to the kernel's audit and event messages."""
+    """Adds an interface and an address by netlink, and listens to the kernel's audit and event messages."""
     through = await target.through("""
         import socket, struct
         def order(kind, flags, body):
@@ -214,7 +214,7 @@ async def talking_to_another_sandbox(target: Target) -> None:
 
 
 async def stopping_the_network_of_others(target: Target) -> None:
-    """Send one request in a million crumbs, beside silent connections: the network of another sandbox goes on."""
+    """Sends one request in a million crumbs, beside silent connections: the network of another sandbox goes on."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
