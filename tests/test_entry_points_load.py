@@ -145,7 +145,7 @@ def test_a_loss_term_is_a_function_of_tokens(name):
     assert next(iter(inspect.signature(load("loss_terms", name)).parameters)) == "tokens"
 
 
-# `pass_rate` reads a recorded run, which tests/training/test_samplers.py makes for it.
+# `pass_rate` reads a recorded run, which tests/methods/supply/test_samplers.py makes for it.
 @pytest.mark.parametrize("name", [name for name in of("samplers") if name != "pass_rate"])
 def test_a_sampler_is_made_of_tasks_and_a_seed(name):
     from agentgym.training.samplers import make_sampler

@@ -14,7 +14,7 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.evaluation.comparison import compare
-    from agentgym.evaluation.record import Evaluation
+    from agentgym.evaluation.record import Evaluation, select_episodes
     from agentgym.evaluation.report import write_report
     from agentgym.evaluation.runner import evaluate, from_trajectories
     from agentgym.evaluation.text import format_evaluation, format_gains
@@ -26,6 +26,7 @@ _HOME = {
     "format_evaluation": "text",
     "format_gains": "text",
     "from_trajectories": "runner",
+    "select_episodes": "record",
     "write_report": "report",
 }
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "format_evaluation",
     "format_gains",
     "from_trajectories",
+    "select_episodes",
     "write_report",
 ]
 

@@ -134,8 +134,8 @@ def hash_of(task: Task) -> str:
     return hashlib.sha256(_as_bytes(task)).hexdigest()[:16]
 
 
-def episodes_of(tasks: Iterable[Task], episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
-    """Those episodes that played one of the tasks as it is; an equal id alone does not make it the same task."""
+def select_episodes(tasks: Iterable[Task], episodes: Iterable[Trajectory]) -> Iterator[Trajectory]:
+    """Yield the episodes that played one of these tasks as it is: an equal id alone does not make it the same task."""
     hashes = {task.id: hash_of(task) for task in tasks}
     return (episode for episode in episodes if hashes.get(episode.task.id) == hash_of(episode.task))
 

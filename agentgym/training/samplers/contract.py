@@ -43,8 +43,8 @@ class Sampler(Protocol):
         ...
 
 
-def draws_of(name: str, seed: int, step: int, further: int) -> random.Random:
-    """The random stream of a draw: another for each sampler, seed, step and further draw."""
+def make_random_stream(name: str, seed: int, step: int, further: int) -> random.Random:
+    """Make the random stream of a draw: another one for each sampler, seed, step and further draw."""
     return random.Random(seed_of(name, seed, step, *([further] if further else [])))
 
 

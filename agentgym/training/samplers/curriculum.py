@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.credit.options import Count, Share
 from agentgym.errors import TaskError
 from agentgym.task import Task
-from agentgym.training.samplers.contract import draws_of
+from agentgym.training.samplers.contract import make_random_stream
 from agentgym.trajectory import Trajectory
 
 
@@ -54,7 +54,7 @@ class Curriculum:
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the tasks of a step, as `draw_one` draws each."""
-        rng = draws_of("curriculum", self._seed, step, further)
+        rng = make_random_stream("curriculum", self._seed, step, further)
         return [self.draw_one(rng) for _ in range(count)]
 
     def draw_one(self, draws: random.Random) -> Task:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentgym.task import Task, seed_of
-from agentgym.training.samplers.contract import draws_of
+from agentgym.training.samplers.contract import make_random_stream
 from agentgym.trajectory import Trajectory
 
 
@@ -20,7 +20,7 @@ class Shuffled:
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the next `count` tasks of the shuffled order; further ones of a step are random."""
         if further:
-            return draws_of(self._name, self._seed, step, further).choices(self._tasks, k=count)
+            return make_random_stream(self._name, self._seed, step, further).choices(self._tasks, k=count)
         positions = [divmod(step * count + index, len(self._tasks)) for index in range(count)]
         orders = {epoch: self._order(epoch) for epoch in {epoch for epoch, _ in positions}}
         return [orders[epoch][index] for epoch, index in positions]

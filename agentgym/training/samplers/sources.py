@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from agentgym.task import Task, source_of
-from agentgym.training.samplers.contract import Sampler, draws_of, make_sampler
+from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
 from agentgym.trajectory import Trajectory
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Sources:
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the tasks of a step."""
-        draws = draws_of("sources", self._seed, step, further)
+        draws = make_random_stream("sources", self._seed, step, further)
         sources = draws.choices(list(self._weights), list(self._weights.values()), k=count)
         shuffled = {name: draws.sample(tasks, len(tasks)) for name, tasks in self._by_source.items() if name in sources}
         taken: Counter[str] = Counter()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym.errors import EpisodesFailed, HeldOutError, RecipeError, TaskError
-from agentgym.evaluation.record import episodes_of
+from agentgym.evaluation.record import select_episodes
 from agentgym.evaluation.weakness import TaskHistory, histories
 from agentgym.messages import Message
 from agentgym.policy.scripted import ScriptedPolicy
@@ -97,7 +97,7 @@ def _histories(context: RunContext) -> list[TaskHistory]:
 
 def episodes_of_set(stage: str, task_set: TaskSet, episodes: Sequence[Trajectory]) -> list[Trajectory]:
     """Those of a set's training tasks. Raises: RecipeError if there are none."""
-    own = list(episodes_of(task_set["train"], episodes))
+    own = list(select_episodes(task_set["train"], episodes))
     if not own:
         raise RecipeError(
             f"The stage {stage!r} would look for weak tasks among episodes of {episodes[0].task.id!r} and the like, "

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit.options import PositiveWeight
-from agentgym.errors import CreditError
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+from agentgym import CreditError
+from agentgym.credit import PositiveWeight
+from agentgym.training.objectives import Needs, TokenBatch, define_loss
 
 
 @define_loss(Needs(advantages=False, reference=True, optimal_values=True))

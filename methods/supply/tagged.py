@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 from agentgym.task import Task
-from agentgym.training.samplers.shuffled import Shuffled
+from agentgym.training.samplers import Shuffled
 
 
 class Tagged(Shuffled):

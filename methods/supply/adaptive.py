@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from agentgym.credit.options import Count, Share
-from agentgym.errors import TaskError
+from agentgym import TaskError
+from agentgym.credit import Count, Share
 from agentgym.task import Task, source_of
-from agentgym.training.samplers.contract import draws_of
-from agentgym.training.samplers.curriculum import Curriculum
+from agentgym.training.samplers import Curriculum, make_random_stream
 from agentgym.trajectory import Trajectory
 
 
@@ -51,7 +50,7 @@ class Adaptive:
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw an environment for each task of a step, then a level of its window, then a task of that level."""
-        draws = draws_of("adaptive", self._seed, step, further)
+        draws = make_random_stream("adaptive", self._seed, step, further)
         names = [draws.choice(list(self.curricula)) for _ in range(count)]
         return [self.curricula[name].draw_one(draws) for name in names]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit.options import PositiveWeight
-from agentgym.training.objectives.contract import TokenBatch
+from agentgym.credit import PositiveWeight
+from agentgym.training.objectives import TokenBatch
 
 LOG_1000 = 6.907755278982137
 """Ratios stay between 1/1000 and 1000."""

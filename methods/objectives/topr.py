@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit.options import PositiveWeight
-from agentgym.training.objectives.contract import TokenBatch
+from agentgym.credit import PositiveWeight
+from agentgym.training.objectives import TokenBatch
 
 
 def topr(tokens: TokenBatch, *, max_ratio: PositiveWeight = 1.0) -> torch.Tensor:

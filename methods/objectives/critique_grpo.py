@@ -6,8 +6,8 @@ import math
 
 import torch
 
-from agentgym.credit.options import PositiveWeight
-from agentgym.training.objectives.contract import TokenBatch
+from agentgym.credit import PositiveWeight
+from agentgym.training.objectives import TokenBatch
 
 
 def critique_grpo(tokens: TokenBatch, *, gamma: PositiveWeight = 0.1) -> torch.Tensor:

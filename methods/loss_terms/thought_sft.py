@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+from agentgym.training.objectives import Needs, TokenBatch, define_loss
 
 
 @define_loss(Needs(rows=("corrections",)))

@@ -6,8 +6,8 @@ from typing import Literal
 
 import torch
 
-from agentgym.credit.options import PositiveWeight, Share
-from agentgym.training.objectives.contract import TokenBatch
+from agentgym.credit import PositiveWeight, Share
+from agentgym.training.objectives import TokenBatch
 
 
 def decoupled_ppo(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit.options import Decay
-from agentgym.errors import CreditError
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss, k3
+from agentgym import CreditError
+from agentgym.credit import Decay
+from agentgym.training.objectives import Needs, TokenBatch, define_loss, k3
 
 
 @define_loss(Needs(reference=True))

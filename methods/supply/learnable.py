@@ -6,10 +6,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym.credit.options import Decay, Share
-from agentgym.errors import TaskError
+from agentgym import TaskError
+from agentgym.credit import Decay, Share
 from agentgym.task import Task
-from agentgym.training.samplers.contract import draws_of
+from agentgym.training.samplers import make_random_stream
 from agentgym.trajectory import Trajectory
 
 
@@ -37,7 +37,7 @@ class Learnable:
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the tasks of a step without repetition; with it only where there are fewer tasks than `count`."""
-        rng = draws_of("learnable", self._seed, step, further)
+        rng = make_random_stream("learnable", self._seed, step, further)
         chosen: list[Task] = []
         while len(chosen) < count:
             left = {name: self._weight(name) for name in self._tasks}

@@ -7,8 +7,8 @@ from typing import Literal
 import torch
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from agentgym.credit.options import PositiveWeight
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+from agentgym.credit import PositiveWeight
+from agentgym.training.objectives import Needs, TokenBatch, define_loss
 
 
 @define_loss(Needs(advantages=False, group_outcomes=True, whole_groups=True))

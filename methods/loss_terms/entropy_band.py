@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit.options import Weight
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+from agentgym.credit import Weight
+from agentgym.training.objectives import Needs, TokenBatch, define_loss
 
 
 @define_loss(Needs(past_entropies=True))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.credit.options import PositiveWeight
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+from agentgym.credit import PositiveWeight
+from agentgym.training.objectives import Needs, TokenBatch, define_loss
 
 
 @define_loss(Needs(advantages=False, group_outcomes=True, whole_groups=True))

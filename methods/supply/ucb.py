@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from agentgym.credit.options import Count, PositiveWeight, Weight
-from agentgym.errors import TaskError
+from agentgym import TaskError
+from agentgym.credit import Count, PositiveWeight, Weight
 from agentgym.task import Task, source_of
-from agentgym.training.samplers.contract import draws_of
+from agentgym.training.samplers import make_random_stream
 from agentgym.trajectory import Trajectory
 
 Over = Literal["difficulty", "source", "environment", "source_and_difficulty"]
@@ -78,7 +78,7 @@ class Ucb:
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw an arm for each task of a step, then a task of it."""
-        draws: random.Random = draws_of("ucb", self._seed, step, further)
+        draws: random.Random = make_random_stream("ucb", self._seed, step, further)
         arms = self.probabilities()
         return [draws.choice(self._arms[arm]) for arm in draws.choices(list(arms), list(arms.values()), k=count)]
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from agentgym.credit.options import Share
-from agentgym.errors import TaskError
-from agentgym.evaluation.record import episodes_of
-from agentgym.storage.ledger import Ledger
-from agentgym.storage.run_folder import RunFolder
+from agentgym import TaskError
+from agentgym.credit import Share
+from agentgym.evaluation import select_episodes
+from agentgym.storage import Ledger, RunFolder
 from agentgym.task import Task
-from agentgym.training.samplers.shuffled import Shuffled
+from agentgym.training.samplers import Shuffled
 
 
 class PassRate(Shuffled):
@@ -77,7 +76,7 @@ def pass_rates(tasks: Sequence[Task], run: str, label: str = "") -> dict[str, fl
     successes: dict[str, list[float]] = {}
     ledger = Ledger(RunFolder(run).ledger)
     try:
-        for trajectory in episodes_of(tasks, ledger.trajectories(label)):
+        for trajectory in select_episodes(tasks, ledger.trajectories(label)):
             if trajectory.valid and trajectory.success is not None:
                 successes.setdefault(trajectory.task.id, []).append(trajectory.success)
     finally:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from agentgym.credit.options import Decay, Share, WholeNumber
-from agentgym.errors import TaskError
+from agentgym import TaskError
+from agentgym.credit import Decay, Share, WholeNumber
 from agentgym.task import Task
-from agentgym.training.samplers.contract import draws_of
+from agentgym.training.samplers import make_random_stream
 from agentgym.trajectory import Trajectory
 
 
@@ -57,7 +57,7 @@ class Explorable:
 
     def draw(self, count: int, step: int, further: int = 0) -> list[Task]:
         """Draw the tasks of a step, none twice if there are enough."""
-        draws = draws_of("explorable", self._seed, step, further)
+        draws = make_random_stream("explorable", self._seed, step, further)
         skipped = self.skipped()
         if self._revisit_every and step % self._revisit_every == self._revisit_every - 1 and skipped and not further:
             first = [self._tasks[name] for name in skipped[:count]]

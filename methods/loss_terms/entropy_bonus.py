@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from agentgym.training.objectives.contract import TokenBatch
+from agentgym.training.objectives import TokenBatch
 
 
 def entropy_bonus(tokens: TokenBatch) -> torch.Tensor:

@@ -6,8 +6,8 @@ import math
 
 import torch
 
-from agentgym.credit.options import Share
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss
+from agentgym.credit import Share
+from agentgym.training.objectives import Needs, TokenBatch, define_loss
 
 
 @define_loss(Needs(rows=("experts",), instead=True))

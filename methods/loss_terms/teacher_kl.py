@@ -6,9 +6,9 @@ from typing import Literal
 
 import torch
 
-from agentgym.credit.options import Weight
-from agentgym.errors import CreditError
-from agentgym.training.objectives.contract import Needs, TokenBatch, define_loss, k3
+from agentgym import CreditError
+from agentgym.credit import Weight
+from agentgym.training.objectives import Needs, TokenBatch, define_loss, k3
 
 
 @define_loss(Needs(teacher=True))
