@@ -31,9 +31,9 @@ from agentgym.policy import Policy, make_tokenizer
 from agentgym.task import Task
 from agentgym.training import Recipe
 from agentgym.training.checks.memory_plan import plan_memory
+from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.models import load_model
 from agentgym.training.processes import ALONE
-from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 TASKS, GROUP = 4, 4  # 16 episodes of 240 tokens
@@ -88,7 +88,9 @@ def work(model: str, settings: list[str]) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         trainer = TurnGRPOTrainer(
             learner,
-            args=grpo_config(recipe, Path(scratch), "cpu", ALONE),
+            args=grpo_config(
+                recipe.train, recipe.episode, recipe.machine, Path(scratch), "cpu", ALONE, seed=recipe.seed
+            ),
             tasks=[Task(f"t{i}", "bench/none-v1", prompt=f"question {i}") for i in range(64)],
             policy=Policy(),
             rollouts=Recorded(400),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from agentgym import registry
 from agentgym.errors import RecipeError
-from agentgym.reward import Combined
+from agentgym.reward import Combined, Reward
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
@@ -15,6 +15,7 @@ from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.model.models import FINAL, FINAL_ADAPTER
 from agentgym.training.monitoring.callbacks import success_reached_at
 from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.train_section import TrainSection
 
 _MEASURED_AT_THE_END = ("after", "control")
 _CONSTANT = ("constant", "constant_with_warmup")
@@ -32,7 +33,12 @@ def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
     """
     if recipe.train.steps == recorded.train.steps:
         return
-    _check_extensible(run, recorded, recipe)
+    if recipe.stage:
+        raise RecipeError(
+            f"{run.path} has stages of its own ([[stage]]), of which --extend cannot choose one. To train its result "
+            f"further, start a new run with policy.path = {str(run.path)!r}."
+        )
+    _check_extensible(run, recorded.train, recipe.train)
     _rename_measured(run, f"step-{recorded.train.steps:06d}")
     for name in (FINAL, FINAL_ADAPTER):
         shutil.rmtree(run.checkpoints / name, ignore_errors=True)
@@ -41,38 +47,37 @@ def extend(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
     partial.replace(run.recipe)
 
 
-def depends_on_steps(recipe: Recipe, task_set: TaskSet) -> list[str]:
-    """What follows the total number of steps, so that an extended run differs from one that had them from the start."""
+def depends_on_steps(train: TrainSection, reward: Reward | str | None, task_set: TaskSet) -> list[str]:
+    """Return what follows the number of steps, so that an extended run differs from one of so many from the start.
+
+    Args:
+        reward: the run's reward; None for each environment's own.
+    """
     settings = []
-    if (schedule := str(recipe.train.trl.get("lr_scheduler_type", "constant"))) not in _CONSTANT:
+    if (schedule := str(train.trl.get("lr_scheduler_type", "constant"))) not in _CONSTANT:
         settings.append(f"[train.trl] lr_scheduler_type = {schedule!r}")
-    if 0 < recipe.train.trl.get("warmup_steps", 0) < 1:
+    if 0 < train.trl.get("warmup_steps", 0) < 1:
         settings.append("[train.trl] warmup_steps, a share of all steps,")
-    if any(term.schedule or term.warmup for term in recipe.train.terms.values()):
+    if any(term.schedule or term.warmup for term in train.terms.values()):
         settings.append("a schedule of a loss term")
-    if any(isinstance(reward, Combined) and reward.schedules for reward in _rewards(recipe, task_set)):
+    if any(isinstance(reward, Combined) and reward.schedules for reward in _rewards(reward, task_set)):
         settings.append("a schedule of the reward")
     return settings
 
 
-def _check_extensible(run: RunFolder, recorded: Recipe, recipe: Recipe) -> None:
+def _check_extensible(run: RunFolder, recorded: TrainSection, train: TrainSection) -> None:
     """Raises: RecipeError that says why this run cannot go on to these steps."""
-    if recipe.stage:
-        raise RecipeError(
-            f"{run.path} has stages of its own ([[stage]]), of which --extend cannot choose one. To train its result "
-            f"further, start a new run with policy.path = {str(run.path)!r}."
-        )
-    before, now = recorded.train.steps, recipe.train.steps
+    before, now = recorded.steps, train.steps
     if now < before:
         raise RecipeError(f"train.steps was {before}, now {now}: a run is extended to more steps than it has.")
-    if "max_steps" in recipe.train.trl:
-        raise RecipeError(f"[train.trl] max_steps = {recipe.train.trl['max_steps']!r} takes the place of train.steps.")
+    if "max_steps" in train.trl:
+        raise RecipeError(f"[train.trl] max_steps = {train.trl['max_steps']!r} takes the place of train.steps.")
     new_run = f"To train its weights further, start a new run with policy.path = {str(run.path)!r}."
     guard = run.path / "guard.json"
     if guard.is_file() and run.read_json("guard.json").get("stopped"):
         raise RecipeError(f"The collapse guard stopped {run.path}, so it cannot be extended. {new_run}")
-    if (step := success_reached_at(run, recorded.train.until_success)) is not None:
-        until = recorded.train.until_success
+    if (step := success_reached_at(run, recorded.until_success)) is not None:
+        until = recorded.until_success
         raise RecipeError(f"{run.path} ended at step {step}, where it met train.until_success = {until}. {new_run}")
     if (run.checkpoints / FINAL).is_dir() and before and latest_checkpoint(run.checkpoints) is None:
         raise RecipeError(f"{run.checkpoints} holds no checkpoint-* with the state of the optimiser. {new_run}")
@@ -93,8 +98,7 @@ def _rename_measured(run: RunFolder, suffix: str) -> None:
         ledger.close()
 
 
-def _rewards(recipe: Recipe, task_set: TaskSet) -> Sequence[object]:
-    reward = recipe.make_reward(task_set)
+def _rewards(reward: Reward | str | None, task_set: TaskSet) -> Sequence[object]:
     environments = dict.fromkeys(task.environment for task in task_set["train"])
     names = [reward] if reward is not None else [registry.prototype(name).reward for name in environments]
     return [registry.load_reward(name) if isinstance(name, str) else name for name in names]

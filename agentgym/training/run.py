@@ -17,6 +17,7 @@ import torch
 from rich.console import Console
 
 from agentgym.errors import RecipeError
+from agentgym.options import Section
 from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checkpoints import copy_linked
@@ -68,7 +69,7 @@ def train(
         _write_or_compare_recipe(run.create(), recipe, resume or extend, steps_may_differ=extend)
         if extend:
             extend_run(run, Recipe.load_recorded(run.recipe), recipe)
-            for dependency in depends_on_steps(recipe, task_set):
+            for dependency in depends_on_steps(recipe.train, recipe.make_reward(task_set), task_set):
                 note = (
                     f"{dependency} follows the number of steps: a run of {recipe.train.steps} from the start differs."
                 )
@@ -167,9 +168,9 @@ def _write_or_compare_recipe(run: RunFolder, recipe: Recipe, resume: bool, *, st
         raise RecipeError(f"{run.path} holds a run of another recipe: {'; '.join(changes)}. {advice}")
 
 
-def differing_keys(recorded: Recipe, recipe: Recipe) -> list[str]:
-    """The keys in which two recipes differ, for example "train.steps was 2, now 3"."""
-    before, now = _flat(recorded.model_dump()), _flat(recipe.model_dump())
+def differing_keys(recorded: Section, section: Section) -> list[str]:
+    """Return the keys in which two recipes, or two of their sections, differ: "train.steps was 2, now 3"."""
+    before, now = _flat(recorded.model_dump()), _flat(section.model_dump())
     keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
     return [f"{key} was {before.get(key)!r}, now {now.get(key)!r}" for key in keys]
 

@@ -67,6 +67,7 @@ HEAVY_MODULES = {
     "agentgym.training.extension": "train",
     "agentgym.training.checks.memory_plan": "train",
     "agentgym.training.model.models": "train",
+    "agentgym.training.model.grpo_config": "train",
     "agentgym.training.model.slow_copy": "train",
     "agentgym.training.model.plain_forward": "train",
     "agentgym.training.processes": "train",

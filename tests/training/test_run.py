@@ -163,13 +163,13 @@ def test_a_run_is_extended_in_nothing_but_its_steps(finished_run):
 
 def test_what_follows_the_number_of_steps_is_named():
     task_set = load_task_set(lookup_environment.NAME)
-    assert depends_on_steps(recipe(), task_set) == []
+    assert depends_on_steps(recipe().train, None, task_set) == []
     follows = recipe(train__trl={"lr_scheduler_type": "cosine", "warmup_steps": 0.1})
     scheduled = {"schedules": {"looked": {"start": 1.0, "end": 0.0}}}
     follows = follows.model_copy(update={"reward": RewardSection(**scheduled)})
     warming = recipe(train__terms={"entropy_bonus": {"warmup": 0.1}})
-    assert depends_on_steps(warming, task_set) == ["a schedule of a loss term"]
-    assert depends_on_steps(follows, task_set) == [
+    assert depends_on_steps(warming.train, None, task_set) == ["a schedule of a loss term"]
+    assert depends_on_steps(follows.train, follows.make_reward(task_set), task_set) == [
         "[train.trl] lr_scheduler_type = 'cosine'",
         "[train.trl] warmup_steps, a share of all steps,",
         "a schedule of the reward",

@@ -50,8 +50,9 @@ def test_a_mixture_is_drawn_by_weight_and_tasks_that_a_stage_has_made_are_shuffl
     data["tasks"] = {"sources": [{"set": "test/lookup-v1", "weight": 2.0}, {"set": "test/press-v1"}]}
     chosen = Recipe.parse(data)
     tasks = chosen.tasks.load()["train"]
-    assert {source_of(task) for task in sampler_of(chosen, tasks).draw(40, 0)} == {"test/lookup-v1", "test/press-v1"}
-    assert sampler_of(chosen, [replace(task, tags=()) for task in tasks]) is None
+    sampler = sampler_of(None, tasks, 0, chosen.tasks.weights)
+    assert {source_of(task) for task in sampler.draw(40, 0)} == {"test/lookup-v1", "test/press-v1"}
+    assert sampler_of(None, [replace(task, tags=()) for task in tasks], 0, chosen.tasks.weights) is None
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,6 @@ def test_every_arm_has_what_its_tasks_must_give(task_set, tmp_path):
         key = recipe.tasks.model_dump_json()
         tasks = loaded[key] = loaded.get(key) or recipe.tasks.load()
         make_gatherer(play_groups, recipe.train.gather).read_tasks(tasks)
-        sampler_of(recipe, tasks["train"])
+        sampler_of(recipe.train.sampler, tasks["train"], recipe.seed, recipe.tasks.weights)
         recipe.make_reward(tasks)
     assert supply.start_of(task_set, 3).warm_start is not None

@@ -22,7 +22,7 @@ from agentgym.policy.local import renderer_of
 from agentgym.policy.lora_options import LoraOptions
 from agentgym.training import Recipe
 from agentgym.training.vllm.base_model import PROMPT
-from agentgym.training.vllm.engine import VllmEngine
+from agentgym.training.vllm.engine import ServedModel, VllmEngine
 
 sys.path.insert(0, str(Path(__file__).parent))
 import lookup_environment  # noqa: F401 - registers the tasks
@@ -56,7 +56,8 @@ def publish(learner, folder: Path, *scores: Sequence[float] | None, times: int =
     async def serve(urls: list[str]) -> None:
         policy = {"path": "somebody/model", "lora": {"rank": 2}}
         recipe = Recipe.parse(json.loads(json.dumps(RECIPE)) | {"policy": policy, "vllm": {"url": urls}})
-        engine = VllmEngine(recipe, folder, "cpu", print)
+        model_of_run = ServedModel(recipe.policy, "cpu", None, recipe.seed, recipe.guard.drift)
+        engine = VllmEngine(recipe.vllm, model_of_run, folder, print)
         served = engine.policy(model, tokenizer, renderer)
         try:
             for _ in range(times):

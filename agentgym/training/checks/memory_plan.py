@@ -90,7 +90,7 @@ def plan_memory(
     section, train = recipe.policy, recipe.train
     device = device or device_of(recipe.machine.device)
     kind = "cpu" if device == "cpu" else "cuda"
-    model = _shapes_of(recipe)
+    model = _shapes_of(section)
     precision = getattr(torch, train.autocast(device) or "float32")
     named = list(model.named_parameters())
     parameters = [parameter for _, parameter in named]
@@ -108,8 +108,8 @@ def plan_memory(
     if shares > 1 and kind == "cpu":
         always["whole copy, of the first process"] = weight_bytes
     if train.teacher is not None:
-        teacher = recipe.model_copy(update={"policy": PolicySection(path=train.teacher.path)})
-        always["teacher"] = float(sum(parameter.nbytes for parameter in _shapes_of(teacher).parameters()))
+        teacher = _shapes_of(PolicySection(path=train.teacher.path))
+        always["teacher"] = float(sum(parameter.nbytes for parameter in teacher.parameters()))
     vocabulary, tokens = model.config.get_text_config().vocab_size, train.microbatch_tokens
     tile = min(tokens, TOKEN_CHUNK_SIZE) * min(vocabulary, _VOCABULARY_CHUNK) * 4
     cast = sum(parameter.numel() for parameter in parameters if parameter.dtype.itemsize > precision.itemsize)
@@ -185,9 +185,8 @@ def available_bytes(device: str) -> float:
     return float(free)
 
 
-def _shapes_of(recipe: Recipe) -> Any:
-    """The recipe's model without weights, in training, with the adapter that it is to have."""
-    section = recipe.policy
+def _shapes_of(section: PolicySection) -> Any:
+    """The model of [policy] without weights, in training, with the adapter that it is to have."""
     options = section.load_options()
     source = checkpoint_in(Path(str(section.path))) or str(section.path)
     if section.tiny is not None:

@@ -26,6 +26,7 @@ from agentgym.training.checks.trial_episode import check_reward
 from agentgym.training.checks.trial_reset import check_environments
 from agentgym.training.demonstrate import DEMONSTRATION, script_of
 from agentgym.training.gatherers import make_gatherer, play_groups
+from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.models import FINAL
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.monitoring.trackers import check_trackers
@@ -36,7 +37,6 @@ from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_signa
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
 from agentgym.training.stages.plan import PlannedStage, planned_stages
-from agentgym.training.stages.reinforce import grpo_config
 from agentgym.training.vllm.check import check_vllm
 from agentgym.trajectory import Trajectory
 
@@ -74,8 +74,9 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
                 section.check_tasks(section.adapt.tasks(task_set) if section.adapt else task_set)
             _check_recorded(stage)
     check_stored_sources(stages, task_set)
-    check_environments(recipe, task_set)
-    check_reward(recipe, task_set)
+    title, control = recipe.tasks.title, recipe.evaluate.control
+    check_environments(task_set, recipe.episode, control, title=title, seed=recipe.seed)
+    check_reward(task_set, recipe.reward, recipe.episode, title=title, seed=recipe.seed)
     if isinstance(engine := recipe.rollout_config(task_set).engine, ConnectingEngine):
         engine.connect()
 
@@ -125,7 +126,8 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
     _check_supply(recipe, task_set, reward)
     _check_streaming(recipe, reward)
     with silence_libraries():
-        _check_trainer(recipe, grpo_config(recipe, Path("checkpoints"), device_of(recipe.machine.device), processes))
+        arguments = recipe.episode, recipe.machine, Path("checkpoints"), device_of(recipe.machine.device), processes
+        _check_trainer(recipe, grpo_config(recipe.train, *arguments, seed=recipe.seed))
     _check_processes(recipe, processes)
 
 
@@ -133,7 +135,7 @@ def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None
     """The options of the sampler and of the gatherers, and whether they suit the tasks and the estimator."""
     section = recipe.train
     try:
-        sampler_of(recipe, task_set["train"])
+        sampler_of(section.sampler, task_set["train"], recipe.seed, recipe.tasks.weights)
         gatherer = make_gatherer(play_groups, section.gather)
         gatherer.read_tasks(task_set)
     except (CreditError, TaskError) as error:

@@ -12,9 +12,10 @@ from agentgym import registry
 from agentgym.errors import AgentGymError, RecipeError
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.reward import SUCCESS, Combined, Reward, validate_components
-from agentgym.rollout import EpisodeManager
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.task import Task, TaskSet, source_of
-from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.episode_section import EpisodeSection
+from agentgym.training.recipe.reward_section import RewardSection
 from agentgym.trajectory import Trajectory
 
 _ALIKE = 0.8  # as difflib measures: a letter more, less or changed in a name of five
@@ -29,28 +30,34 @@ class _ReadTask(Task):
         return super().__getattribute__(name)
 
 
-def check_reward(recipe: Recipe, task_set: TaskSet) -> None:
+def check_reward(task_set: TaskSet, section: RewardSection, episode: EpisodeSection, *, title: str, seed: int) -> None:
     """Let the oracle play the first training task, and compare what the reward gives with what is said about it.
 
     Nothing is checked without an oracle, with another environment than the tasks', or where the episode cannot be
     judged, as by a reward that asks the model.
 
+    Args:
+        section, episode: the recipe's [reward] and [episode].
+        title: what messages call the tasks.
+        seed: the seed of the episode.
     Raises: RecipeError for a component in [reward] that no reward gives, for a name in a reward's `weights` that is
         nearly one that it gives, and for a reward that reads the truth of tasks that have none.
     """
-    if task_set.oracle is None or not task_set["train"] or recipe.episode.environment is not None:
+    if task_set.oracle is None or not task_set["train"] or episode.environment is not None:
         return
     known: set[str] = set()
     for task in {source_of(task): task for task in reversed(task_set["train"])}.values():  # the first of each set
-        reward = _reward_of(recipe, task_set, task)
-        trajectory = _oracle_episode(recipe, task_set, task, reward) if reward is not None else None
-        if reward is None or trajectory is None or not trajectory.valid:
+        reward = _reward_of(section, task_set, task)
+        if reward is None:
+            return
+        trajectory = _oracle_episode(task_set, task, episode.config(seed=seed, reward=reward))
+        if not trajectory.valid:
             return
         known |= _components(reward, trajectory)
         tasks = [other for other in task_set["train"] if source_of(other) == source_of(task)]
         if all(other.truth is None for other in tasks) and not (trajectory.success or 0) > 0:
-            asyncio.run(_check_truth(reward, trajectory, recipe.tasks.title))
-    _check_section(recipe, known)
+            asyncio.run(_check_truth(reward, trajectory, title))
+    _check_section(section, known)
 
 
 def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
@@ -67,9 +74,9 @@ def _components(reward: Reward, trajectory: Trajectory) -> set[str]:
     return given | declared
 
 
-def _check_section(recipe: Recipe, known: Iterable[str]) -> None:
+def _check_section(section: RewardSection, known: Iterable[str]) -> None:
     """Raises: RecipeError for the first component in [reward] that is not known."""
-    section, names = recipe.reward, sorted(known)
+    names = sorted(known)
     used = {
         **{f"weights.{name}": name for name in section.weights},
         **{f"schedules.{name}": name for name in section.schedules},
@@ -100,16 +107,15 @@ async def _check_truth(reward: Reward, trajectory: Trajectory, title: str) -> No
         )
 
 
-def _reward_of(recipe: Recipe, task_set: TaskSet, task: Task) -> Reward | None:
-    reward = recipe.make_reward(task_set)
+def _reward_of(section: RewardSection, task_set: TaskSet, task: Task) -> Reward | None:
+    reward = section.make_for(task_set)
     name = registry.prototype(task.environment).reward if reward is None else reward
     return registry.load_reward(name) if isinstance(name, str) else name
 
 
-def _oracle_episode(recipe: Recipe, task_set: TaskSet, task: Task, reward: Reward) -> Trajectory:
+def _oracle_episode(task_set: TaskSet, task: Task, config: RolloutConfig) -> Trajectory:
     oracle = task_set.oracle
     assert oracle is not None
-    config = recipe.episode.config(seed=recipe.seed, reward=reward)
     manager = EpisodeManager(lambda task: ScriptedPolicy(oracle(task)), config, label="trial")
     try:
         [trajectory] = asyncio.run(manager.collect([task], 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -14,7 +14,7 @@ from agentgym.errors import EnvironmentServerError, RecipeError, SandboxError
 from agentgym.rollout.answers import check_messages
 from agentgym.rollout.causes import cause_of
 from agentgym.task import Task, TaskSet
-from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.episode_section import EpisodeSection
 
 
 class _ParametersRead(dict[str, Any]):
@@ -53,25 +53,58 @@ class _ParametersRead(dict[str, Any]):
         return super().items()
 
 
-def check_environments(recipe: Recipe, task_set: TaskSet) -> None:
+@dataclass(frozen=True, slots=True)
+class _Reset:
+    """Resets the environment of a task as the episodes of a recipe do. `title`: what messages call the tasks."""
+
+    episode: EpisodeSection
+    title: str
+    seed: int
+
+    async def __call__(self, task: Task, condition: str = "") -> None:
+        """Reset the environment of a task. Raises: RecipeError for an error of the environment."""
+        source = registry.environment_of(self.episode.environment, task.environment)
+        environment: Environment = registry.make(source, backend=self.episode.backend)
+        activity = f"resetting {task.environment} for the task {task.id}{condition}"
+        try:
+            async with asyncio.timeout(self.episode.time_s):
+                opening = await environment.reset(task.public(), seed=self.seed)
+            check_messages(opening, environment.unwrapped.reset, "return task.opening()")
+        except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
+            raise
+        except Exception as error:
+            key = "evaluate.control" if condition else self.title
+            raise RecipeError(f"{key}: {cause_of(error, activity)}") from error
+        finally:
+            await environment.close()
+
+
+def check_environments(
+    task_set: TaskSet, episode: EpisodeSection, control: Mapping[str, Any], *, title: str, seed: int
+) -> None:
     """Reset one task of each environment, as the recipe's episodes and its control evaluation do.
 
+    Args:
+        episode: the recipe's [episode].
+        control: `evaluate.control`, the task parameters that the control evaluation overrides.
+        title: what messages call the tasks.
+        seed: the seed of each reset.
     Raises: RecipeError for a key of `evaluate.control` that no environment reads, and for an environment whose reset
         fails; SandboxError, such as SandboxUnavailable, where the machine lacks something; EnvironmentServerError.
     """
-    asyncio.run(_reset_each(recipe, task_set))
+    asyncio.run(_reset_each(task_set, _Reset(episode, title, seed), control))
 
 
-async def _reset_each(recipe: Recipe, task_set: TaskSet) -> None:
-    control, user = recipe.evaluate.control, registry.BackendUser()
+async def _reset_each(task_set: TaskSet, reset: _Reset, control: Mapping[str, Any]) -> None:
+    user = registry.BackendUser()
     first_tasks = {task.environment: task for split in ("held_out", "train") for task in task_set[split]}
     parameters_read: set[str] = set()
     try:
         for task in first_tasks.values():
-            await _reset(recipe, task, "")
+            await reset(task)
         for task in {task.environment: task for task in task_set["held_out"]}.values() if control else ():
             parameters = _ParametersRead({**task.parameters, **control})
-            await _reset(recipe, replace(task, parameters=parameters), f" with evaluate.control = {control}")
+            await reset(replace(task, parameters=parameters), f" with evaluate.control = {control}")
             parameters_read |= parameters.names | set(task.parameters)
     finally:
         await user.close()
@@ -82,20 +115,3 @@ async def _reset_each(recipe: Recipe, task_set: TaskSet) -> None:
             f"evaluate.control.{key}: no environment of {task_set.name} reads a task parameter {key!r}, so the control "
             f"would repeat the evaluation. {hint}"
         )
-
-
-async def _reset(recipe: Recipe, task: Task, condition: str) -> None:
-    source = registry.environment_of(recipe.episode.environment, task.environment)
-    environment: Environment = registry.make(source, backend=recipe.episode.backend)
-    activity = f"resetting {task.environment} for the task {task.id}{condition}"
-    try:
-        async with asyncio.timeout(recipe.episode.time_s):
-            opening = await environment.reset(task.public(), seed=recipe.seed)
-        check_messages(opening, environment.unwrapped.reset, "return task.opening()")
-    except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
-        raise
-    except Exception as error:
-        key = "evaluate.control" if condition else recipe.tasks.title
-        raise RecipeError(f"{key}: {cause_of(error, activity)}") from error
-    finally:
-        await environment.close()

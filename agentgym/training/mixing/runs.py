@@ -137,7 +137,7 @@ def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recip
     # A mixture is chosen on validation tasks, never on held-out ones.
     stages = [
         stage
-        for stage in recipe.stage or default_stages(recipe)
+        for stage in recipe.stage or default_stages(recipe.evaluate, recipe.warm_start, recipe.train)
         if registry.load("stages", stage.kind).result != EVALUATION
     ]
     tasks = recipe.tasks.model_copy(update={"sources": sources})

@@ -1,6 +1,7 @@
 """The model that is trained and its optimiser.
 
 models.py              load, save and finish it: all of its weights, or an adapter
+grpo_config.py         TRL's GRPOConfig from a recipe's sections
 training_arguments.py  what every training asks of transformers' Trainer alike
 sharding.py            its weights in parts, one in each process
 plain_forward.py       its own forward pass, while it is copied

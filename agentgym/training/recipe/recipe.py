@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -217,9 +218,7 @@ class Recipe(Section):
 
     def make_reward(self, task_set: TaskSet) -> Reward | str | None:
         """Make the reward of [reward]; None means each environment's own. Raises: RecipeError, UnknownNameError."""
-        environments = dict.fromkeys(task.environment for task in task_set["train"])
-        declared = (registry.prototype(name).reward for name in environments)
-        return self.reward.make(reward if isinstance(reward, str) else None for reward in declared)
+        return self.reward.make_for(task_set)
 
     def rollout_config(self, task_set: TaskSet) -> RolloutConfig:
         """Return how the run's episodes are played. Raises: as `make_reward`."""
@@ -289,6 +288,12 @@ class Recipe(Section):
             raise RecipeError(f"{where}: {explain_refusal(error, cls)}") from error
         check_names(recipe, where)
         return recipe
+
+    def with_options(self, section: str, options: Mapping[str, Any], where: str) -> Recipe:
+        """Return the recipe without [[stage]], in which options replace keys of a section. Raises: as `parse`."""
+        own = getattr(self, section)
+        replaced = {} if own is None else own.model_dump(exclude_none=True)
+        return Recipe.parse(dict(self) | {"stage": [], section: replaced | dict(options)}, where)
 
     def to_toml(self) -> str:
         """Return the resolved recipe with every default written out; it reads back equal."""

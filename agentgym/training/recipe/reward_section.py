@@ -11,6 +11,7 @@ from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.options import Section, Share
 from agentgym.reward import Combined, Gate, Reward, Schedule
+from agentgym.task import TaskSet
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -67,6 +68,12 @@ class RewardSection(Section):
     def names(self) -> list[str]:
         """The names of all rewards in this section."""
         return [*([self.name] if self.name else []), *self.also]
+
+    def make_for(self, task_set: TaskSet) -> Reward | str | None:
+        """Make the reward of a task set's training tasks; None means each environment's own. Raises: as `make`."""
+        environments = dict.fromkeys(task.environment for task in task_set["train"])
+        declared = (registry.prototype(name).reward for name in environments)
+        return self.make(reward if isinstance(reward, str) else None for reward in declared)
 
     def make(self, declared: Iterable[str | None]) -> Reward | str | None:
         """Make the reward; a section without more than `name` gives that name, or None for each environment's own.

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym.task import Task, source_of
 from agentgym.training.samplers.contract import Sampler, make_random_stream, make_sampler
 from agentgym.trajectory import Trajectory
-
-if TYPE_CHECKING:
-    from agentgym.training.recipe.recipe import Recipe
 
 
 class Sources:
@@ -52,12 +49,15 @@ class Sources:
         """Do nothing: there is no state."""
 
 
-def sampler_of(recipe: Recipe, tasks: Sequence[Task]) -> Sampler | None:
-    """The sampler that a recipe names, else that of its mixture; None where tasks are only shuffled.
+def sampler_of(name: str | None, tasks: Sequence[Task], seed: int, weights: Mapping[str, float]) -> Sampler | None:
+    """Make the sampler of `train.sampler`, else that of a mixture; return None where tasks are only shuffled.
 
+    Args:
+        name: the sampler with its options, such as `curriculum(window=4)`; None where the recipe names none.
+        weights: the weight of each set of a mixture.
     Raises: as `make_sampler`.
     """
-    if recipe.train.sampler is not None:
-        return make_sampler(recipe.train.sampler, tasks, recipe.seed)
+    if name is not None:
+        return make_sampler(name, tasks, seed)
     is_mixture = any(source_of(task) is not None for task in tasks)  # tasks that a stage has made come from no set
-    return Sources(tasks, recipe.seed, recipe.tasks.weights) if is_mixture else None
+    return Sources(tasks, seed, weights) if is_mixture else None

@@ -34,7 +34,7 @@ from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.signals.provider import SignalProvider
 from agentgym.training.signals.selection import providers_for
 from agentgym.training.stages.episode_sources import EpisodeSource
-from agentgym.training.vllm.engine import TrainedVllmPolicy, TrainedVllmPool, VllmEngine
+from agentgym.training.vllm.engine import ServedModel, TrainedVllmPolicy, TrainedVllmPool, VllmEngine
 from agentgym.trajectory import Trajectory
 
 
@@ -125,7 +125,12 @@ class RunContext:
     ) -> RunContext:
         """Make the rollouts. `close` them in the end. `state_keys`: whether a stage reads them (see RolloutConfig)."""
         device, progress = device_of(recipe.machine.device), PhaseProgress(console)
-        engine = VllmEngine(recipe, folder.path, device, console.print) if recipe.vllm else None
+        engine = None
+        if recipe.vllm is not None:
+            precision = recipe.train.autocast(device)
+            served = ServedModel(recipe.policy, device, precision, recipe.seed, recipe.guard.drift)
+            staleness = recipe.train.staleness
+            engine = VllmEngine(recipe.vllm, served, folder.path, console.print, staleness=staleness)
         rollouts = Rollouts(
             replace(recipe.rollout_config(task_set), state_keys=state_keys),
             pool=recipe.episode.pool,

@@ -17,7 +17,7 @@ from agentgym.options import Section, explain_refusal
 from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
-from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.recipe import EvaluateSection, Recipe, WarmStartSection
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
@@ -123,7 +123,8 @@ def _adaptations(stages: Sequence[PlannedStage], task_set: TaskSet) -> Iterator[
 def planned_stages(recipe: Recipe) -> list[PlannedStage]:
     """The stages of a run. Raises: RecipeError for options that a stage does not take, or stages that do not fit."""
     planned: list[PlannedStage] = []
-    for base_name, section in _unrolled(recipe.stage or default_stages(recipe)):
+    sections = recipe.stage or default_stages(recipe.evaluate, recipe.warm_start, recipe.train)
+    for base_name, section in _unrolled(sections):
         stage = replace(_planned(recipe, section), base_name=base_name, earlier=tuple(planned))
         if (reader := stage.reads_episodes) is not None:
             stage = replace(stage, sources=tuple(sources_of(reader, stage.name, planned)))
@@ -151,14 +152,15 @@ def _maker_of_tasks(maker: str, name: str, earlier: Sequence[PlannedStage]) -> P
     return named[-1]
 
 
-def default_stages(recipe: Recipe) -> Sequence[StageSection]:
-    """The stages of a recipe without a list of its own, as its sections ask for them."""
-    evaluate = recipe.evaluate
+def default_stages(
+    evaluate: EvaluateSection, warm_start: WarmStartSection | None, train: TrainSection
+) -> Sequence[StageSection]:
+    """Return the stages of a recipe without a list of its own, as its sections ask for them."""
     usual = (
         (evaluate.zero_shot, StageSection(kind="evaluate", name="zero_shot")),
-        (recipe.warm_start is not None, StageSection(kind="imitate")),
+        (warm_start is not None, StageSection(kind="imitate")),
         (True, StageSection(kind="evaluate", name="before")),
-        (recipe.train.steps > 0, StageSection(kind="reinforce")),
+        (train.steps > 0, StageSection(kind="reinforce")),
         (True, StageSection(kind="evaluate", name="after")),
         (bool(evaluate.control), StageSection(kind="control")),
     )
@@ -197,9 +199,7 @@ def _planned(recipe: Recipe, section: StageSection) -> PlannedStage:
         return PlannedStage(section.given_name, section.kind, stage, recipe, section.options, has_folder)
     if not section.options and getattr(recipe, stage.section) is not None:
         return PlannedStage(section.given_name, section.kind, stage, recipe, has_folder=has_folder)
-    data = recipe.model_dump(exclude_none=True) | {"stage": []}
-    data[stage.section] = {**data.get(stage.section, {}), **section.options}
-    changed = Recipe.parse(data, f"[[stage]] {section.given_name!r}")
+    changed = recipe.with_options(stage.section, section.options, f"[[stage]] {section.given_name!r}")
     return PlannedStage(section.given_name, section.kind, stage, changed, has_folder=has_folder)
 
 

@@ -6,21 +6,19 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from transformers import PrinterCallback
-from trl import GRPOConfig
 
 from agentgym.credit import Estimator
-from agentgym.errors import RecipeError
 from agentgym.evaluation.runner import note_held_out_use
 from agentgym.policy.adapters import has_adapter
 from agentgym.policy.contract import Policy
 from agentgym.policy.logit_hooks.contract import TrainedHookMaker
+from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.rendering import TemplateRenderer
 from agentgym.rollout.engine import ReportingEngine
 from agentgym.storage.adaptations import AdaptationMark, joined
@@ -30,12 +28,12 @@ from agentgym.training.gatherers import Gatherer, WrappedGatherer, make_gatherer
 from agentgym.training.gatherers.branching import Branching
 from agentgym.training.loss.entropy_history import EntropyHistoryCallback
 from agentgym.training.loss.role_order import RoleOrder, RoleRotation
+from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.model_failures import out_of_memory_named
 from agentgym.training.model.models import FINAL, restore, save_final, train_from
 from agentgym.training.model.reference import ReferenceCallback, reference_of
-from agentgym.training.model.sharding import is_sharded, sharding_arguments
+from agentgym.training.model.sharding import is_sharded
 from agentgym.training.model.signal_to_noise import GroupGradients, SignalToNoiseCallback
-from agentgym.training.model.training_arguments import training_arguments
 from agentgym.training.monitoring.callbacks import (
     CheckpointCompleteCallback,
     CollapseGuardCallback,
@@ -46,10 +44,8 @@ from agentgym.training.monitoring.callbacks import (
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
 from agentgym.training.monitoring.credit_audit import CreditAudit
 from agentgym.training.objectives import TrlLoss, make_objective, make_terms
-from agentgym.training.processes import Processes
 from agentgym.training.recipe.adapt_section import ADAPT
 from agentgym.training.recipe.episode_section import parse_hooks
-from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.training.samplers import Sampler, restore_sampler, sampler_of
 from agentgym.training.signals.provider import Checkpointed, SignalProvider
@@ -164,7 +160,8 @@ def _make_trainer(
     processes = context.processes
     signal_providers = _signal_providers(context, learner, estimator, checkpoint)
     hook_maker = _begin_hook(learner, checkpoint)
-    config = grpo_config(recipe, context.folder.checkpoints, context.device, processes)
+    hardware = recipe.episode, recipe.machine, context.folder.checkpoints, context.device, processes
+    config = grpo_config(section, *hardware, seed=recipe.seed)
     config.ddp_find_unused_parameters = learner.reads_images  # a batch may show none
     mark = AdaptationMark(context.adapted)
     reference = ReferenceCallback(section.reference)
@@ -189,7 +186,7 @@ def _make_trainer(
         signal_providers=signal_providers,
         failures=section.failures,
         trainable_roles=section.trainable_roles,
-        role_order=_role_order(recipe),
+        role_order=_role_order(section.role_order, recipe.policy.lora),
         gather=gatherer,
         credit_callback=_credit_callback(context, learner.policy),
         sampler=sampler if stream is None else stream.sampler,
@@ -240,71 +237,8 @@ def _make_trainer(
     return trainer
 
 
-def _role_order(recipe: Recipe) -> RoleOrder | None:
-    lora, order = recipe.policy.lora, recipe.train.role_order
+def _role_order(order: Sequence[str], lora: LoraOptions | None) -> RoleOrder | None:
     return RoleOrder(order, lora.roles[0]) if order and lora is not None else None
-
-
-def grpo_config(recipe: Recipe, checkpoints: Path, device: str, processes: Processes) -> GRPOConfig:
-    """Translate the recipe into TRL's GRPOConfig; [train.trl] passes anything else through.
-
-    Args:
-        checkpoints: the folder for them. `device`: torch's name of the device that is trained on.
-        processes: that train together.
-    Raises: RecipeError for an option that TRL does not have, with the nearest one, or whose value it refuses.
-    """
-    section, objective = recipe.train, make_objective(recipe.train.objective)
-    episodes = section.tasks_per_step * section.group_size
-    known = sorted(GRPOConfig.__dataclass_fields__)
-    for key in section.trl.keys() - set(known):
-        close = get_close_matches(key, known, n=1)
-        hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise RecipeError(f"[train.trl] {key} = {section.trl[key]!r}: TRL's GRPOConfig has no option {key!r}.{hint}")
-    options = training_arguments(
-        checkpoints,
-        steps=section.steps * section.passes,
-        batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
-        learning_rate=section.learning_rate,
-        max_grad_norm=section.max_grad_norm,
-        save_every=section.save_every,
-        keep_checkpoints=section.keep_checkpoints,
-        gradient_checkpointing=recipe.machine.gradient_checkpointing,
-        seed=recipe.seed,
-        use_cpu=device == "cpu",
-    ) | dict(
-        steps_per_generation=1,
-        num_generations=section.group_size if section.group_size > 1 else episodes,
-        num_iterations=section.passes,
-        lr_scheduler_type="constant",
-        warmup_steps=section.warmup_steps,
-        loss_type=objective.loss_type if isinstance(objective, TrlLoss) else "dr_grpo",
-        beta=section.kl,
-        temperature=recipe.episode.temperature,
-        top_p=recipe.episode.top_p,
-        max_completion_length=recipe.episode.max_episode_tokens,
-        disable_dropout=True,  # episodes are sampled without
-        logging_steps=1,
-        bf16=section.autocast(device) == "bfloat16",
-        **sharding_arguments(recipe.machine.sharding),
-    )
-    if recipe.machine.sharding:
-        options["model_init_kwargs"] = {"device_map": None}  # of the reference, which TRL would spread over all GPUs
-    if section.reference.reset_every:
-        options |= dict(
-            sync_ref_model=True,
-            ref_model_sync_steps=section.reference.reset_every,
-            ref_model_mixup_alpha=section.reference.mix,
-        )
-    options |= section.trl
-    if section.keeps_reference and not options["beta"]:
-        options["beta"] = 1.0  # TRL has a reference only with a weight; ours is `kl` of PolicyLossTrainer
-    try:
-        config = GRPOConfig(**options)
-    except (TypeError, ValueError) as error:
-        raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
-    if section.group_size == 1:
-        config.num_generations = 1  # TRL's trainer can do it; only the check of its GRPOConfig refuses it
-    return config
 
 
 def _trl_policy(context: RunContext, learner: Learner) -> Callable[[TurnGRPOTrainer], Policy]:
@@ -361,7 +295,7 @@ def _begin_hook(learner: Learner, checkpoint: Path | None) -> Any:
 def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:
     """The recipe's sampler as it was at a checkpoint; None if tasks are only shuffled."""
     recipe = context.recipe
-    sampler = sampler_of(recipe, context.task_set["train"])
+    sampler = sampler_of(recipe.train.sampler, context.task_set["train"], recipe.seed, recipe.tasks.weights)
     if sampler is None:
         return None
     if checkpoint is not None:

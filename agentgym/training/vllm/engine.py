@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,8 @@ from agentgym.policy.rendering import TemplateRenderer
 from agentgym.policy.vllm import VllmPolicy, save_untied
 from agentgym.policy.vllm_server import SERVED_NAME, VllmServer
 from agentgym.training.model.models import save_model
-from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.recipe.policy_section import PolicySection
+from agentgym.training.recipe.vllm_section import VllmSection
 from agentgym.training.vllm.base_model import BaseModelCheck
 from agentgym.training.vllm.check import served_model
 
@@ -65,14 +67,34 @@ class TrainedVllmPool(PolicyPool):
             member.version = self.version
 
 
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """The model that a server samples from, as the run trains it.
+
+    Attributes:
+        section: the recipe's [policy].
+        device: torch's name of the device that is trained on.
+        autocast: torch's name of the dtype that training computes in; None for that of the weights.
+        seed: the seed of the server.
+        max_drift: nats by which a token's log-probability may differ on average between the server and the trainer.
+    """
+
+    section: PolicySection
+    device: str
+    autocast: str | None
+    seed: int
+    max_drift: float
+
+
 class VllmEngine:
     """The server of one run, or its servers, and the weights that they have.
 
     Args:
-        recipe: with a section [vllm].
-        folder: of the run; weights and the server's log are written beneath it.
-        device: torch's name of the device that is trained on.
+        section: the recipe's [vllm].
+        model: the model that is served.
+        folder: the run's folder; weights and the server's log are written beneath it.
         say: called with a line for the terminal when the server starts, which takes a minute.
+        staleness: by how many versions of the weights episodes may be older than the newest.
     Attributes:
         served: by the address of each server, the name by which it serves the model.
         server: the process, where this run starts one.
@@ -80,15 +102,15 @@ class VllmEngine:
     Raises: RecipeError if a server of `vllm.url` does not answer.
     """
 
-    def __init__(self, recipe: Recipe, folder: Path, device: str, say: Callable[[str], None]) -> None:
-        section = recipe.vllm
-        assert section is not None
-        self._recipe, self._device, self._say, self._start_s = recipe, device, say, section.start_s
+    def __init__(
+        self, section: VllmSection, model: ServedModel, folder: Path, say: Callable[[str], None], *, staleness: int = 0
+    ) -> None:
+        self._model, self._say, self._start_s = model, say, section.start_s
         # Removed at the end, so it is a folder of this run alone.
         self._weights = Path(section.folder or folder, f"vllm_weights_{uuid4().hex[:8]}").resolve()
         self._options = section.options
-        self._adapters = 2 + recipe.train.staleness  # that may answer at once, where episodes play on meanwhile
-        self._hook: dict[str, Any] = recipe.policy.model_dump(include={"logit_hook", "logit_hook_options"})
+        self._adapters = 2 + staleness  # that may answer at once, where episodes play on meanwhile
+        self._hook: dict[str, Any] = model.section.model_dump(include={"logit_hook", "logit_hook_options"})
         self.server: VllmServer | None = None
         self.deadline_s = section.deadline_s
         self._loaded: tuple[TrainedVllmPolicy | TrainedVllmPool, list[int]] | None = None
@@ -102,9 +124,8 @@ class VllmEngine:
         """Options of the VllmPolicy that samples from a model: its logit hook, and a check of a server's base model."""
         if self.server is not None or not has_adapter(model):
             return self._hook
-        recipe = self._recipe
-        autocast = getattr(torch, precision) if (precision := recipe.train.autocast(self._device)) else None
-        check = BaseModelCheck(model, address, str(recipe.policy.path), recipe.guard.drift, autocast)
+        autocast = getattr(torch, self._model.autocast) if self._model.autocast else None
+        check = BaseModelCheck(model, address, str(self._model.section.path), self._model.max_drift, autocast)
         return self._hook | {"check_base": check}
 
     def policy(
@@ -155,9 +176,9 @@ class VllmEngine:
     async def _start(self, server: VllmServer, policy: TrainedVllmPolicy | TrainedVllmPool) -> None:
         self._say("starting a vLLM server, which takes about a minute")
         await self._write(policy)
-        on_cpu, lora = self._device == "cpu", self._recipe.policy.lora
-        options = ["--seed", str(self._recipe.seed), "--dtype", self._recipe.train.autocast(self._device) or "float32"]
-        if on_cpu:
+        lora = self._model.section.lora
+        options = ["--seed", str(self._model.seed), "--dtype", self._model.autocast or "float32"]
+        if self._model.device == "cpu":
             # Its build for CPUs ends at a request with a seed of whose prompt it takes a part alone (vLLM 0.32).
             options += ["--enforce-eager", "--no-enable-chunked-prefill"]
         elif self._shares_gpus:

@@ -1,0 +1,89 @@
+"""TRL's GRPOConfig from a recipe's sections."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from trl import GRPOConfig
+
+from agentgym.errors import RecipeError
+from agentgym.training.model.sharding import sharding_arguments
+from agentgym.training.model.training_arguments import training_arguments
+from agentgym.training.objectives import TrlLoss, make_objective
+from agentgym.training.processes import Processes
+from agentgym.training.recipe.episode_section import EpisodeSection
+from agentgym.training.recipe.recipe import HardwareSection
+from agentgym.training.recipe.train_section import TrainSection
+
+
+def grpo_config(
+    section: TrainSection,
+    episode: EpisodeSection,
+    hardware: HardwareSection,
+    checkpoints: Path,
+    device: str,
+    processes: Processes,
+    *,
+    seed: int,
+) -> GRPOConfig:
+    """Translate [train], [episode] and [machine] into TRL's GRPOConfig; [train.trl] passes anything else through.
+
+    Args:
+        checkpoints: the folder of the checkpoints.
+        device: torch's name of the device that is trained on.
+        processes: the processes that train together.
+    Raises: RecipeError for an option that TRL does not have, with the nearest one, or whose value it refuses.
+    """
+    objective = make_objective(section.objective)
+    episodes = section.tasks_per_step * section.group_size
+    known = sorted(GRPOConfig.__dataclass_fields__)
+    for key in section.trl.keys() - set(known):
+        close = get_close_matches(key, known, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise RecipeError(f"[train.trl] {key} = {section.trl[key]!r}: TRL's GRPOConfig has no option {key!r}.{hint}")
+    options = training_arguments(
+        checkpoints,
+        steps=section.steps * section.passes,
+        batch_size=processes.part_of(episodes, "train.tasks_per_step x train.group_size"),
+        learning_rate=section.learning_rate,
+        max_grad_norm=section.max_grad_norm,
+        save_every=section.save_every,
+        keep_checkpoints=section.keep_checkpoints,
+        gradient_checkpointing=hardware.gradient_checkpointing,
+        seed=seed,
+        use_cpu=device == "cpu",
+    ) | dict(
+        steps_per_generation=1,
+        num_generations=section.group_size if section.group_size > 1 else episodes,
+        num_iterations=section.passes,
+        lr_scheduler_type="constant",
+        warmup_steps=section.warmup_steps,
+        loss_type=objective.loss_type if isinstance(objective, TrlLoss) else "dr_grpo",
+        beta=section.kl,
+        temperature=episode.temperature,
+        top_p=episode.top_p,
+        max_completion_length=episode.max_episode_tokens,
+        disable_dropout=True,  # episodes are sampled without
+        logging_steps=1,
+        bf16=section.autocast(device) == "bfloat16",
+        **sharding_arguments(hardware.sharding),
+    )
+    if hardware.sharding:
+        options["model_init_kwargs"] = {"device_map": None}  # of the reference, which TRL would spread over all GPUs
+    if section.reference.reset_every:
+        options |= dict(
+            sync_ref_model=True,
+            ref_model_sync_steps=section.reference.reset_every,
+            ref_model_mixup_alpha=section.reference.mix,
+        )
+    options |= section.trl
+    if section.keeps_reference and not options["beta"]:
+        options["beta"] = 1.0  # TRL has a reference only with a weight; ours is `kl` of PolicyLossTrainer
+    try:
+        config = GRPOConfig(**options)
+    except (TypeError, ValueError) as error:
+        raise RecipeError(f"[train.trl] {section.trl}: TRL's GRPOConfig refuses it: {error}") from error
+    if section.group_size == 1:
+        config.num_generations = 1  # TRL's trainer can do it; only the check of its GRPOConfig refuses it
+    return config
