@@ -78,7 +78,7 @@ if TYPE_CHECKING:
         shared_backend,
     )
     from agentgym.reward import Combined, Gate, Reward, Schedule, reward_function
-    from agentgym.rollout import Attempts, Budgets, EpisodeManager, RolloutConfig
+    from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
     from agentgym.sandbox import SandboxSpec
     from agentgym.task import SPLITS, Split, Task, TaskSet, seed_of, task_from_json, task_to_json
     from agentgym.threads import in_thread
@@ -149,7 +149,7 @@ _HOME = {
         "shared_backend",
     ),
     "reward": ("Combined", "Gate", "Reward", "Schedule", "reward_function"),
-    "rollout": ("Attempts", "Budgets", "EpisodeManager", "RolloutConfig"),
+    "rollout": ("Budgets", "EpisodeManager", "RolloutConfig"),
     "sandbox": ("SandboxSpec",),
     "task": ("SPLITS", "Split", "Task", "TaskSet", "seed_of", "task_from_json", "task_to_json"),
     "threads": ("in_thread",),
@@ -161,7 +161,6 @@ _WHERE = {name: module for module, names in _HOME.items() for name in names}
 __all__ = [
     "SPLITS",
     "AgentGymError",
-    "Attempts",
     "BackendUser",
     "Budgets",
     "Call",

@@ -16,6 +16,15 @@ from types import ModuleType
 from typing import Any
 
 MOVED: dict[str, str] = {
+    "agentgym.Attempts": "agentgym.methods.attempts.Attempts",
+    "agentgym.rollout.Attempts": "agentgym.methods.attempts.Attempts",
+    "agentgym.rollout.STOP_RULES": "agentgym.methods.stop_rules.STOP_RULES",
+    "agentgym.rollout.Hopeless": "agentgym.methods.stop_rules.Hopeless",
+    "agentgym.rollout.InvalidCalls": "agentgym.methods.stop_rules.InvalidCalls",
+    "agentgym.rollout.NoProgress": "agentgym.methods.stop_rules.NoProgress",
+    "agentgym.rollout.OutOfReach": "agentgym.methods.stop_rules.OutOfReach",
+    "agentgym.rollout.RepeatedState": "agentgym.methods.stop_rules.RepeatedState",
+    "agentgym.rollout.StopRule": "agentgym.methods.stop_rules.StopRule",
     "agentgym.protocol.*": "agentgym.methods.protocol",
     "agentgym.teams.*": "agentgym.methods.teams",
     "agentgym.users.*": "agentgym.methods.users",

@@ -14,6 +14,8 @@ from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_a
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
+__all__ = ["Count", "Rate", "Seconds", "Section", "Share", "validated_dataclass"]
+
 Count = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]

@@ -225,7 +225,8 @@ def rollout_config(
 ) -> RolloutConfig:
     """The RolloutConfig that these options describe."""
     from agentgym.knowledge import KnowledgeStore
-    from agentgym.rollout import Attempts, Budgets, RolloutConfig
+    from agentgym.registry import load
+    from agentgym.rollout import Budgets, RolloutConfig
     from agentgym.rollout.engine import engine_of
 
     budgets = Budgets(
@@ -244,7 +245,7 @@ def rollout_config(
         budgets=budgets,
         instruction=instruction,
         knowledge=None if knowledge is None else KnowledgeStore.load(knowledge),
-        attempts=Attempts(n=attempts, feedback=feedback) if attempts > 1 else None,
+        attempts=load("episode_hooks", "attempts")(n=attempts, feedback=feedback) if attempts > 1 else None,
         concurrency=concurrency,
         seed=seed,
         reward=reward,

@@ -68,7 +68,7 @@ class Reward:
         """Return what an agent may read of an episode or an attempt that it has ended: which tests failed, for example.
 
         `episode.outcome` holds what `outcome` said. Whatever this tells of the truth, the agent then knows. It is asked
-        only where a run wants text as feedback (see agentgym.Attempts).
+        only where a run wants text as feedback (see agentgym.methods.attempts).
         Returns: str, or an awaitable of it.
         """
         return ""

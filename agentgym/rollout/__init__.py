@@ -5,24 +5,14 @@ manager.py            EpisodeManager: what users call
 workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
 health.py standstill.py   whether they get anywhere
 episode.py play_loop.py   one episode, and its turns
-hooks.py              what looks at each turn: attempts.py lets an episode try its task several times, early_stop.py are
-                      the rules that end a hopeless one
+hooks.py              what looks at each turn, such as stop rules and several attempts (agentgym.methods)
 contexts.py conversation.py live_environment.py budgets.py judging.py   what the loop works with
 replay.py             branches of saved trajectories, and replays
 """
 
-from agentgym.rollout.attempts import Attempts
+from agentgym.moved import moved_names
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.early_stop import (
-    STOP_RULES,
-    Hopeless,
-    InvalidCalls,
-    NoProgress,
-    OutOfReach,
-    RepeatedState,
-    StopRule,
-)
 from agentgym.rollout.episode_config import Checkpoints
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.rollout.judging import Judge, WrappedJudge
@@ -33,8 +23,6 @@ from agentgym.rollout.slots import Slots
 from agentgym.rollout.standstill import StandstillWatch
 
 __all__ = [
-    "STOP_RULES",
-    "Attempts",
     "Budgets",
     "Checkpoints",
     "Divergence",
@@ -44,17 +32,13 @@ __all__ = [
     "EpisodeManager",
     "ExhaustedPolicy",
     "Fork",
-    "Hopeless",
-    "InvalidCalls",
     "Judge",
-    "NoProgress",
-    "OutOfReach",
-    "RepeatedState",
     "RolloutConfig",
     "Slots",
     "StandstillWatch",
-    "StopRule",
     "TurnOutcome",
     "WrappedJudge",
     "tree_labels",
 ]
+
+__getattr__ = moved_names(__name__)

@@ -29,9 +29,9 @@ from agentgym.bridges.openenv.server import OpenEnvServer, ServerBounds
 from agentgym.bridges.openenv.session import OfferedTasks
 from agentgym.errors import EnvironmentServerError, ServerUnreachable, TaskError
 from agentgym.messages import ResultStatus, StopReason
+from agentgym.methods.attempts import Attempts
 from agentgym.registry import make
 from agentgym.rollout import Budgets
-from agentgym.rollout.attempts import Attempts
 from agentgym.storage.ledger import Ledger
 from agentgym.task import seed_of
 

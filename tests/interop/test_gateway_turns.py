@@ -11,7 +11,8 @@ from scripted_episodes import counting, say
 
 from agentgym.interop.gateway.program_loop import ProgramLoop
 from agentgym.messages import StopReason
-from agentgym.rollout import EpisodeHook, InvalidCalls
+from agentgym.methods.stop_rules import InvalidCalls
+from agentgym.rollout import EpisodeHook
 
 pytest.importorskip("starlette")
 

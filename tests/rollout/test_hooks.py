@@ -12,18 +12,18 @@ from typing import ClassVar
 import pytest
 from scripted_episodes import counting, make_manager, play, say, task
 
-from agentgym import Attempts, Message, registry
+from agentgym import Message, registry
 from agentgym.errors import UnknownNameError
 from agentgym.evaluation.rescore import rescore
 from agentgym.messages import StopReason
+from agentgym.methods.attempts import Attempts
+from agentgym.methods.stop_rules import Hopeless, InvalidCalls
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import (
     Budgets,
     EpisodeHandle,
     EpisodeHook,
     Fork,
-    Hopeless,
-    InvalidCalls,
     Judge,
     TurnOutcome,
     WrappedJudge,

@@ -2,7 +2,7 @@
 
 README, docs, examples, the Python of recipes and the bundled sandboxes, tasks and rewards are written as a user's own
 code would be, so they import public names alone. A single module directly under `agentgym` (agentgym.errors, for
-example) counts as a package if it declares `__all__`.
+example) or directly in a content folder (agentgym.methods.attempts) counts as a package if it declares `__all__`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def public_names() -> dict[str, frozenset[str]]:
     packages = {}
     for path in source_files():
         name = module_name(path)
-        if path.name != "__init__.py" and name.count(".") != 1:
+        depth = 2 if path.parts[0] in CONTENT else 1
+        if path.name != "__init__.py" and name.count(".") != depth:
             continue
         if (declared := declared_names(syntax_tree(path))) is not None:
             packages[name] = declared

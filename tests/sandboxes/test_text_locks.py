@@ -7,9 +7,10 @@ import pytest
 from agentgym import Call, Message, Task, load_task_set
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus
+from agentgym.methods.stop_rules import Hopeless, OutOfReach
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
-from agentgym.rollout import EpisodeManager, Hopeless, OutOfReach, RolloutConfig
+from agentgym.rollout import EpisodeManager, RolloutConfig
 from agentgym.sandboxes.text.locks import HOUSE, WHEELS
 
 TREES_AND_BIRDS = {"wheels": ["tree", "bird", "gem"], "words": ["oak", "owl", "ruby"]}

@@ -53,7 +53,7 @@ class BudgetScheduleSection(Section):
 
 
 class AttemptsSection(Section):
-    """Several attempts at the task in one episode, each in a fresh environment (see agentgym.Attempts)."""
+    """Several attempts at the task in one episode, each in a fresh environment (see agentgym.methods.attempts)."""
 
     n: Annotated[int, Field(ge=2)] = 2
     """How many attempts an episode has at most."""

@@ -11,18 +11,14 @@ from agentgym.errors import ToolError
 from agentgym.evaluation.report.episode_data import episode_data
 from agentgym.evaluation.rescore import rescore
 from agentgym.messages import StopReason
+from agentgym.methods.attempts import Attempts
+from agentgym.methods.stop_rules import Hopeless, InvalidCalls, NoProgress, OutOfReach, RepeatedState
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load_task_set
 from agentgym.rollout import (
-    Attempts,
     Budgets,
     EpisodeManager,
     Fork,
-    Hopeless,
-    InvalidCalls,
-    NoProgress,
-    OutOfReach,
-    RepeatedState,
     RolloutConfig,
 )
 from agentgym.storage import Ledger

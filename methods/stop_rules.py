@@ -13,11 +13,21 @@ from agentgym.environment import Environment
 from agentgym.errors import SandboxExhausted, ToolError
 from agentgym.messages import ResultStatus, StopReason
 from agentgym.options import validated_dataclass
-from agentgym.rollout.budgets import Count
-from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
-from agentgym.rollout.live_environment import EnvironmentState
+from agentgym.rollout import EnvironmentState, EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.trajectory import Turn
 
+__all__ = [
+    "STOP_RULES",
+    "Hopeless",
+    "InvalidCalls",
+    "NoProgress",
+    "OutOfReach",
+    "RepeatedState",
+    "Situation",
+    "StopRule",
+]
+
+Turns = Annotated[int, Field(ge=1, strict=True)]
 T = TypeVar("T")
 _NOT_RUN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
 
@@ -65,7 +75,7 @@ class NoProgress(StopRule):
     It applies where the environment has a potential (see `Environment.potential`).
     """
 
-    turns: Count
+    turns: Turns
     """For how many turns the potential may stay at its highest or below."""
 
     @override
@@ -103,7 +113,7 @@ class RepeatedState(StopRule):
 class InvalidCalls(StopRule):
     """Ends an episode after `turns` turns in a row without one call of an existing tool with valid arguments."""
 
-    turns: Count
+    turns: Turns
     """How many turns in a row may hold no valid call."""
 
     @override

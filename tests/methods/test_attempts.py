@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from scripted_episodes import make_manager
 
-from agentgym import Attempts, Combined, Environment, Reward, Task, TaskSet, evaluate, tool
+from agentgym import Combined, Environment, Reward, Task, TaskSet, evaluate, tool
 from agentgym.evaluation import format_evaluation
 from agentgym.evaluation.rescore import rescore
 from agentgym.messages import Call, Message, StopReason
+from agentgym.methods.attempts import Attempts
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import Budgets, EpisodeManager, Fork, RolloutConfig
 from agentgym.storage.ledger import Ledger

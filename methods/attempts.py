@@ -13,12 +13,13 @@ from agentgym.errors import RewardError
 from agentgym.messages import Message, StopReason
 from agentgym.options import validated_dataclass
 from agentgym.reward import SUCCESS, Components, validate_feedback
-from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
-from agentgym.rollout.judging import Judge, WrappedJudge
+from agentgym.rollout import EpisodeHandle, EpisodeHook, Judge, TurnOutcome, WrappedJudge
 from agentgym.trajectory import Trajectory, Turn
 
 ENDED_EARLY = "This attempt was ended early."
 """What the agent reads where a stop rule ended an attempt; why, only the record says of the last one."""
+__all__ = ["Attempts"]
+
 Weight = Annotated[float, Field(allow_inf_nan=False)]
 
 
