@@ -9,8 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 from typing_extensions import override
 
-from agentgym.errors import RewardError
-from agentgym.messages import Message, StopReason
+from agentgym import Message, RewardError, StopReason
 from agentgym.options import validated_dataclass
 from agentgym.reward import SUCCESS, Components, validate_feedback
 from agentgym.rollout import EpisodeHandle, EpisodeHook, Judge, TurnOutcome, WrappedJudge

@@ -9,9 +9,8 @@ from typing import Annotated, ClassVar, TypeVar
 from pydantic import Field
 from typing_extensions import override
 
+from agentgym import ResultStatus, SandboxExhausted, StopReason, ToolError
 from agentgym.environment import Environment
-from agentgym.errors import SandboxExhausted, ToolError
-from agentgym.messages import ResultStatus, StopReason
 from agentgym.options import validated_dataclass
 from agentgym.rollout import EnvironmentState, EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.trajectory import Turn
