@@ -35,6 +35,7 @@ AgentGymError
 |   `-- ReplayDiverged      the environment answers a repeated turn differently (RuntimeError)
 |-- EpisodesFailed          every episode of a batch failed, so there is nothing to learn from (RuntimeError)
 |-- LedgerError             the record on disk cannot be read or written (OSError)
+|   `-- DifferentRunError   a label of it holds episodes that were played differently (also EvaluationError)
 |-- RecipeError             a recipe with a wrong key or value (ValueError)
 |-- EvaluationError         numbers or records that cannot be measured or compared (ValueError)
 |-- SearchError             a search over turns that cannot be made, or cannot value its nodes (ValueError)
@@ -205,6 +206,10 @@ class RecipeError(AgentGymError, ValueError):
 
 class EvaluationError(AgentGymError, ValueError):
     """Numbers or records that cannot be measured or compared."""
+
+
+class DifferentRunError(LedgerError, EvaluationError):
+    """A label of a ledger holds episodes of another policy, reward, sampling or task than those to be played."""
 
 
 class SearchError(AgentGymError, ValueError):

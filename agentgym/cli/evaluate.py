@@ -60,7 +60,7 @@ def evaluate(
     Example: [b]agentgym eval sql/store-v1:held_out --policy runs/quickstart --group-size 4 --out runs/eval[/b]
     """
     from agentgym import registry
-    from agentgym.cli.run_identity import identity_of, opened_ledger
+    from agentgym.cli.run_ledger import opened_ledger
     from agentgym.cli.tables import evaluation_table
     from agentgym.errors import EvaluationError
     from agentgym.evaluation.comparison import check_tasks
@@ -88,10 +88,8 @@ def evaluate(
     )
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
-    identity = identity_of(config, task_set, name, split, agent_name) if folder else {}
-    identity |= {"search": search} if search else {}
     hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
-    with opened_ledger(folder, config, f"evaluation-{label}", identity) as ledger, resumable(hint):
+    with opened_ledger(folder, config) as ledger, resumable(hint):
         evaluation = _measure(agent, agent_name, task_set, split, config, label, limit, ledger, searching)
     run_folder = RunFolder(folder) if folder else None
     evaluation.adapted = adaptations_of(policy)

@@ -65,20 +65,21 @@ def play_and_keep(
         tasks: task set and split. load: loads the policy, and gives its name for records.
     """
     from agentgym import registry
-    from agentgym.cli.run_identity import identity_of, opened_ledger
+    from agentgym.cli.run_ledger import opened_ledger
     from agentgym.cli.tables import episodes_table
     from agentgym.evaluation.runner import choose
     from agentgym.rollout import EpisodeManager
+    from agentgym.storage.identity import identity_of_policy
 
     config = replace(config, temperature=1.0 if config.temperature is None else config.temperature)
     name, split = tasks
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
     agent, agent_name = load(task_set)
-    identity = identity_of(config, task_set, name, split, agent_name) if folder else {}
     hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
-    with opened_ledger(folder, config, f"rollout-{label}", identity) as ledger, resumable(hint):
-        manager = EpisodeManager(agent, config, ledger=ledger, label=label)
+    identity = {"policy": identity_of_policy(agent, agent_name), "task_set": name, "split": split}
+    with opened_ledger(folder, config) as ledger, resumable(hint):
+        manager = EpisodeManager(agent, config, ledger=ledger, label=label, identity=identity)
         trajectories = run(_play(manager, chosen), agent)
     out().print(episodes_table(trajectories))
     if folder:

@@ -16,9 +16,9 @@ from agentgym.evaluation.outcomes import TaskOutcome
 from agentgym.evaluation.record import Evaluation, hash_of, manifest_of
 from agentgym.policy import Policy
 from agentgym.rollout import EpisodeManager, RolloutConfig
-from agentgym.rollout.hooks import recorded_options
 from agentgym.search import TreeCost, TurnSearch, search_episodes
 from agentgym.storage.failures import calls_of, count_failures
+from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task, TaskSet, seed_of
 from agentgym.trajectory import Trajectory
@@ -52,8 +52,8 @@ async def evaluate(
 ) -> Evaluation:
     """Play every task `config.group_size` times and return the record.
 
-    With a ledger an evaluation that was broken off goes on where it stopped: called again with the same label,
-    tasks and seed, it reads finished episodes back and plays the rest.
+    With a ledger an evaluation that was broken off goes on where it stopped: called again with the same label, policy
+    and config, it reads finished episodes back and plays the rest. More tasks and a larger group may be asked for.
 
     Args:
         policy: the agent, or a function that makes one for a task, as for an oracle.
@@ -65,9 +65,10 @@ async def evaluate(
         search: over the turns of each episode. What it took is recorded beside the success, under `usage`.
         progress: called after each episode, with counts.
         on_trajectory: called with each trajectory when it ends.
-    Raises: EvaluationError for a limit that makes no sense, a ledger that holds another measurement, or a search that
-        reads the outcome and does not say so; SearchError; TaskError for an empty split; HeldOutError; what the
-        registry raises for unknown names.
+        step: training step of the weights, for the record.
+    Raises: EvaluationError for a limit that makes no sense, or a search that reads the outcome and does not say so;
+        DifferentRunError for a ledger that holds another measurement under this label; SearchError; TaskError for an
+        empty split; HeldOutError; what the registry raises for unknown names.
     """
     if search is not None:
         search.check_evaluation()
@@ -78,13 +79,14 @@ async def evaluate(
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     name = policy_name or (policy.name if isinstance(policy, Policy) else "one policy per task")
     held_out_uses = note_held_out_use(chosen, split, tasks, policy=name, label=label, seed=config.seed)
-    manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}")
+    identity = {"policy": identity_of_policy(policy, name), "task_set": chosen.name, "split": split, "step": step}
+    identity["search"] = None if search is None else search.describe()
+    manager = EpisodeManager(policy, config, ledger=ledger, label=f"evaluation/{label}", identity=identity)
     started, clock, cpu_before_s = time.time(), time.monotonic(), sum(os.times()[:4])
     trajectories: list[Trajectory] = []
     solved, failed = 0.0, 0
     costs: dict[tuple[str, int], TreeCost] = {}
     async for trajectory in _episodes(manager, tasks, search, costs):
-        _check_same(trajectory, config, label)
         trajectories.append(trajectory)
         solved += trajectory.success or 0.0 if trajectory.valid else 0.0
         failed += not trajectory.valid
@@ -226,24 +228,6 @@ def _sampling_of(config: RolloutConfig) -> dict[str, float]:
     """As records of evaluations and vLLM's SamplingParams name it."""
     temperature = 1.0 if config.temperature is None else config.temperature
     return {"temperature": temperature, "top_p": config.top_p, "max_tokens": config.budgets.max_turn_tokens}
-
-
-def _check_same(trajectory: Trajectory, config: RolloutConfig, label: str) -> None:
-    """A ledger may hold this label already. Raises: EvaluationError if it was another measurement."""
-    recorded, sampling = trajectory.provenance, _sampling_of(config)
-    knowledge = "" if config.knowledge is None else config.knowledge.view().text_for(trajectory.task)
-    for name, before, value in (
-        ("seed", recorded.seed, config.seed),
-        ("temperature", recorded.temperature, sampling["temperature"]),
-        ("max_turn_tokens", recorded.max_turn_tokens, sampling["max_tokens"]),
-        ("hooks", recorded.hooks, recorded_options(config.episode_hooks)),
-        ("knowledge", recorded.knowledge or "", knowledge),
-    ):
-        if before is not None and before != value:
-            raise EvaluationError(
-                f"The ledger already holds {trajectory.id!r}, played with {name} {before!r:.80} and not {value!r:.80}. "
-                f"Give another label than {label!r}, or another ledger."
-            )
 
 
 def row_of(group: Sequence[Trajectory]) -> TaskOutcome:

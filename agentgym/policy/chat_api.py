@@ -7,6 +7,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import Call, Content, ImagePart, Message
 from agentgym.policy.contract import Policy, Reply, Request
@@ -66,6 +68,11 @@ class ChatApiPolicy(Policy):
         self._extra, self._omit, self._token_field = dict(extra or {}), frozenset(omit), token_field
         headers = {"Authorization": f"Bearer {key}"} if key else None
         self._endpoint = JsonEndpoint(base_url, headers=headers, retry_policy=retry_policy, connections=connections)
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        call_format = None if self._format is None else self._format.name
+        return {**super().identity(), "call_format": call_format, "extra": self._extra, "omit": self._omit}
 
     async def generate(self, request: Request) -> Reply:
         """Answer. Raises: PolicyError, ContextFull; see JsonEndpoint.post."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 from textwrap import shorten
@@ -18,6 +19,9 @@ from agentgym.policy.lora_options import LoraOptions
 from agentgym.policy.quantization import quantization_config, sample_as_in_training
 from agentgym.policy.role_adapters import role_adapters_of
 from agentgym.policy.training_template import use_training_template
+
+DIGESTED_BYTES = 1 << 20
+"""Of each end of a file of weights."""
 
 
 def load_checkpoint(
@@ -51,6 +55,24 @@ def load_checkpoint(
         reader = _load_reader(adapter, options, hasattr(reader, "tokenizer"))
     model = open_adapter(model, adapter)
     return (merged(model) if can_merge(model) else model), reader
+
+
+def describe_weights(source: str, model: Any) -> dict[str, Any]:
+    """Return what tells the weights of a checkpoint from others, for `Policy.identity`.
+
+    Returns: of a folder a digest of the beginning and the end of each file of weights, so that a copy has the same; of
+        a hub model its name and commit.
+    """
+    if not Path(source).is_dir():
+        return {"model": source, "revision": getattr(model.config, "_commit_hash", None)}
+    digest = hashlib.sha256()
+    for file in sorted(each for each in Path(source).iterdir() if each.suffix in (".safetensors", ".bin")):
+        size = file.stat().st_size
+        with file.open("rb") as weights:
+            digest.update(f"{file.name} {size} ".encode() + weights.read(DIGESTED_BYTES))
+            weights.seek(max(0, size - DIGESTED_BYTES))
+            digest.update(weights.read(DIGESTED_BYTES))
+    return {"weights": digest.hexdigest()[:16]}
 
 
 def load_tokenizer(source: str | Path, options: LoadOptions | None = None) -> Any:

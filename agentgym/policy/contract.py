@@ -143,6 +143,14 @@ class Policy:
         Raises: PolicyError if they cannot be had.
         """
 
+    def identity(self) -> dict[str, Any]:
+        """Return what decides the answers, by name, for the ledger to compare when a run goes on under the same label.
+
+        What changes no answer, such as the number of connections, is left out. A policy without a name of its own is
+        told from others by its class.
+        """
+        return {"name": self.name} | ({"class": type(self).__qualname__} if self.name == Policy.name else {})
+
     def episode_started(self, episode: str) -> None:
         """Told when an episode begins, so that a batching policy knows how many requests to wait for."""
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
 
 from agentgym.policy.contract import Policy, Reply, Request
 
@@ -24,6 +27,10 @@ class GuidedPolicy(Policy):
         self.learner, self.guide, self.when = learner, guide, when
         self.name, self.renderer = learner.name, learner.renderer
         self.version, self.context_tokens = learner.version, learner.context_tokens
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "learner": self.learner, "guide": self.guide, "when": self.when}
 
     async def generate(self, request: Request) -> Reply:
         """Return the guide's reply, or the learner's. Raises: as their own."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from agentgym.policy.checkpoint import load_checkpoint, tokenizer_of
+from agentgym.policy.checkpoint import describe_weights, load_checkpoint, tokenizer_of
 from agentgym.policy.device import device_of
 from agentgym.policy.formats.choice import AUTO, call_format_for, warn_of_another_format
 from agentgym.policy.image_tokens import ImageTokens
@@ -53,7 +53,9 @@ def load(
         quantization=quantization,
     )
     model, reader = load_checkpoint(path, device=device_of(device), options=loading, sees=sees)
-    return policy_of(model.eval(), reader, call_format, loading.template_options, **options)
+    policy = policy_of(model.eval(), reader, call_format, loading.template_options, **options)
+    policy.checkpoint = describe_weights(path, model) | loading.model_dump(exclude={"revision"}, exclude_defaults=True)
+    return policy
 
 
 @wraps(load, assigned=())  # for its options

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.contract import Policy, Reply, Request
 
@@ -73,6 +75,10 @@ class PolicyPool(Policy):
         first = policies[0]
         self.name, self.renderer, self.version = f"pool:{first.name}", first.renderer, first.version
         self.context_tokens = min((size for policy in policies if (size := policy.context_tokens)), default=None)
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "model": self._servers[0].policy}
 
     @property
     def out(self) -> dict[str, str]:

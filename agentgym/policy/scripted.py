@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from typing_extensions import override
 
 from agentgym.errors import PolicyError, ScriptEnded
 from agentgym.messages import Message
@@ -26,6 +29,10 @@ class ScriptedPolicy(Policy):
         self.script = script
         self.renderer = renderer
         self.name = name
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return {"name": self.name} | ({"script": self.script} if callable(self.script) else {})
 
     async def generate(self, request: Request) -> Reply:
         """Return the script's next message.

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from typing_extensions import override
 
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.policy.batching import Batcher
@@ -73,6 +74,8 @@ class TransformersPolicy(Policy):
     ) -> None:
         self.model = model
         self.renderer: TemplateRenderer = renderer
+        self.checkpoint: dict[str, Any] = {}  # set where it is loaded
+        self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
         if max_batch_tokens < 1:
             raise ValueError(f"max_batch_tokens = {max_batch_tokens}: a batch holds at least one token.")
         self.max_batch_tokens, self.reuse_mib = max_batch_tokens, reuse_mib
@@ -97,6 +100,10 @@ class TransformersPolicy(Policy):
         self._weights: tuple[int, int, int] = (0, 0, 0)
         self._live: set[str] = set()
         self._swap_lock = SwapLock()
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "call_format": self.renderer.call_format.name, **self._hook, **self.checkpoint}
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from typing_extensions import override
+
 from agentgym.errors import ContextFull, PolicyError
 from agentgym.messages import images_of
 from agentgym.policy.checkpoint import load_tokenizer
@@ -75,6 +77,7 @@ class VllmPolicy(Policy):
         self.model, self.name, self.context_tokens = model, f"vllm:{model}", context_tokens
         self.renderer: TemplateRenderer = renderer or _renderer(tokenizer or model, call_format)
         self.hook_maker = _hook_maker(self.renderer, logit_hook, logit_hook_options)
+        self._hook = {"logit_hook": logit_hook, "logit_hook_options": logit_hook_options or {}}
         self._applies_masks = False  # as far as is known
         self._endpoint = JsonEndpoint(
             base_url,
@@ -88,6 +91,10 @@ class VllmPolicy(Policy):
         self._running: Counter[str] = Counter()  # requests, by the model or adapter that answers them
         self._adapter: str | None = None  # what answers instead of the model
         self._former_adapters: list[str] = []  # those that the server still has
+
+    @override
+    def identity(self) -> dict[str, Any]:
+        return {**super().identity(), "call_format": self.renderer.call_format.name, **self._hook}
 
     async def generate(self, request: Request) -> Reply:
         """Answer by continuing `prefix_ids`, or the rendered messages where there are none.

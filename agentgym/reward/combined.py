@@ -114,6 +114,11 @@ class Combined(Reward):
         self._progress = 0.0
         self._weigh()
 
+    def identity(self) -> dict[str, Any]:
+        """Return the arguments as they were given; `weights` follows the schedules while a training goes on."""
+        given = {"weights": self._given, "schedules": self.schedules, "gates": self.gates, "caps": self.caps}
+        return {"class": type(self).__qualname__, "rewards": self.rewards, **given}
+
     async def turn(self, turn: Turn, episode: Trajectory) -> Components:
         return await self._ask("turn", turn, episode)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 from pydantic import Field, SkipValidation
 
@@ -15,6 +16,9 @@ from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.sandbox import Backend
+
+_SETUP = {"group_size", "concurrency", "backend", "engine", "state_keys", "max_failures_in_a_row", "stall_warning_s"}
+"""Options that change no episode."""
 
 
 @validated_dataclass(kw_only=True)
@@ -97,6 +101,20 @@ class RolloutConfig:
     def episode_hooks(self) -> tuple[EpisodeHook, ...]:
         """Every hook of an episode, in the order in which they are asked."""
         return (*self.stop_if, *self.hooks, *(() if self.attempts is None else (self.attempts,)))
+
+    def identity(self) -> dict[str, Any]:
+        """Return what episodes depend on, for the ledger to compare when a run goes on under the same label.
+
+        Where they are played, how many at once and what is recorded beside them is left out.
+        """
+        facts = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _SETUP | {"budgets"}}
+        if isinstance(self.environment, str) and "://" in self.environment:  # which server runs it makes no difference
+            facts["environment"] = urlsplit(self.environment).path.strip("/") or None
+        if hasattr(self.engine, "identity"):
+            facts |= self.engine.identity()
+        facts["temperature"] = 1.0 if self.temperature is None else self.temperature
+        budgets = {each.name: getattr(self.budgets, each.name) for each in fields(self.budgets)}
+        return facts | {name: value for name, value in budgets.items() if name != "infra_retries"}
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
         """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""

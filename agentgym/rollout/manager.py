@@ -32,6 +32,7 @@ from agentgym.rollout.replay import (
 from agentgym.rollout.slots import Slots
 from agentgym.rollout.standstill import StandstillWatch
 from agentgym.rollout.workers import WorkerPool
+from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.trajectory import Assistance, Provenance, ReplayedTurns, Trajectory
@@ -45,6 +46,8 @@ class EpisodeManager:
         config: how episodes are played.
         ledger: keeps every turn on disk; finished episodes found in it are yielded, not played again.
         label: begins the id of every trajectory, where a run is given no label of its own.
+        identity: what else the episodes depend on, by name. With the policy and the config it is kept in the ledger,
+            and a run under the same label that differs in any of it is refused.
     Raises: UnknownNameError for a reward, environment or backend of the config that nothing is registered as.
     """
 
@@ -55,8 +58,10 @@ class EpisodeManager:
         *,
         ledger: Ledger | None = None,
         label: str = "run",
+        identity: Mapping[str, Any] = {},
     ) -> None:
         self.policy, self.config, self.ledger, self.label = policy, config, ledger, label
+        self._identity = identity
         self._environments = EnvironmentFactory(config, policy)
 
     def with_config(self, config: RolloutConfig) -> EpisodeManager:
@@ -97,6 +102,8 @@ class EpisodeManager:
         Raises: as `run`; HeldOutError for help with a task that is not for training.
         """
         group_size = self._group_size(group_size)
+        if record:
+            self.claim(label, temperature=temperature, config=config)
         seed = self.config.seed
         jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=seed, assistance=assistance)
         pool = self._pool(jobs, group_size, label, temperature, record, checkpoints, config=config)
@@ -118,9 +125,11 @@ class EpisodeManager:
         closed, and nothing of them is yielded or recorded as finished.
 
         Raises: LedgerError when the record cannot be written, EpisodesFailed after `max_failures_in_a_row`; all
-            episodes are stopped then.
+            episodes are stopped then. DifferentRunError where the ledger holds episodes of this label that were played
+            differently.
         """
         group_size = self._group_size(group_size)
+        self.claim(label)
         jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=self.config.seed)
         async with aclosing(self._pool(jobs, group_size, label).results()) as results:
             async for _, trajectory in results:
@@ -145,6 +154,7 @@ class EpisodeManager:
             watch: shared with other runs, which then stand still only if none of them moves; by default of this run.
             config: as of `collect`.
         """
+        self.claim(label, config=config)
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
         jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
         pool = self._pool(jobs_to_play, group_size, label, slots=slots, watch=watch, config=config)
@@ -167,7 +177,7 @@ class EpisodeManager:
         `provenance.branch` says which trajectory and turn it left. Arguments, errors and stopping: as `run`.
         """
         group_size = self._group_size(group_size)
-        jobs = branch_jobs(forks, group_size, label=label or self.label)
+        jobs = branch_jobs(self._claimed(forks, label, record), group_size, label=label or self.label)
         async with aclosing(self._pool(jobs, group_size, label, record=record).results()) as results:
             async for _, trajectory in results:
                 yield trajectory
@@ -235,6 +245,33 @@ class EpisodeManager:
         _as_prompted(trajectory, record)
         return await Episode(config, ScriptedPolicy(messages, name="replay"), trajectory).play()
 
+    def claim(
+        self, label: str | None = None, *, temperature: float | None = None, config: RolloutConfig | None = None
+    ) -> None:
+        """Keep in the ledger, if there is one, what the episodes of a label are played with. Arguments: as `collect`.
+
+        Raises: DifferentRunError where it holds episodes of this label that were played differently.
+        """
+        if self.ledger is None:
+            return
+        rollout = self._rollout(temperature, config)
+        own = {name: getattr(self.config, name) for name in ("reward", "environment", "environment_options")}
+        rollout = replace(rollout, **own)
+        identity = {"policy": identity_of_policy(self.policy), **rollout.identity(), **self._identity}
+        provenance = self._provenance(self._episode_config(rollout))
+        provenance.policy = self.policy.name if isinstance(self.policy, Policy) else None
+        self.ledger.claim(label or self.label, identity, provenance)
+
+    def _claimed(self, forks: Iterable[Fork], label: str | None, record: bool) -> Iterator[Fork]:
+        for fork in forks:
+            if record:
+                self.claim(f"{label or self.label}/{fork.trajectory.id}@{fork.turn}")
+            yield fork
+
+    def _rollout(self, temperature: float | None, config: RolloutConfig | None) -> RolloutConfig:
+        rollout = config or self.config
+        return rollout if temperature is None else rollout.at_temperature(temperature)
+
     def _group_size(self, group_size: int | None) -> int:
         if group_size is None:
             return self.config.group_size
@@ -258,8 +295,7 @@ class EpisodeManager:
     ) -> WorkerPool:
         """The workers of one run."""
         label, ledger = label or self.label, self.ledger if record else None
-        rollout = config or self.config
-        rollout = rollout if temperature is None else rollout.at_temperature(temperature)
+        rollout = self._rollout(temperature, config)
         episode_config = replace(
             self._episode_config(rollout),
             seed_parts=(rollout.seed, label),

@@ -17,6 +17,7 @@ from agentgym.rollout.health import FailureStreak, too_many_failures
 from agentgym.rollout.jobs import EpisodeFactory, Job
 from agentgym.rollout.slots import Slots
 from agentgym.rollout.standstill import StandstillWatch
+from agentgym.storage.identity import check_task
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
@@ -204,7 +205,9 @@ class WorkerPool:
 
     def _trajectory_of(self, finished: Finished) -> Trajectory:
         if finished.is_recorded and self._ledger is not None:
-            return self._ledger.load(finished.job.trajectory.id)
+            recorded = self._ledger.load(finished.job.trajectory.id)
+            check_task(recorded, finished.job.trajectory.task)
+            return recorded
         return finished.job.trajectory
 
     def _raise_failures(self) -> None:

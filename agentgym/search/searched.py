@@ -52,6 +52,7 @@ async def search_episodes(
     engine = manager.config.engine
     if engine is not None and engine.name != LocalEngine.name:
         raise SearchError(f"A search plays in this process, and not on engine = {engine.name!r}: leave that out.")
+    manager.claim(label)
     room = asyncio.Semaphore(max(1, manager.config.concurrency // search.candidates))
 
     async def searched(task: Task, sample: int) -> SearchedEpisode:

@@ -11,16 +11,17 @@ import json
 import sqlite3
 import time
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from agentgym.errors import LedgerError
 from agentgym.messages import ImagePart
-from agentgym.storage import pictures, summary
+from agentgym.storage import identity, pictures, summary
 from agentgym.storage.codec import pack_head, pack_turn
+from agentgym.storage.ledger_errors import NamedErrors
 from agentgym.storage.loading import TABLES, load_episode, unpack_episode
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.trajectory import Provenance, Trajectory, Turn
 
 SCHEMA_VERSION = "1"
 _BUSY_TIMEOUT_S = 5.0
@@ -158,6 +159,17 @@ class Ledger:
                 summaries.append(summary.summary_row(key, trajectory))
             self._write([], [], ended, summaries, images)
 
+    def claim(self, label: str, what_is_played: Mapping[str, Any], provenance: Provenance) -> None:
+        """Keep what the episodes of a label are played with; where there are some already, compare.
+
+        Args:
+            what_is_played: names and values on which the episodes depend; see agentgym.storage.identity.
+            provenance: what the record of each episode is to say.
+        Raises: DifferentRunError naming each difference; LedgerError.
+        """
+        with self._errors_name_the_file("written"):
+            identity.claim(self._connection, self.path, label, what_is_played, provenance)
+
     def finished(self, label: str) -> set[str]:
         """Ids of the finished episodes whose id begins with a label."""
         return self._ids("turns IS NOT NULL", label)
@@ -227,6 +239,7 @@ class Ledger:
                     f"WHERE key IN ({episodes})",
                     (new_label, cut, new_label, cut, *bounds),
                 )
+                identity.relabel(connection, label, new_label, keep=only is not None)
                 connection.execute("COMMIT")
             except BaseException:
                 connection.execute("ROLLBACK")
@@ -358,39 +371,5 @@ class Ledger:
                 f"BEGIN IMMEDIATE; {SCHEMA} INSERT INTO meta VALUES ('schema_version', '{SCHEMA_VERSION}'); COMMIT;"
             )
 
-    def _errors_name_the_file(self, what: str) -> _NamedErrors:
-        return _NamedErrors(self.path, what)
-
-
-class _NamedErrors:
-    """Turns what SQLite and the disk raise into a LedgerError that names the file and says what to do."""
-
-    __slots__ = ("_path", "_what")
-
-    def __init__(self, path: Path, what: str) -> None:
-        self._path, self._what = path, what
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, (sqlite3.Error, OSError, UnicodeError, OverflowError)) and not isinstance(
-            error, LedgerError
-        ):
-            raise LedgerError(f"The ledger {self._path} cannot be {self._what}: {error}. {_advice(error)}") from error
-
-
-def _advice(error: BaseException) -> str:
-    text = str(error).casefold()
-    if "full" in text or "no space" in text:
-        return "The disk is full: free some space and run again, finished episodes are kept."
-    if "locked" in text or "busy" in text:
-        return "Another process is writing it: wait for that run to end, or choose another path."
-    if "not a database" in text or "malformed" in text:
-        return "It is damaged or no ledger: restore a copy, or choose another path."
-    if "readonly" in text or "read-only" in text or "unable to open" in text or "permission" in text:
-        return "Check that the folder exists and that you may write in it."
-    if isinstance(error, (UnicodeError, OverflowError)):
-        return "A task id, run name or token id cannot be stored: use plain text and ids below 2**31."
-    if "closed" in text:
-        return "It was closed: open it again with Ledger(path)."
-    return "Check the disk, then run again: finished episodes are kept."
+    def _errors_name_the_file(self, what: str) -> NamedErrors:
+        return NamedErrors(self.path, what)

@@ -25,7 +25,6 @@ RUN_FOLDER = {
     "checkpoints/final": "the model after the training",
     "guard.json": "alarms of the collapse guard: `stopped`, and `alarms` with step, rule, value, limit and reason",
     "tensorboard/": "the same metrics for TensorBoard",
-    "asked/LABEL.json": "what `eval` and `rollout` were asked for, so that a label is resumed with the same options",
     "report.html": "the report, one self-contained page",
 }
 INTRODUCTION = """\

@@ -116,7 +116,7 @@ async def test_a_ledger_of_another_measurement_is_not_taken_for_this_one(tmp_pat
     ledger = Ledger(tmp_path / "ledger.sqlite")
     try:
         await play(only_even, ledger=ledger)
-        with pytest.raises(EvaluationError, match="seed 0 and not 1"):
+        with pytest.raises(EvaluationError, match="seed was 0, now 1"):
             await play(only_even, ledger=ledger, seed=1)
     finally:
         ledger.close()

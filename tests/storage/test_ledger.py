@@ -113,7 +113,7 @@ async def test_finished_episodes_are_handed_over_and_not_played_again(ledger, tm
 
     first = await manager(ledger).collect([task("a"), task("b")])
     reopened = EpisodeManager(
-        Asking(counting(2)), RolloutConfig(environment=Counter, reward=TargetReached()), ledger=ledger
+        Asking(counting(2)), RolloutConfig(environment=CounterWithState, reward=TargetReached()), ledger=ledger
     )
     trajectories = await reopened.collect([task("a"), task("new"), task("b")])
     assert set(requested) == {"run/new#0"}

@@ -108,6 +108,10 @@ class PolicyGateway:
         self._listening: socket.socket | None = None
         self._is_open = False
 
+    def identity(self) -> dict[str, Any]:
+        """Return who plays: the command of the program, None where clients take the episodes."""
+        return {"program": None if self._program is None else list(self._program.command)}
+
     def connect(self) -> None:
         """As ConnectingEngine. Raises: AgentGymError if nobody could play."""
         if (self._program is None) == (not self._tokens):

@@ -1,0 +1,33 @@
+"""The ledger in the run folder of a command that plays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentgym.storage.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from agentgym.rollout import RolloutConfig
+    from agentgym.storage.ledger import Ledger
+
+
+@contextmanager
+def opened_ledger(folder: Path | None, config: RolloutConfig) -> Iterator[Ledger | None]:
+    """Open the ledger of a run folder. The cluster is connected to before anything is written.
+
+    Yields: the ledger, None without a folder.
+    Raises: AgentGymError where the cluster cannot be reached.
+    """
+    from agentgym.rollout.engine import ConnectingEngine
+    from agentgym.storage.ledger import Ledger
+
+    if isinstance(config.engine, ConnectingEngine):
+        config.engine.connect()
+    if folder is None:
+        yield None
+        return
+    with closing(Ledger(RunFolder(folder).create().ledger)) as ledger:
+        yield ledger

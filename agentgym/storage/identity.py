@@ -1,0 +1,199 @@
+"""What the episodes under a label were played with: kept in the ledger when a run begins, compared when one goes on.
+
+An identity has names and JSON data: the policy, the reward, the sampling, the budgets and all else on which episodes
+depend. Each label of a ledger has one. An object can say what of it matters by a method `identity()` that returns a
+dict; see `describe`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import logging
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from agentgym.errors import DifferentRunError
+from agentgym.storage.codec import head_from_json
+from agentgym.task import Task, task_to_json
+from agentgym.trajectory import Provenance, Trajectory
+
+_LOGGER = logging.getLogger(__name__)
+_SCHEMA = (
+    "CREATE TABLE IF NOT EXISTS identity (digest TEXT PRIMARY KEY, data TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS claim (label TEXT PRIMARY KEY, digest TEXT NOT NULL) WITHOUT ROWID",
+)
+_FINISHED = """
+turns IS NOT NULL AND (id >= :label || '/' AND id < :label || '0' OR id >= :label || '#' AND id < :label || '$')
+"""
+"""Episodes of a label, `<label>/<task>#<sample>`, or branches of one fork, `<fork>#<sample>`."""
+_RECORDED = ("policy", "seed", "temperature", "top_p", "max_turn_tokens", "hooks", "instruction")
+"""What the record of each episode says of how it was played, also in ledgers without identities."""
+_SECRETS = ("key", "token", "secret", "password", "headers")
+_REMEDY = "Choose another label or another folder (--label, --out)."
+MAX_DEPTH = 4
+MAX_SHOWN_CHARS = 80
+
+
+def claim(
+    connection: sqlite3.Connection, path: Path, label: str, identity: Mapping[str, Any], provenance: Provenance
+) -> None:
+    """Keep the identity of a label. Where the ledger holds finished episodes of it, compare with theirs first.
+
+    Args:
+        path: the ledger's file, for messages.
+        provenance: what the record of a new episode would say; compared where the ledger has no identity of the label.
+    Raises: DifferentRunError naming each key that differs, with both values and the remedy.
+    """
+    identity = describe(identity)
+    text = json.dumps(identity, sort_keys=True)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:32]
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    before = connection.execute("SELECT digest FROM claim WHERE label = ?", (label,)).fetchone()
+    if before == (digest,):
+        return
+    is_begun = connection.execute(f"SELECT 1 FROM episode WHERE {_FINISHED} LIMIT 1", {"label": label}).fetchone()
+    if is_begun and before is not None:
+        (data,) = connection.execute("SELECT data FROM identity WHERE digest = ?", before).fetchone()
+        _refuse(path, label, _differences(json.loads(data), identity))
+    elif is_begun:
+        _compare_records(connection, path, label, provenance)
+    connection.execute("INSERT OR IGNORE INTO identity VALUES (?, ?)", (digest, text))
+    connection.execute("INSERT OR REPLACE INTO claim VALUES (?, ?)", (label, digest))
+
+
+def relabel(connection: sqlite3.Connection, label: str, new_label: str, *, keep: bool) -> None:
+    """Let the identity of a label be that of another one, too; `keep`: whether the old label still has episodes."""
+    for statement in _SCHEMA:
+        connection.execute(statement)
+    connection.execute(
+        "INSERT OR REPLACE INTO claim SELECT ?, digest FROM claim WHERE label = ?",
+        (new_label, label),
+    )
+    if not keep:
+        connection.execute("DELETE FROM claim WHERE label = ?", (label,))
+
+
+def identity_of_policy(policy: object, name: str = "") -> dict[str, Any]:
+    """Return the identity of a policy, or of a function from a task to the policy that plays it.
+
+    Args:
+        name: under which the policy is recorded, where that is not its own name.
+    """
+    described = describe(policy)
+    if isinstance(described, dict):
+        return {**described, "name": name} if name else described
+    return {"name": name} if name else {"made_by": described}
+
+
+def check_task(recorded: Trajectory, task: Task) -> None:
+    """Raises: DifferentRunError if an episode that is in the ledger played another task of the same id."""
+    if recorded.task == task:
+        return
+    before, now = (json.loads(json.dumps(task_to_json(each), default=str)) for each in (recorded.task, task))
+    different = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    if different:
+        raise DifferentRunError(
+            f"The ledger already holds {recorded.id!r}, and {task.id!r} was another task: its {', '.join(different)} "
+            f"differ. {_REMEDY}"
+        )
+
+
+def describe(value: object, depth: int = 0) -> Any:
+    """Return what an object is made of as JSON data, for an identity.
+
+    An object is described by what its `identity()` returns. An object without that method is described by its class and
+    the arguments of its constructor that it keeps under their own names, with or without an underscore; arguments whose
+    names end like a secret's are left out. Functions and classes are described by their names.
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(key): describe(each, depth + 1) for key, each in value.items()}
+    if isinstance(value, Set):
+        return sorted((describe(each, depth + 1) for each in value), key=str)
+    if isinstance(value, bytes):
+        return hashlib.sha256(value).hexdigest()
+    if isinstance(value, Sequence):
+        return [describe(each, depth + 1) for each in value]
+    if isinstance(value, functools.partial):
+        return {"function": describe(value.func), "arguments": describe(value.args), **describe(value.keywords)}
+    if isinstance(value, Enum | Path):
+        return str(value)
+    if isinstance(value, type) or inspect.isroutine(value):
+        return value.__qualname__
+    if callable(fingerprint := getattr(value, "fingerprint", None)):
+        return fingerprint()
+    name = type(value).__qualname__
+    if depth >= MAX_DEPTH:
+        return {"class": name}
+    if callable(identity := getattr(value, "identity", None)):
+        return describe(identity(), depth)
+    return {"class": name, **describe(dict(_kept_arguments(value)), depth + 1)}
+
+
+def _kept_arguments(value: object) -> Iterator[tuple[str, object]]:
+    kept = {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
+    kept |= getattr(value, "__dict__", {})
+    try:
+        parameters = inspect.signature(type(value)).parameters
+    except (TypeError, ValueError):  # a class written in C
+        return
+    for name in parameters:
+        for attribute in (name, f"_{name}"):
+            if attribute in kept and not name.endswith(_SECRETS):
+                yield name, kept[attribute]
+                break
+
+
+def _compare_records(connection: sqlite3.Connection, path: Path, label: str, provenance: Provenance) -> None:
+    """Compare with what the records of a label say, where an older agentgym played it, and log what they do not say."""
+    now = {name: getattr(provenance, name) for name in _RECORDED}
+    for (head,) in connection.execute(f"SELECT head FROM episode WHERE {_FINISHED}", {"label": label}):
+        recorded = head_from_json(json.loads(head)).provenance
+        before = {name: getattr(recorded, name) for name in _RECORDED}
+        known = [name for name in _RECORDED if name == "instruction" or None not in (before[name], now[name])]
+        _refuse(path, label, _differences({k: before[k] for k in known}, {k: now[k] for k in known}))
+    _LOGGER.warning(
+        "%s holds episodes under the label %r that an earlier agentgym played. Only %s could be compared with them.",
+        path,
+        label,
+        ", ".join(_RECORDED),
+    )
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each key that differs, with both values. A key that only one side knows is one of another version."""
+    for key in (key for key in now if key in before):
+        yield from _differences_of(key, before[key], now[key])
+
+
+def _differences_of(key: str, before: Any, now: Any) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(now, dict):
+        for name in {**before, **now}:
+            yield from _differences_of(f"{key}.{name}", before.get(name, _NOTHING), now.get(name, _NOTHING))
+    elif before != now:
+        yield f"{key} was {_shown(before)}, now {_shown(now)}"
+
+
+_NOTHING: Any = object()
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is _NOTHING else repr(value)
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[: MAX_SHOWN_CHARS - 3]}..."
+
+
+def _refuse(path: Path, label: str, differences: Iterator[str]) -> None:
+    if different := list(differences):
+        raise DifferentRunError(
+            f"{path} already holds episodes under the label {label!r} that were played differently: "
+            f"{'; '.join(different)}. {_REMEDY}"
+        )
