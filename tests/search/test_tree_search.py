@@ -139,6 +139,23 @@ def test_an_action_is_worth_the_mean_over_its_outcomes_as_often_as_they_came_out
     assert action.next_outcome() is common, "3 visits for 3 times, and the other has 9 for 1"
 
 
+def action_with(times: int, visits: int, mean: float) -> Action:
+    outcome = Outcome(Node(), times=times)
+    outcome.add([mean] * visits)
+    return Action({"": outcome})
+
+
+def test_puct_prefers_what_the_policy_does_often_and_uct_what_was_tried_least():
+    """8 moves, 6 of them `often` and 2 `rarely`; visits 6 and 3, means 0.5 both, scaled to the tree's 0 to 1.
+
+    PUCT with exploration 1: 0.5 + 6/8 * sqrt(9)/7 = 0.821 against 0.5 + 2/8 * sqrt(9)/4 = 0.688.
+    UCT: 0.5 + sqrt(ln 9 / 6) = 1.105 against 0.5 + sqrt(ln 9 / 3) = 1.356.
+    """
+    actions = {"rarely": action_with(2, 3, 0.5), "often": action_with(6, 6, 0.5)}
+    assert TreeSearch(nodes=1, rule="puct", exploration=1.0)._chosen(actions, 0.0, 1.0) is actions["often"]
+    assert TreeSearch(nodes=1, rule="uct", exploration=1.0)._chosen(actions, 0.0, 1.0) is actions["rarely"]
+
+
 async def test_rooms_are_solved_by_visits_and_by_the_best_end():
     for search in (
         TreeSearch(nodes=300, candidates=8, take="best", exploration=0.3),

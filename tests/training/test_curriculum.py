@@ -57,6 +57,17 @@ def test_it_rises_after_eight_prompts_at_nine_in_ten(outcomes, cap):
     assert curriculum.cap == cap
 
 
+def test_it_remembers_four_times_the_prompts_that_a_rise_takes():
+    """24 groups at a half and 16 at 1: (24 * 0.5 + 16) / 40 = 0.7. The last 16 alone would be enough to rise."""
+    curriculum = Curriculum(TASKS)
+    curriculum.update(groups(0, 0.5, count=24))
+    curriculum.update(groups(0, 1.0, count=8))
+    assert curriculum.update(groups(0, 1.0, count=8)) == {"curriculum/cap": 0, "curriculum/cap_success": 0.7}
+    assert curriculum.state()["seen"] == [0.5] * 16 + [1.0] * 16
+    curriculum.update(groups(0, 1.0, count=80))
+    assert curriculum.cap == 1
+
+
 def test_failed_episodes_are_no_evidence():
     curriculum, outcomes = Curriculum(TASKS), groups(0, 1.0, count=8)
     for group in outcomes:
