@@ -140,16 +140,16 @@ def describe(value: object, depth: int = 0) -> Any:
 
 
 def _kept_arguments(value: object) -> Iterator[tuple[str, object]]:
-    kept = {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
-    kept |= getattr(value, "__dict__", {})
+    attributes = {field.name: getattr(value, field.name) for field in fields(value)} if is_dataclass(value) else {}
+    attributes |= getattr(value, "__dict__", {})
     try:
         parameters = inspect.signature(type(value)).parameters
     except (TypeError, ValueError):  # a class written in C
         return
     for name in parameters:
         for attribute in (name, f"_{name}"):
-            if attribute in kept and not name.endswith(_SECRETS):
-                yield name, kept[attribute]
+            if attribute in attributes and not name.endswith(_SECRETS):
+                yield name, attributes[attribute]
                 break
 
 
@@ -180,13 +180,13 @@ def _differences_of(key: str, before: Any, now: Any) -> Iterator[str]:
         for name in {**before, **now}:
             yield from _differences_of(f"{key}.{name}", before.get(name, _NOTHING), now.get(name, _NOTHING))
     elif before != now:
-        yield f"{key} was {_shown(before)}, now {_shown(now)}"
+        yield f"{key} was {_excerpt(before)}, now {_excerpt(now)}"
 
 
 _NOTHING: Any = object()
 
 
-def _shown(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = "nothing" if value is _NOTHING else repr(value)
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[: MAX_SHOWN_CHARS - 3]}..."
 

@@ -21,12 +21,12 @@ class Priced(Reward):
 
     def __init__(self, price, model_key, lost=3, *, part=None):
         self._price, self.model_key, self.part = price, model_key, part
-        self.asked = 0
+        self.calls = 0
 
 
 def test_a_reward_is_its_class_and_the_arguments_that_it_keeps_without_secrets_and_state():
     reward = Priced(2.5, "sk-secret", part=partial(judge, length=3))
-    reward.asked = 7
+    reward.calls = 7
     assert describe(reward) == {
         "class": "Priced",
         "price": 2.5,
