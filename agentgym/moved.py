@@ -36,6 +36,8 @@ MOVED: dict[str, str] = {
     "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",
     "agentgym.interop.OpenEnvEnvironment": "agentgym.bridges.openenv.OpenEnvEnvironment",
     "agentgym.interop.VerifiersEnvironment": "agentgym.bridges.verifiers.VerifiersEnvironment",
+    "agentgym.training.gatherers.ReadsTasks": "agentgym.training.gatherers.GathererWrapper",
+    "agentgym.training.gatherers.Stateful": "agentgym.training.gatherers.GathererWrapper",
     "agentgym.interop.inspect.*": "agentgym.bridges.inspect",
     "agentgym.interop.openenv.*": "agentgym.bridges.openenv",
     "agentgym.interop.openenv_tasks": "agentgym.bridges.openenv.openenv_tasks",

@@ -1,7 +1,8 @@
 """Training on TRL: our rollouts and our credit, TRL's optimisation.
 
 `Recipe` describes a whole run, `train` executes it in the stages of `agentgym.training.stages`, `TurnGRPOTrainer`
-learns from reward, `Rollouts` plays the episodes, and `demonstrations` plays those that a warm start imitates.
+learns from reward with the help of `TrainingPart`s, `Rollouts` plays the episodes, and `demonstrations` plays those
+that a warm start imitates.
 The names below are loaded when first used: importing this package loads no torch.
 """
 
@@ -13,6 +14,7 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.demonstrate import demonstrations
+    from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan, TrainingRun
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
@@ -20,15 +22,30 @@ if TYPE_CHECKING:
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
+    "Exclusion": "parts",
     "Recipe": "recipe.recipe",
     "Rollouts": "rollouts.rollouts",
     "SignalProvider": "signals.provider",
+    "TrainingPart": "parts",
+    "TrainingPlan": "parts",
+    "TrainingRun": "parts",
     "TurnGRPOTrainer": "turn_grpo",
     "demonstrations": "demonstrate",
     "train": "run",
 }
 
-__all__ = ["Recipe", "Rollouts", "SignalProvider", "TurnGRPOTrainer", "demonstrations", "train"]
+__all__ = [
+    "Exclusion",
+    "Recipe",
+    "Rollouts",
+    "SignalProvider",
+    "TrainingPart",
+    "TrainingPlan",
+    "TrainingRun",
+    "TurnGRPOTrainer",
+    "demonstrations",
+    "train",
+]
 
 
 __getattr__ = lazy_names(__name__, _HOME)

@@ -156,6 +156,7 @@ HEAVY_MODULES = {
     "agentgym.training.signals.turn_scorer": "train",
     "agentgym.training.loss.role_order": "train",
     "agentgym.training.loss.row_data": "train",
+    "agentgym.training.loss.step_batch": "train",
     "agentgym.training.loss.separate_rows": "train",
     "agentgym.training.loss.token_masks": "train",
     "agentgym.training.rollouts.trl_policy": "train",

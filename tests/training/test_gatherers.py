@@ -21,7 +21,14 @@ from agentgym.registry import load, names
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training import Rollouts
-from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer, play_groups
+from agentgym.training.gatherers import (
+    GatheredGroup,
+    StepRequest,
+    background_play,
+    gather_metrics,
+    make_gatherer,
+    play_groups,
+)
 from agentgym.training.gatherers.max_variance import greatest_variance
 from agentgym.trajectory import Trajectory, Turn
 
@@ -273,7 +280,8 @@ def test_a_gatherer_says_whether_it_only_chooses_among_the_groups_of_another(nam
     """Those that do can wrap a GroupStream; preflight refuses the others there."""
     chooses = name in ("success_replay", "spread_threshold", "top_spread")
     written = {"instructions": "instructions(population=['a', 'b'])"}.get(name, name)
-    assert make_gatherer(given_groups(), ["top_spread", written]).playing == ([] if chooses else [1])
+    *_, wrapper = make_gatherer(given_groups(), ["top_spread", written]).wrappers
+    assert (background_play in wrapper.excludes) != chooses
 
 
 @pytest.mark.parametrize("name", sorted(names("gatherers")))

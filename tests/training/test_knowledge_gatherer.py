@@ -53,7 +53,7 @@ def test_the_episodes_of_a_group_are_shown_the_same_and_each_step_more_than_the_
     sizes = []
     for number in range(4):
         (groups,) = gathered(rollouts, gather, number, 1)
-        sizes.append(len(gather.knowledge))
+        sizes.append(len(gather.wrappers[-1].store))
         for group in groups:
             assert len({(t.provenance.knowledge, t.opening[-1].text) for t in group.trained}) == 1
             assert len(group.unaided) == 2, "what is remembered is no help"
@@ -73,7 +73,7 @@ def test_it_goes_on_from_a_checkpoint_as_without(rollouts, tmp_path):
     with Rollouts(rollouts.config) as other:
         assert knowledge_in(gathered(other, resumed, 2, 2)) == unbroken
     assert any(unbroken)
-    assert resumed.knowledge.state() == gather.knowledge.state()
+    assert resumed.wrappers[-1].store.state() == gather.wrappers[-1].store.state()
 
 
 def test_episodes_that_others_helped_in_teach_nothing(rollouts):
@@ -82,7 +82,7 @@ def test_episodes_that_others_helped_in_teach_nothing(rollouts):
     policy = crafting_agent(TASKS[0])
     groups = gather(StepRequest(rollouts, policy, TASKS[:1], "train-000003", 1))
     assert [group.unaided for group in groups] == [[]]
-    assert len(gather.knowledge) == 0
+    assert len(gather.wrappers[-1].store) == 0
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from agentgym.rollout.engine import ConnectingEngine
 from agentgym.storage import checkpoint_in
 from agentgym.task import TaskSet
 from agentgym.training.checks.losses import check_losses
+from agentgym.training.checks.part_checks import check_parts
 from agentgym.training.checks.trial_episode import check_reward
 from agentgym.training.checks.trial_reset import check_environments
 from agentgym.training.demonstrate import DEMONSTRATION, script_of
@@ -30,10 +31,11 @@ from agentgym.training.model.grpo_config import grpo_config
 from agentgym.training.model.models import FINAL
 from agentgym.training.monitoring.silence import silence_libraries
 from agentgym.training.monitoring.trackers import check_trackers
+from agentgym.training.parts import TrainingPlan
 from agentgym.training.processes import ALONE, Processes
 from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.samplers import sampler_of
-from agentgym.training.signals.selection import ENVIRONMENT_METHODS, check_signal_options, check_signals_available
+from agentgym.training.signals.selection import check_signal_options, check_signals_available
 from agentgym.training.stages.episode_manifest import check_usable, finished_of
 from agentgym.training.stages.episode_sources import LEDGER, EpisodeSource
 from agentgym.training.stages.plan import PlannedStage, planned_stages
@@ -72,7 +74,7 @@ def check_before_start(recipe: Recipe, task_set: TaskSet, processes: Processes =
             section = stage.recipe.train
             if stage.tasks_of is None:
                 section.check_tasks(section.adapt.tasks(task_set) if section.adapt else task_set)
-            _check_recorded(stage)
+            _check_recorded(stage, task_set)
     check_stored_sources(stages, task_set)
     title, control = recipe.tasks.title, recipe.evaluate.control
     check_environments(task_set, recipe.episode, control, title=title, seed=recipe.seed)
@@ -123,7 +125,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
         check_signals_available(recipe.train.make_estimator(), task_set)
         check_signal_options(recipe.train.make_estimator(), recipe.train.signals)
     check_losses(recipe, task_set, processes)
-    _check_supply(recipe, task_set, reward)
+    _check_supply(recipe, task_set, reward, processes)
     _check_streaming(recipe, reward)
     with silence_libraries():
         arguments = recipe.episode, recipe.machine, Path("checkpoints"), device_of(recipe.machine.device), processes
@@ -131,7 +133,7 @@ def _check_sections(recipe: Recipe, task_set: TaskSet, processes: Processes) -> 
     _check_processes(recipe, processes)
 
 
-def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None) -> None:
+def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None, processes: Processes) -> None:
     """The options of the sampler and of the gatherers, and whether they suit the tasks and the estimator."""
     section = recipe.train
     try:
@@ -145,42 +147,14 @@ def _check_supply(recipe: Recipe, task_set: TaskSet, reward: Reward | str | None
             f"train.gather = {section.gather}: {section.estimator} compares the branches of whole trees, of which a "
             "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
         )
-    if gatherer.has("repeats_turns") and recipe.episode.schedule.max_turns:
-        raise RecipeError(
-            f"episode.schedule.max_turns = {list(recipe.episode.schedule.max_turns)}: train.gather = {section.gather} "
-            "begins within recorded episodes, whose turns count, so a low cap would end them there. Take one of them "
-            "out."
-        )
-    if gatherer.has("reads_entropies") and section.generation != "transformers":
-        raise RecipeError(
-            f"train.gather = {section.gather} measures entropies, which train.generation = {section.generation!r} does "
-            "not offer. Set it to 'transformers', or leave the gatherer out."
-        )
-    needs = {*ENVIRONMENT_METHODS, "gold_logprobs"} & set(section.make_estimator().requires)
-    if gatherer.has("writes_tasks") and (needs or section.experts is not None):
-        raise RecipeError(
-            f"train.gather = {section.gather} also trains on writing tasks, of which there are no "
-            f"{', '.join(sorted(needs)) or 'episodes of experts'}. Choose another "
-            f"{'estimator' if needs else 'objective, without train.experts'}, or leave it out."
-        )
-    if gatherer.has("mixes_groups") and isinstance(reward, Reward) and reward.has_stage("group"):
-        raise RecipeError(
-            f"train.gather = {section.gather}: episodes of a group may not have been judged together, and "
-            f"{type(reward).__name__} judges whole groups. Take that out of [reward], or the gatherer out."
-        )
+    check_parts([gatherer], TrainingPlan(section, recipe.episode, task_set, reward, processes.count))
 
 
-def _check_recorded(stage: PlannedStage) -> None:
-    """Whether a stage before records the episodes that a gatherer begins with. Raises: RecipeError."""
-    for wrapper in make_gatherer(play_groups, stage.recipe.train.gather).wrappers:
-        label = getattr(wrapper, "recorded_label", None)
-        names = [DEMONSTRATION, *(earlier.name for earlier in stage.earlier)]
-        if label is not None and not any(name.startswith(label) or label.startswith(f"{name}-") for name in names):
-            raise RecipeError(
-                f"train.gather = {stage.recipe.train.gather}: no stage before {stage.name!r} records episodes whose "
-                f"ids begin with {label!r}. Put a stage `collect` of this name before it, for example with options = "
-                "{ policy = 'oracle' }, or name the demonstrations of a warm start, 'demonstration-oracle'."
-            )
+def _check_recorded(stage: PlannedStage, task_set: TaskSet) -> None:
+    """Check that the stages before record the episodes that a gatherer begins with. Raises: RecipeError."""
+    section, labels = stage.recipe.train, [DEMONSTRATION, *(earlier.name for earlier in stage.earlier)]
+    plan = TrainingPlan(section, stage.recipe.episode, task_set, stage=stage.name, recorded_labels=labels)
+    check_parts([make_gatherer(play_groups, section.gather)], plan)
 
 
 def check_stored_sources(stages: Sequence[PlannedStage], task_set: TaskSet) -> None:
@@ -207,20 +181,11 @@ def _check_streaming(recipe: Recipe, reward: Reward | str | None) -> None:
     section = recipe.train
     if not section.is_streamed:
         return
-    gatherer = make_gatherer(play_groups, section.gather)
-    playing = [section.gather[position] for position in gatherer.playing]
-    key = f"train.staleness = {section.staleness}" if section.staleness else f"group_quorum = {section.group_quorum}"
     reasons = {
         "machine.sharding brings the weights together only when a step is played. Leave it out.": (
             recipe.machine.sharding is not None
         ),
         "it needs train.generation = 'transformers'.": section.generation != "transformers",
-        f"train.gather: {', '.join(playing)} plays episodes of a step when it is trained, and here they were begun "
-        "before. Leave it out. top_spread, spread_threshold and success_replay choose among finished groups, and may "
-        "stay.": playing,
-        f"train.gather = {section.gather} puts in episodes of earlier steps, and turns older than the staleness get no "
-        f'credit. Name a wrapper without that bound: estimator = "{section.estimator} | '
-        f'off_policy(mode={section.correction!r})".': gatherer.has("replays") and section.masks_stale_turns,
         f"{section.estimator} compares branches, which are grown a step at once. Choose another estimator.": "branches"
         in section.make_estimator().requires,
         "train.adapt lets another reward judge than validations do. Leave it out.": section.adapt is not None,
@@ -230,7 +195,7 @@ def _check_streaming(recipe: Recipe, reward: Reward | str | None) -> None:
     }
     for reason, applies in reasons.items():
         if applies:
-            raise RecipeError(f"{key} plays episodes in the background: {reason}")
+            raise RecipeError(f"{section.stream_key} plays episodes in the background: {reason}")
 
 
 def _check_trainer(recipe: Recipe, config: GRPOConfig) -> None:

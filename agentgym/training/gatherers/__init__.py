@@ -1,28 +1,50 @@
-"""How the groups of a training step come about; `train.gather` names wrappers of the registered kind `gatherers`."""
+"""How the groups of a training step come about; `train.gather` names wrappers of the registered kind `gatherers`.
 
+contract.py  what a gatherer and a wrapper are. step.py: what a step asks for. groups.py: what it gets
+"""
+
+from agentgym.moved import moved_names
 from agentgym.training.gatherers.contract import (
     Gatherer,
-    ReadsTasks,
+    GathererWrapper,
     Selection,
-    Stateful,
     WrappedGatherer,
+    background_play,
+    changes_left_in,
+    group_rewards,
     make_gatherer,
     play_groups,
 )
-from agentgym.training.gatherers.groups import GatheredGroup, gather_metrics, in_groups, untrained
-from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.gatherers.groups import (
+    GatheredGroup,
+    fails_whole,
+    gather_metrics,
+    in_groups,
+    success_of,
+    untrained,
+    without_help,
+)
+from agentgym.training.gatherers.step import StepRequest, StepRollouts
 
 __all__ = [
     "GatheredGroup",
     "Gatherer",
-    "ReadsTasks",
+    "GathererWrapper",
     "Selection",
-    "Stateful",
     "StepRequest",
+    "StepRollouts",
     "WrappedGatherer",
+    "background_play",
+    "changes_left_in",
+    "fails_whole",
     "gather_metrics",
+    "group_rewards",
     "in_groups",
     "make_gatherer",
     "play_groups",
+    "success_of",
     "untrained",
+    "without_help",
 ]
+
+__getattr__ = moved_names(__name__)

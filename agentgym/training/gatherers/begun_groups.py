@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from agentgym.rollout import Fork
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import TrainingPart, TrainingPlan
 from agentgym.trajectory import Trajectory
+
+
+def turn_schedules(part: TrainingPart, plan: TrainingPlan) -> str:
+    """Exclude a schedule of turns, which would cut episodes that begin with turns of recorded ones."""
+    if not plan.episode.schedule.max_turns:
+        return ""
+    return (
+        f"episode.schedule.max_turns = {list(plan.episode.schedule.max_turns)}: train.gather = {plan.train.gather} "
+        "begins within recorded episodes, whose turns count, so a low cap would end them there. Take one of them out."
+    )
 
 
 def begun_groups(step: StepRequest, forks: Sequence[Fork], label: str) -> list[GatheredGroup]:

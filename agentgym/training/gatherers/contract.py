@@ -3,41 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol
 
+from agentgym import registry
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError
-from agentgym.knowledge import KnowledgeStore
+from agentgym.reward import Reward
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan, TrainingRun
 
 FILE = "gatherers.json"
 """Of the states of the wrappers, in the folder of a checkpoint."""
 
 
-Trait = Literal["mixes_groups", "repeats_turns", "writes_tasks", "replays", "reads_entropies"]
-
-
 class Gatherer(Protocol):
-    """Plays a step. A wrapper is a function of another gatherer, with options, that returns one.
-
-    A wrapper with a state of its own, which a checkpoint has to keep, is a Stateful one. One in whose groups there may
-    be episodes that were not judged together has `mixes_groups = True`; rewards that judge whole groups are then
-    refused before the run. One whose episodes begin with turns of recorded ones has `repeats_turns = True`; a schedule
-    of turns, which would cut them there, is then refused. One that also trains on writing tasks has
-    `writes_tasks = True`; what only the set's environments and players give is then refused. One that asks the policy
-    for entropies has `reads_entropies = True`; policies that cannot measure them are then refused.
-
-    One that asks another gatherer for the step as it is, and only changes which of the groups and episodes that come
-    back are trained on, has `plays_nothing = True`. It also wraps a GroupStream, whose episodes were begun before the
-    step; all others are refused there. One that puts episodes of earlier steps into groups has `replays = True`. One
-    that needs episodes which an earlier stage has recorded has their label as `recorded_label`. One that must see the
-    step as a whole, and so is the last, has `is_outermost = True`.
-    """
+    """Plays a step."""
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather as many groups of `step.group_size` trained episodes as `step.tasks` has.
@@ -47,115 +32,127 @@ class Gatherer(Protocol):
         ...
 
 
-@runtime_checkable
-class Stateful(Protocol):
-    """A wrapper that remembers something from step to step, and goes on from there after a resume."""
+def background_play(part: TrainingPart, plan: TrainingPlan) -> str:
+    """Exclude playing in the background: its episodes were begun before a wrapper could play any."""
+    if not plan.train.is_streamed:
+        return ""
+    return (
+        f"{plan.train.stream_key} plays episodes in the background: train.gather: {part.label} plays episodes of a "
+        "step when it is trained, and here they were begun before. Leave it out. Wrappers that only choose among "
+        "finished groups may stay."
+    )
 
-    def state(self) -> dict[str, Any]:
-        """Return what a checkpoint keeps, as plain data for JSON."""
-        ...
+
+def group_rewards(part: TrainingPart, plan: TrainingPlan) -> str:
+    """Exclude rewards that judge whole groups: the episodes of a group may not have been judged together."""
+    if not isinstance(plan.reward, Reward) or not plan.reward.has_stage("group"):
+        return ""
+    return (
+        f"train.gather = {plan.train.gather}: episodes of a group may not have been judged together, and "
+        f"{type(plan.reward).__name__} judges whole groups. Take that out of [reward], or {part.label} out."
+    )
+
+
+class GathererWrapper(TrainingPart):
+    """Base of the wrappers: a gatherer that asks another one, and a part of the training.
+
+    A wrapper that needs none of this may also be a function of the other gatherer, with options, that returns one.
+
+    Args:
+        inner: the gatherer that it asks.
+
+    Attributes:
+        excludes: by default playing in the background. A wrapper that only changes which of the groups and episodes
+            that come back are trained on excludes nothing.
+        is_outermost: whether it must see the step as a whole, and so be the last.
+    """
+
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play,)
+    is_outermost: ClassVar[bool] = False
+
+    def __init__(self, inner: Gatherer) -> None:
+        self.inner = inner
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step; see Gatherer."""
+        return self.inner(step)
+
+    def read_tasks(self, task_set: TaskSet) -> None:
+        """Read what it needs of the run's task set. Raises: TaskError if that lacks it."""
+
+    def state(self) -> dict[str, Any] | None:
+        """Return what a checkpoint keeps, as plain data for JSON; None for a wrapper that remembers nothing."""
+        return None
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a `state`."""
-        ...
 
 
-@runtime_checkable
-class TriesInstructions(Stateful, Protocol):
-    """A wrapper that plays groups with several instructions."""
+class Selection(GathererWrapper):
+    """Plays nothing: `choose` returns the groups of `inner`, those that are not chosen `untrained`."""
 
-    @property
-    def best_instruction(self) -> str:
-        """The best so far, with which the policy is measured, and played in later stages."""
-        ...
+    excludes: ClassVar[tuple[Exclusion, ...]] = ()
 
-
-@runtime_checkable
-class KeepsKnowledge(Stateful, Protocol):
-    """A wrapper whose episodes are shown what earlier steps have taught."""
-
-    store: KnowledgeStore
-    """With which the policy is measured, and played in later stages."""
-
-
-@runtime_checkable
-class ReadsTasks(Protocol):
-    """A wrapper that needs something of the task set: hints, or a scripted player."""
-
-    def read_tasks(self, task_set: TaskSet) -> None:
-        """Called with the run's task set before the first step. Raises: TaskError if it lacks what is needed."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class WrappedGatherer:
-    """A gatherer within its wrappers. `wrappers`: the innermost first."""
-
-    outermost: Gatherer
-    wrappers: tuple[Gatherer, ...] = ()
+    def __init__(self, inner: Gatherer, choose: Callable[[list[GatheredGroup]], list[GatheredGroup]]) -> None:
+        super().__init__(inner)
+        self._choose = choose
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """As Gatherer."""
-        return self.outermost(step)
+        """Gather a step, and choose among its groups."""
+        return self._choose(self.inner(step))
 
-    def has(self, trait: Trait) -> bool:
-        """Whether some wrapper says this of itself: see Gatherer."""
-        return any(getattr(wrapper, trait, False) for wrapper in self.wrappers)
 
-    @property
-    def playing(self) -> list[int]:
-        """Positions of the wrappers that play episodes themselves, instead of only choosing."""
-        return [
-            position for position, wrapper in enumerate(self.wrappers) if not getattr(wrapper, "plays_nothing", False)
-        ]
+class WrappedGatherer(TrainingPart):
+    """A gatherer within its wrappers, which are asked together. `wrappers`: the innermost first."""
+
+    def __init__(self, outermost: Gatherer, wrappers: Sequence[GathererWrapper] = ()) -> None:
+        self._outermost, self.wrappers = outermost, tuple(wrappers)
+
+    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
+        """Gather a step; see Gatherer."""
+        return self._outermost(step)
 
     def read_tasks(self, task_set: TaskSet) -> None:
-        """As ReadsTasks, to all wrappers."""
+        """Let all wrappers read the run's task set. Raises: TaskError if it lacks what one of them needs."""
         for wrapper in self.wrappers:
-            if isinstance(wrapper, ReadsTasks):
-                wrapper.read_tasks(task_set)
+            wrapper.read_tasks(task_set)
 
-    @property
-    def tries_instructions(self) -> TriesInstructions | None:
-        """The wrapper that plays groups with several instructions; None if none does."""
-        return next((wrapper for wrapper in self.wrappers if isinstance(wrapper, TriesInstructions)), None)
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        """Yield what the wrappers lack, and what they do not go with."""
+        for wrapper in self.wrappers:
+            yield from wrapper.requires(plan)
+            yield from filter(None, (excludes(wrapper, plan) for excludes in wrapper.excludes))
 
-    @property
-    def best_instruction(self) -> str | None:
-        """As TriesInstructions; None if no wrapper tries any."""
-        return None if (wrapper := self.tries_instructions) is None else wrapper.best_instruction
+    def rollout_changes(self) -> Mapping[str, Any]:
+        """Return the changes of all wrappers."""
+        return {key: value for wrapper in self.wrappers for key, value in wrapper.rollout_changes().items()}
 
-    @property
-    def knowledge(self) -> KnowledgeStore | None:
-        """What earlier steps have taught; None if no wrapper keeps it."""
-        return next((wrapper.store for wrapper in self.wrappers if isinstance(wrapper, KeepsKnowledge)), None)
+    def measurement_changes(self) -> Mapping[str, Any]:
+        """Return the changes of all wrappers."""
+        return {key: value for wrapper in self.wrappers for key, value in wrapper.measurement_changes().items()}
+
+    def trainer_options(self) -> Mapping[str, Any]:
+        """Let the trainer gather with it."""
+        return {"gather": self}
 
     def save(self, folder: Path) -> None:
         """Write the states of the wrappers into the folder of a checkpoint."""
-        states = [wrapper.state() if isinstance(wrapper, Stateful) else None for wrapper in self.wrappers]
+        states = [wrapper.state() for wrapper in self.wrappers]
         (folder / FILE).write_text(json.dumps(states), encoding="utf-8")
 
     def restore(self, folder: Path) -> None:
-        """Continue as at a checkpoint; one of before this, which has no such file, begins anew."""
+        """Let the wrappers continue as at a checkpoint; one of before this, which has no such file, changes nothing."""
         if not (folder / FILE).is_file():
             return
         states = json.loads((folder / FILE).read_text(encoding="utf-8"))
         for wrapper, state in zip(self.wrappers, states, strict=True):
-            if isinstance(wrapper, Stateful):
+            if state is not None:
                 wrapper.load(state)
 
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """A wrapper that plays nothing: `choose` returns the groups of `inner`, those that are not chosen `untrained`."""
-
-    inner: Gatherer
-    choose: Callable[[list[GatheredGroup]], list[GatheredGroup]]
-    plays_nothing: ClassVar[bool] = True
-
-    def __call__(self, step: StepRequest) -> list[GatheredGroup]:
-        """As Gatherer."""
-        return self.choose(self.inner(step))
+    def finish(self, run: TrainingRun) -> None:
+        """Let all wrappers leave what later stages need."""
+        for wrapper in self.wrappers:
+            wrapper.finish(run)
 
 
 def play_groups(step: StepRequest) -> list[GatheredGroup]:
@@ -168,11 +165,24 @@ def make_gatherer(base: Gatherer, wrappers: Sequence[str]) -> WrappedGatherer:
 
     Raises: UnknownNameError; CreditError for options that a wrapper does not take, and for their order.
     """
-    wrapped: list[Gatherer] = []
-    for position, text in enumerate(wrappers):
-        if wrapped and getattr(wrapped[-1], "is_outermost", False):
-            raise CreditError(f"{wrappers[position - 1]} learns from all that a step plays: name it after {text}.")
+    wrapped: list[GathererWrapper] = []
+    for text in wrappers:
+        if wrapped and wrapped[-1].is_outermost:
+            raise CreditError(f"{wrapped[-1].label} learns from all that a step plays: name it after {text}.")
         part = parse_part(text)
-        base = load_part("gatherers", part.name, part.options)(base)
-        wrapped.append(base)
-    return WrappedGatherer(base, tuple(wrapped))
+        gatherer = load_part("gatherers", part.name, part.options)(base)
+        wrapper = gatherer if isinstance(gatherer, GathererWrapper) else GathererWrapper(gatherer)
+        wrapper.label = text
+        wrapped.append(wrapper)
+        base = wrapper
+    return WrappedGatherer(base, wrapped)
+
+
+def changes_left_in(folder: RunFolder, wrappers: Sequence[str]) -> dict[str, Any]:
+    """Return what wrappers have left in the folder of a stage: changes of the rollout config for later stages."""
+    changes: dict[str, Any] = {}
+    for text in wrappers:
+        wrapper = registry.load("gatherers", parse_part(text).name)
+        if isinstance(wrapper, type) and issubclass(wrapper, GathererWrapper):
+            changes |= wrapper.changes_left_in(folder)
+    return changes

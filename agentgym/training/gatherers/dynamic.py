@@ -7,14 +7,16 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym.credit.options import Count, Decay
 from agentgym.task import Task
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
 
 
-class DynamicSampling:
+class DynamicSampling(GathererWrapper):
     """Plays further tasks until as many groups as a step trains on have returns that differ.
 
     A group in which all returns are equal has no gradient. If a share u of the groups is useful, a useful group costs
@@ -35,7 +37,8 @@ class DynamicSampling:
     """
 
     def __init__(self, inner: Gatherer, *, max_rounds: Count = 4, max_rate: Count = 1, memory: Decay = 0.5) -> None:
-        self._inner, self._max_rounds, self._max_rate, self._memory = inner, max_rounds, max_rate, memory
+        super().__init__(inner)
+        self._max_rounds, self._max_rate, self._memory = max_rounds, max_rate, memory
         self._useful_share = 1.0
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -57,7 +60,7 @@ class DynamicSampling:
             if not tasks:
                 break
             label = step.label if turn == 0 else f"{step.label}-more{turn}"
-            for group in self._inner(replace(step, tasks=tasks, label=label)):
+            for group in self.inner(replace(step, tasks=tasks, label=label)):
                 (useful if group.differs else others).append(group)
             if len(useful) >= needed:
                 break
@@ -72,10 +75,10 @@ class DynamicSampling:
         share = useful / max(1, total)
         self._useful_share = (self._memory * self._useful_share + share) / (self._memory + 1)
 
+    @override
     def state(self) -> dict[str, Any]:
-        """As Stateful."""
         return {"useful_share": self._useful_share}
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """As Stateful."""
         self._useful_share = state["useful_share"]

@@ -15,13 +15,24 @@ from agentgym.credit.options import Count, Share, Weight
 from agentgym.errors import AgentGymError, CreditError
 from agentgym.rollout import Fork
 from agentgym.task import seed_of
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan
 from agentgym.trajectory import Trajectory
 
 
-class EntropyForks:
+def other_generation(part: TrainingPart, plan: TrainingPlan) -> str:
+    """Exclude policies that cannot measure entropies."""
+    if plan.train.generation == "transformers":
+        return ""
+    return (
+        f"train.gather = {plan.train.gather} measures entropies, which train.generation = {plan.train.generation!r} "
+        "does not offer. Set it to 'transformers', or leave the gatherer out."
+    )
+
+
+class EntropyForks(GathererWrapper):
     """Plays a part of each group from the start, and lets the others branch off where a result left the policy unsure.
 
     H_k is the entropy of the first `tokens` tokens of turn k: of the `top` likeliest ones, at temperature 1, divided by
@@ -47,8 +58,7 @@ class EntropyForks:
         from the same record.
     """
 
-    mixes_groups: ClassVar[bool] = True
-    reads_entropies: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards, other_generation)
 
     def __init__(
         self,
@@ -60,7 +70,8 @@ class EntropyForks:
         weight: Weight = 0.2,
         threshold: Share = 0.5,
     ) -> None:
-        self._inner, self._roots, self._tokens, self._top = inner, roots, tokens, top
+        super().__init__(inner)
+        self._roots, self._tokens, self._top = roots, tokens, top
         self._weight, self._threshold = weight, threshold
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -71,7 +82,7 @@ class EntropyForks:
                 "Raise train.group_size, or leave it out."
             )
         roots = min(step.group_size - 1, max(2, round(self._roots * step.group_size)))
-        groups = self._inner(replace(step, group_size=roots))
+        groups = self.inner(replace(step, group_size=roots))
         members = {index: list(group.trained) for index, group in enumerate(groups) if group.trained}
         room = {index: step.group_size - len(rows) for index, rows in members.items()}
         newest: Mapping[int, Sequence[Trajectory]] = members

@@ -8,6 +8,8 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
+from typing_extensions import override
+
 from agentgym import registry
 from agentgym.credit.options import Count
 from agentgym.errors import AgentGymError, CreditError, TaskError
@@ -15,7 +17,7 @@ from agentgym.policy.contract import Policy
 from agentgym.policy.guided import GuidedPolicy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.task import Task, TaskSet, seed_of
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Assistance
@@ -23,7 +25,7 @@ from agentgym.trajectory import Assistance
 SCRIPTED = ("oracle", "imperfect_oracle")
 
 
-class Guide:
+class Guide(GathererWrapper):
     """Lets a guide take the first k turns of a group's episodes, k drawn from 0 to `turns`; then the policy goes on.
 
     So the policy meets states that it does not reach by itself. k is drawn for each group before it is played, and is
@@ -42,7 +44,8 @@ class Guide:
     def __init__(
         self, inner: Gatherer, *, player: str = "oracle", options: Mapping[str, Any] | None = None, turns: Count = 4
     ) -> None:
-        self._inner, self._player, self._turns = inner, player, turns
+        super().__init__(inner)
+        self._player, self._turns = player, turns
         self._script: Callable[[Task], Any] | None = None
         self._guide: Policy | None = None
         if player not in SCRIPTED:
@@ -51,8 +54,9 @@ class Guide:
             except TypeError as error:
                 raise CreditError(f"guide: the policy {player!r} takes no such options: {error}") from error
 
+    @override
     def read_tasks(self, task_set: TaskSet) -> None:
-        """As ReadsTasks: the set has the player."""
+        # Check that the set has the player.
         if self._player not in SCRIPTED:
             return
         self._script = getattr(task_set, self._player)
@@ -76,7 +80,7 @@ class Guide:
             else:  # without a guide, or a second group of its task
                 rest.append(task)
         groups = self._begin(step, begun, guided_turns)
-        return [*groups, *(self._inner(replace(step, tasks=rest)) if rest else ())]
+        return [*groups, *(self.inner(replace(step, tasks=rest)) if rest else ())]
 
     def _begin(self, step: StepRequest, tasks: list[Task], guided_turns: Mapping[str, int]) -> list[GatheredGroup]:
         if not tasks:

@@ -7,17 +7,19 @@ from dataclasses import replace
 from math import ceil
 from typing import Literal
 
+from typing_extensions import override
+
 from agentgym.credit.options import Count, Share
 from agentgym.errors import EpisodesFailed, TaskError
 from agentgym.task import Task, TaskSet
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup, fails_whole, in_groups, without_help
 from agentgym.training.gatherers.refined import feedback_on
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Assistance, Trajectory
 
 
-class Guided:
+class Guided(GathererWrapper):
     """Plays a group that fails whole again with the first part of `Task.hints` in its prompt, a longer part each time.
 
     So a task that is beyond the policy has a gradient. All episodes of a group are shown the same part, so advantages
@@ -50,10 +52,12 @@ class Guided:
         strip: bool = False,
         source: Literal["hints", "feedback"] = "hints",
     ) -> None:
-        self._inner, self._steps, self._most, self._strip, self._source = inner, steps, most, strip, source
+        super().__init__(inner)
+        self._steps, self._most, self._strip, self._source = steps, most, strip, source
 
+    @override
     def read_tasks(self, task_set: TaskSet) -> None:
-        """As ReadsTasks: some training task has hints, and each that has some has a truth."""
+        # Check that some training task has hints, and each that has some has a truth.
         if self._source == "feedback":
             return
         tasks = [task for task in task_set["train"] if task.hints]
@@ -70,7 +74,7 @@ class Guided:
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, and play its failed groups with hints. Raises: CreditError if a reward has no feedback."""
-        groups = self._inner(step)
+        groups = self.inner(step)
         failed = [row for row, group in enumerate(groups) if fails_whole(group)]
         if self._source == "feedback":
             self._help(step, groups, self._feedback(step, groups, failed), "feedback")

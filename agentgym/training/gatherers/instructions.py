@@ -9,17 +9,22 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from agentgym import registry
 from agentgym.credit.options import Count, Decay, PositiveWeight
 from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
+from agentgym.storage.run_folder import RunFolder
 from agentgym.task import INSTRUCTIONS, Origin, Task, seed_of
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup, success_of
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
+from agentgym.training.parts import TrainingRun
 
+FILE = "instructions.json"
+"""The instructions that a stage has tried, in its folder."""
 LEARNER = "learner"
 """The writer that is the policy itself."""
 MAX_FAILURES, MAX_FAILURE_CHARS = 3, 600
@@ -47,7 +52,7 @@ class Instruction:
     failures: list[str] = field(default_factory=list)
 
 
-class Instructions:
+class Instructions(GathererWrapper):
     """Plays each group with an instruction drawn from a population, and renews the population as the training goes on.
 
     An instruction precedes the task, as `[episode] instruction` does, which it replaces. One whose groups had the mean
@@ -85,7 +90,8 @@ class Instructions:
             raise CreditError(
                 f"instructions(population={population}): give at least two different texts, of which one is preferred."
             )
-        self._inner, self._temperature, self._every, self._memory = inner, temperature, every, memory
+        super().__init__(inner)
+        self._temperature, self._every, self._memory = temperature, every, memory
         self._writer: Policy | None = None
         if writer != LEARNER:
             try:
@@ -104,11 +110,27 @@ class Instructions:
         groups: list[GatheredGroup] = []
         for position, instruction in enumerate(self.population):
             if tasks := [task for task, own in zip(step.tasks, chosen, strict=True) if own is instruction]:
-                own_groups = self._inner(self._request(step, instruction, tasks, position))
+                own_groups = self.inner(self._request(step, instruction, tasks, position))
                 self._note(instruction, own_groups)
                 groups += own_groups
         self._steps += 1
         return [*groups, *self._renew(step)] if self._steps % self._every == 0 else groups
+
+    @override
+    def measurement_changes(self) -> Mapping[str, Any]:
+        return {"instruction": self.best_instruction}
+
+    @override
+    def finish(self, run: TrainingRun) -> None:
+        best = self.best_instruction
+        run.folder.write_json(FILE, {"best": best, **self.state()})
+        line = f"{run.folder.phase('train')}: later stages play with the best instruction, {best!r}. Elsewhere, "
+        run.show(f"{line}give it by --instruction.")
+
+    @classmethod
+    @override
+    def changes_left_in(cls, folder: RunFolder) -> Mapping[str, Any]:
+        return {"instruction": folder.read_json(FILE)["best"]} if (folder.path / FILE).is_file() else {}
 
     @property
     def best_instruction(self) -> str:
@@ -176,16 +198,16 @@ class Instructions:
             self.former.append(worst)
         return [GatheredGroup([], group.episodes) for group in groups]
 
+    @override
     def state(self) -> dict[str, Any]:
-        """As Stateful."""
         return {
             "steps": self._steps,
             "population": [asdict(own) for own in self.population],
             "former": [asdict(own) for own in self.former],
         }
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """As Stateful."""
         self._steps = state["steps"]
         self.population = [Instruction(**row) for row in state["population"]]
         self.former = [Instruction(**row) for row in state["former"]]

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from agentgym.errors import CreditError
 from agentgym.knowledge import KnowledgeStore
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import TrainingRun
+
+FILE = "knowledge.json"
+"""What a stage has learnt, in its folder."""
 
 
-class RunKnowledge:
+class RunKnowledge(GathererWrapper):
     """Shows each episode what earlier steps have taught of its goal, and learns from the episodes of the step.
 
     All episodes of a step read the same, so that the bias class of an estimator holds within a group. The policy's own
@@ -35,7 +42,7 @@ class RunKnowledge:
         offered: int = 3,
         measured: bool = True,
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         try:
             self.store = KnowledgeStore(capacity=capacity, notes=notes, offered=offered, measured=measured)
         except ValueError as error:
@@ -43,14 +50,30 @@ class RunKnowledge:
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step."""
-        groups = self._inner(step.with_config(knowledge=self.store))
+        groups = self.inner(step.with_config(knowledge=self.store))
         self.store.learn(episode for group in groups for episode in group.unaided)
         return groups
 
+    @override
+    def rollout_changes(self) -> Mapping[str, Any]:
+        return {"knowledge": self.store}
+
+    @override
+    def finish(self, run: TrainingRun) -> None:
+        path = self.store.save(run.folder.path / FILE)
+        line = f"{run.folder.phase('train')}: later stages are shown what is known of {len(self.store)} goals. "
+        run.show(f"{line}Elsewhere, give it by --knowledge {path}.")
+
+    @classmethod
+    @override
+    def changes_left_in(cls, folder: RunFolder) -> Mapping[str, Any]:
+        path = folder.path / FILE
+        return {"knowledge": KnowledgeStore.load(path)} if path.is_file() else {}
+
+    @override
     def state(self) -> dict[str, Any]:
-        """As Stateful."""
         return self.store.state()
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """As Stateful."""
         self.store.load_state(state)

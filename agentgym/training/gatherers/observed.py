@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import ClassVar
 
 from agentgym.errors import CreditError
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import attempt_of
+from agentgym.training.parts import Exclusion
 from agentgym.trajectory import Assistance, Trajectory
 
 OBSERVER = "observer"
@@ -18,7 +19,7 @@ PARTNER = "partner"
 """The kind of the observer's help, and the component of the other one's reward."""
 
 
-class ObservedPairs:
+class ObservedPairs(GathererWrapper):
     """Plays half of a step's tasks twice: by a pioneer, and by an observer who reads what the pioneer wrote and called.
 
     Episode by episode the two are partners: the return of each is added to the other's, as the component `partner`. A
@@ -30,10 +31,10 @@ class ObservedPairs:
     Source: CORY, Ma et al. 2024, arXiv:2410.06101. From descriptions, not checked against its code.
     """
 
-    mixes_groups: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
 
     def __init__(self, inner: Gatherer) -> None:
-        self._inner = inner
+        super().__init__(inner)
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step. Raises: CreditError for an odd number of tasks, or groups that were chosen among more."""
@@ -42,7 +43,7 @@ class ObservedPairs:
             raise CreditError(
                 f"observed plays half of a step's {len(step.tasks)} tasks twice: make train.tasks_per_step even."
             )
-        groups = self._inner(replace(step, tasks=step.tasks[:half]))
+        groups = self.inner(replace(step, tasks=step.tasks[:half]))
         pioneers = [group for group in groups if group.trained]
         if len(pioneers) != half or any(len(group.trained) != step.group_size for group in pioneers):
             raise CreditError(f"observed needs {half} groups of {step.group_size} pioneers: put it first in `gather`.")

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
+from typing_extensions import override
+
 from agentgym.credit.options import Count, Share
 from agentgym.errors import AgentGymError
 from agentgym.rollout import Fork
 from agentgym.task import seed_of
-from agentgym.training.gatherers.begun_groups import begun_groups
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.begun_groups import begun_groups, turn_schedules
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import Exclusion
 from agentgym.trajectory import Trajectory
 
 
@@ -35,7 +38,7 @@ class Prefix:
     priority: float
 
 
-class PrefixBuffer:
+class PrefixBuffer(GathererWrapper):
     """Plays some groups from a turn of an earlier episode, where the returns of a group differed.
 
     Every turn of an episode in a group with different returns is a candidate, with the variance of these returns as its
@@ -56,11 +59,11 @@ class PrefixBuffer:
         returns as priority. That a new candidate inherits the variance of its group is our choice.
     """
 
-    mixes_groups: ClassVar[bool] = True
-    repeats_turns: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards, turn_schedules)
 
     def __init__(self, inner: Gatherer, *, share: Share = 0.5, capacity: Count = 256) -> None:
-        self._inner, self._share, self._capacity = inner, share, capacity
+        super().__init__(inner)
+        self._share, self._capacity = share, capacity
         self.prefixes: dict[int, Prefix] = {}
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
@@ -70,7 +73,7 @@ class PrefixBuffer:
         begun = begun_groups(step, [self._fork(step, prefix) for prefix in drawn], f"{step.label}-prefix")
         replaced = set(rows[: len(drawn)])
         rest = [task for row, task in enumerate(step.tasks) if row not in replaced]
-        groups = [*begun, *(self._inner(replace(step, tasks=rest)) if rest else ())]
+        groups = [*begun, *(self.inner(replace(step, tasks=rest)) if rest else ())]
         for prefix, group in zip(drawn, begun, strict=True):
             prefix.priority = group.spread**2 if group.differs else 0.0
         for group in groups:
@@ -113,12 +116,13 @@ class PrefixBuffer:
         for prefix in ordered[: max(0, len(ordered) - self._capacity)]:
             del self.prefixes[prefix.words]
 
+    @override
     def state(self) -> dict[str, Any]:
-        """As Stateful: the prefixes in their order; the ledger keeps the episodes."""
+        # the prefixes in their order; the ledger keeps the episodes
         return {"prefixes": [astuple(prefix) for prefix in self.prefixes.values()]}
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """As Stateful."""
         self.prefixes = {prefix.words: prefix for prefix in (Prefix(*values) for values in state["prefixes"])}
 
 

@@ -6,12 +6,13 @@ from typing import ClassVar
 
 from agentgym.credit.options import Count
 from agentgym.errors import EpisodesFailed
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import Exclusion
 
 
-class Refill:
+class Refill(GathererWrapper):
     """Plays episodes again that the infrastructure failed, so that groups are whole.
 
     What an agent caused is a result and stays. The bias class of an estimator holds if failures do not depend on what
@@ -22,14 +23,15 @@ class Refill:
         times: how often an episode is played again.
     """
 
-    mixes_groups: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
 
     def __init__(self, inner: Gatherer, *, times: Count = 1) -> None:
-        self._inner, self._times = inner, times
+        super().__init__(inner)
+        self._times = times
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step. Failed episodes that were replaced are left out."""
-        groups = self._inner(step)
+        groups = self.inner(step)
         for attempt in range(1, self._times + 1):
             failed = [
                 (group, row)

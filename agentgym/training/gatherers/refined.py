@@ -12,14 +12,15 @@ from agentgym.credit.options import Count
 from agentgym.errors import CreditError, EpisodesFailed, JudgeError
 from agentgym.reward import Reward, validate_feedback
 from agentgym.task import Task
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
 from agentgym.training.gatherers.groups import GatheredGroup, success_of, without_help
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import MAX_CHARS, attempt_of
+from agentgym.training.parts import Exclusion
 from agentgym.trajectory import Assistance, Trajectory
 
 
-class Refined:
+class Refined(GathererWrapper):
     """Plays each episode that did not succeed again, with its own messages and a critique of them in the prompt.
 
     The critique is `Reward.feedback`: a judge's own text, which tests failed, or what a chat model says (the reward
@@ -36,14 +37,15 @@ class Refined:
         ratio alone (see the objective).
     """
 
-    mixes_groups: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards)
 
     def __init__(self, inner: Gatherer, *, best: Count = 1) -> None:
-        self._inner, self._best = inner, best
+        super().__init__(inner)
+        self._best = best
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, and refine its failures. Raises: CreditError if the reward has no feedback."""
-        groups = self._inner(step)
+        groups = self.inner(step)
         failed = [
             (row, episode)
             for row, group in enumerate(groups)

@@ -6,16 +6,18 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from typing_extensions import override
+
 from agentgym.credit.options import Share, Weight
 from agentgym.errors import TaskError
 from agentgym.task import Task, TaskSet
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup, without_help
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.trajectory import Assistance
 
 
-class Scaffolded:
+class Scaffolded(GathererWrapper):
     """Shows the first lines of the task's rubric in the prompt: all in the first episode of a group, none in the last.
 
     The share of the lines is lambda_step lambda_group: lambda_group falls evenly from 1 to 0 over the episodes of a
@@ -33,10 +35,12 @@ class Scaffolded:
     """
 
     def __init__(self, inner: Gatherer, *, slope: Weight = 8.0, middle: Share = 0.5, strip: bool = False) -> None:
-        self._inner, self._slope, self._middle, self._strip = inner, slope, middle, strip
+        super().__init__(inner)
+        self._slope, self._middle, self._strip = slope, middle, strip
 
+    @override
     def read_tasks(self, task_set: TaskSet) -> None:
-        """As ReadsTasks: some training task has a rubric or hints."""
+        # Check that some training task has a rubric or hints.
         if not any(map(lines_of, task_set["train"])):
             raise TaskError(
                 f"scaffolded: no training task of {task_set.name} has truth['rubric'] or hints. Give tasks one of "
@@ -56,7 +60,7 @@ class Scaffolded:
             text = "A good answer meets these criteria:\n" + "\n".join(f"- {line}" for line in chosen)
             return Assistance("rubric", text, len(chosen) / len(lines))
 
-        groups = self._inner(replace(step, assist=assist))
+        groups = self.inner(replace(step, assist=assist))
         if not self._strip:
             return groups
         return [

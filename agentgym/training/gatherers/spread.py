@@ -7,11 +7,13 @@ from math import ceil
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from agentgym.credit.options import Decay, Share
-from agentgym.training.gatherers.contract import Gatherer, Selection
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, Selection
 from agentgym.training.gatherers.groups import GatheredGroup, untrained
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import Exclusion
 
 
 def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
@@ -30,7 +32,7 @@ def top_spread(inner: Gatherer, *, share: Share = 0.25) -> Gatherer:
     return Selection(inner, choose)
 
 
-class SpreadThreshold:
+class SpreadThreshold(GathererWrapper):
     """Trains on the groups whose spread reaches a running mean of the spreads of all groups.
 
     The threshold rises while groups differ more, and falls as the policy becomes sure. The group with the greatest
@@ -43,15 +45,16 @@ class SpreadThreshold:
     Source: RLPR, Yu et al. 2025, arXiv:2506.18254. 0.99 and 1 are our choices.
     """
 
-    plays_nothing: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = ()
 
     def __init__(self, inner: Gatherer, *, memory: Decay = 0.99, factor: Share = 1.0) -> None:
-        self._inner, self._memory, self._factor = inner, memory, factor
+        super().__init__(inner)
+        self._memory, self._factor = memory, factor
         self._mean: float | None = None
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, and leave out the groups whose spread is below the threshold."""
-        groups = self._inner(step)
+        groups = self.inner(step)
         spreads = [group.spread for group in groups if group.trained]
         if not spreads:
             return groups
@@ -60,10 +63,10 @@ class SpreadThreshold:
         threshold = min(self._factor * self._mean, max(spreads))
         return [group if not group.trained or group.spread >= threshold else untrained(group) for group in groups]
 
+    @override
     def state(self) -> dict[str, Any]:
-        """As Stateful."""
         return {"mean": self._mean}
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """As Stateful."""
         self._mean = state["mean"]

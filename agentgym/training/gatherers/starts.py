@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from agentgym.credit.options import Count, Share
 from agentgym.errors import AgentGymError
 from agentgym.rollout import Fork
 from agentgym.task import seed_of
-from agentgym.training.gatherers.begun_groups import begun_groups
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.begun_groups import begun_groups, turn_schedules
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play, group_rewards
 from agentgym.training.gatherers.groups import GatheredGroup
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import Exclusion, TrainingPlan
 from agentgym.trajectory import Trajectory
 
 
-class Starts:
+class Starts(GathererWrapper):
     """Plays some groups from a turn of a recorded success, so that what never succeeds from the start is learnt.
 
     At first one turn is left to play. Once the mean success of the last `groups` such groups is at least `solved`, one
@@ -47,8 +49,7 @@ class Starts:
         its code. The constants are ours.
     """
 
-    mixes_groups: ClassVar[bool] = True
-    repeats_turns: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, group_rewards, turn_schedules)
 
     def __init__(
         self,
@@ -60,11 +61,22 @@ class Starts:
         groups: Count = 4,
         uniform: bool = False,
     ) -> None:
-        self._inner, self.recorded_label, self._share, self._solved, self._groups = inner, label, share, solved, groups
+        super().__init__(inner)
+        self._label, self._share, self._solved, self._groups = label, share, solved, groups
         self._uniform = uniform
         self._recorded: dict[str, list[Trajectory]] | None = None
         self.turns_left = 1
         self._recent: list[float] = []
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        label, known = self._label, plan.recorded_labels
+        if known is not None and not any(own.startswith(label) or label.startswith(f"{own}-") for own in known):
+            yield (
+                f"train.gather = {plan.train.gather}: no stage before {plan.stage!r} records episodes whose ids begin "
+                f"with {label!r}. Put a stage `collect` of this name before it, for example with options = {{ policy = "
+                "'oracle' }, or name the demonstrations of a warm start, 'demonstration-oracle'."
+            )
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step, the groups that begin in the middle first."""
@@ -73,7 +85,7 @@ class Starts:
         rest = [task for row, task in enumerate(step.tasks) if row not in forks]
         if not self._uniform:
             self._learn(begun)
-        return [*begun, *(self._inner(replace(step, tasks=rest)) if rest else ())]
+        return [*begun, *(self.inner(replace(step, tasks=rest)) if rest else ())]
 
     def _forks(self, step: StepRequest) -> dict[int, Fork]:
         """Where groups begin, by the position of their task; no task twice, so that no two branches have one id."""
@@ -107,22 +119,22 @@ class Starts:
         if self._recorded is None:
             records = step.rollouts.records
             self._recorded = {}
-            for episode in records.labelled(self.recorded_label) if records is not None else ():
+            for episode in records.labelled(self._label) if records is not None else ():
                 if episode.valid and (self._uniform or (episode.success or 0) >= 1) and episode.turns:
                     self._recorded.setdefault(episode.task.id, []).append(episode)
             if not self._recorded:
                 sought = "episode" if self._uniform else "success"
                 raise AgentGymError(
-                    f"train.gather: starts(label={self.recorded_label!r}) finds no {sought} in this run's episodes "
+                    f"train.gather: starts(label={self._label!r}) finds no {sought} in this run's episodes "
                     "with this label. Put a stage `collect` before, such as options = { policy = 'oracle' }, and name "
                     "it."
                 )
         return self._recorded
 
+    @override
     def state(self) -> dict[str, Any]:
-        """As Stateful."""
         return {"turns_left": self.turns_left, "recent": self._recent}
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """As Stateful."""
         self.turns_left, self._recent = state["turns_left"], state["recent"]

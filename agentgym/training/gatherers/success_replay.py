@@ -9,16 +9,29 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from agentgym.credit.options import Count, Share
 from agentgym.errors import AgentGymError
 from agentgym.task import seed_of
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, group_rewards
 from agentgym.training.gatherers.groups import GatheredGroup, success_of
 from agentgym.training.gatherers.step import StepRequest
+from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan
 
 
-class SuccessReplay:
+def masked_age(part: TrainingPart, plan: TrainingPlan) -> str:
+    """Exclude the bound on the age of turns that playing in the background adds to an estimator."""
+    if not plan.train.masks_stale_turns:
+        return ""
+    return (
+        f"train.gather = {plan.train.gather} puts in episodes of earlier steps, and turns older than the staleness get "
+        f'no credit. Name a wrapper without that bound: estimator = "{plan.train.estimator} | '
+        f'off_policy(mode={plan.train.correction!r})".'
+    )
+
+
+class SuccessReplay(GathererWrapper):
     """Puts an earlier success of its task in place of the worst episode of a group that fails whole.
 
     So a task that was solved once keeps a gradient. The stored episode counts with the log-probabilities that it was
@@ -32,9 +45,7 @@ class SuccessReplay:
     Source: ARPO, Lu et al. 2025, arXiv:2505.16282; the numbers are those of its authors' code.
     """
 
-    mixes_groups: ClassVar[bool] = True
-    plays_nothing: ClassVar[bool] = True
-    replays: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (group_rewards, masked_age)
 
     def __init__(
         self,
@@ -45,12 +56,13 @@ class SuccessReplay:
         spread: Share = 0.05,
         mean: Share = 0.2,
     ) -> None:
-        self._inner, self._per_task, self._solved, self._spread, self._mean = inner, per_task, solved, spread, mean
+        super().__init__(inner)
+        self._per_task, self._solved, self._spread, self._mean = per_task, solved, spread, mean
         self._ids: dict[str, deque[str]] = {}
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step; afterwards its successes are stored."""
-        gathered = self._inner(step)
+        gathered = self.inner(step)
         groups = [self._with_success(step, group) for group in gathered]
         for group in gathered:
             for episode in group.episodes:
@@ -74,10 +86,11 @@ class SuccessReplay:
         trained[worst] = success
         return replace(group, trained=trained, left_out=left_out, replayed=group.replayed | {success.id})
 
+    @override
     def state(self) -> dict[str, Any]:
-        """As Stateful: the ids of the stored episodes, which the ledger keeps."""
+        # the ids of the stored episodes, which the ledger keeps
         return {task: list(ids) for task, ids in self._ids.items()}
 
+    @override
     def load(self, state: Mapping[str, Any]) -> None:
-        """As Stateful."""
         self._ids = {task: deque(ids, self._per_task) for task, ids in state.items()}

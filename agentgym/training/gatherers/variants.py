@@ -7,17 +7,19 @@ from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
+from typing_extensions import override
 
 from agentgym.credit.options import Count, Share
 from agentgym.errors import CreditError, EpisodesFailed, TaskError
 from agentgym.messages import Message, StopReason, images_of
 from agentgym.rollout.causes import is_bug
 from agentgym.task import VARIANTS, Origin, Task, TaskSet
-from agentgym.training.gatherers.contract import Gatherer
+from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups, success_of
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import WRITING, attempt_of, question_of, words_of, write
 from agentgym.training.new_tasks import NewTasks
+from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan
 from agentgym.trajectory import Trajectory
 
 INSTRUCTION = (
@@ -28,7 +30,23 @@ REWARD = "variant"
 """The component of a writer's reward."""
 
 
-class Variants:
+_OF_THE_SET = {"state_keys", "potentials", "gold_logprobs"}
+"""Signals that only the environments and answers of the task set give."""
+
+
+def given_only_for_the_set(part: TrainingPart, plan: TrainingPlan) -> str:
+    """Exclude signals and experts that there are only for tasks of the set: it also trains on writing tasks."""
+    needs = _OF_THE_SET & set(plan.train.make_estimator().requires)
+    if not needs and plan.train.experts is None:
+        return ""
+    return (
+        f"train.gather = {plan.train.gather} also trains on writing tasks, of which there are no "
+        f"{', '.join(sorted(needs)) or 'episodes of experts'}. Choose another "
+        f"{'estimator' if needs else 'objective, without train.experts'}, or leave it out."
+    )
+
+
+class Variants(GathererWrapper):
     """Lets the policy write variants of a task that it solved sometimes, with the answer unchanged, and solves them.
 
     A group is a parent if its mean success is in [low, high]. The policy is shown its task and a success, and writes as
@@ -52,16 +70,18 @@ class Variants:
         descriptions, not checked against its code.
     """
 
-    writes_tasks: ClassVar[bool] = True
+    excludes: ClassVar[tuple[Exclusion, ...]] = (background_play, given_only_for_the_set)
 
     def __init__(self, inner: Gatherer, *, low: Share = 1 / 8, high: Share = 5 / 8, parents: Count = 1) -> None:
         if low > high:
             raise CreditError(f"variants(low={low}, high={high}): `low` is above `high`, so no task would be written.")
-        self._inner, self._low, self._high, self._parents = inner, low, high, parents
+        super().__init__(inner)
+        self._low, self._high, self._parents = low, high, parents
         self._new_tasks: NewTasks | None = None
 
+    @override
     def read_tasks(self, task_set: TaskSet) -> None:
-        """As ReadsTasks: some training task has words of its own and a truth."""
+        # Check that some training task has words of its own and a truth.
         if not any(map(_may_be_parent, task_set["train"])):
             raise TaskError(
                 f"variants: no training task of {task_set.name} has words (`prompt` or `messages`, without images) "
@@ -71,7 +91,7 @@ class Variants:
 
     def __call__(self, step: StepRequest) -> list[GatheredGroup]:
         """Gather a step. Raises: CreditError if an environment does not show the words of a task."""
-        groups = self._inner(step)
+        groups = self.inner(step)
         places = [row for row, group in enumerate(groups) if group.trained and not group.differs]
         parents = self._parents_of(groups)
         if not places or not parents:

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
 from agentgym.errors import CreditError
 from agentgym.task import Task
 from agentgym.training.loss.grpo_batches import OtherRows, imitation_rows
-from agentgym.training.loss.row_data import ROW_DATA, RowData
+from agentgym.training.loss.row_data import ROW_DATA
+from agentgym.training.loss.step_batch import StepTrainer
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
 from agentgym.training.loss_inputs.experts import Experts
 from agentgym.training.loss_inputs.optimal_values import OptimalValues
 from agentgym.training.loss_inputs.teacher import teacher_logps
 from agentgym.training.objectives import Needs
 from agentgym.training.objectives.contract import Rows
-from agentgym.training.processes import Processes
 from agentgym.trajectory import Trajectory
-
-
-class StepTrainer(Protocol):
-    """What the inputs of a step need of its trainer: its processes, its device, and what a pass needs of an episode."""
-
-    accelerator: Any
-    processes: Processes
-
-    @property
-    def end_and_pad_ids(self) -> tuple[int, int]:
-        """The token ids that end a text, and that pad it."""
-        ...
-
-    def row_data(self, trajectory: Trajectory) -> RowData:
-        """Return what a forward pass needs of an episode beside its tokens."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,8 @@ import numpy as np
 from agentgym.errors import EvaluationError
 from agentgym.evaluation.credit_audit import draw
 from agentgym.policy.contract import Policy
+from agentgym.storage.run_folder import RunFolder
+from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
 
@@ -93,3 +96,39 @@ class CreditAudit:
             }
         metrics["seconds"] = self._clock() - started
         return {f"audit/{name}": value for name, value in metrics.items() if math.isfinite(value)}
+
+
+class CreditLog:
+    """Appends the credit of every step to credit.jsonl in a run folder and, where [train] says so, audits it.
+
+    Args:
+        policy, rollouts: continue episodes for the audit.
+    """
+
+    def __init__(
+        self, section: TrainSection, folder: RunFolder, policy: Policy, rollouts: Rollouts, *, seed: int
+    ) -> None:
+        self._file, self._audit = folder.path / "credit.jsonl", None
+        if section.audit_every:
+            self._audit = CreditAudit(
+                policy,
+                rollouts,
+                every=section.audit_every,
+                sample=section.audit_sample,
+                continuations=section.audit_continuations,
+                group_size=section.group_size,
+                iterations=section.passes,
+                seed=seed,
+            )
+
+    def __call__(
+        self, step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]
+    ) -> Mapping[str, float]:
+        """Write the credit of a batch. Returns: the metrics of the audit."""
+        with self._file.open("a", encoding="utf-8") as file:
+            for trajectory, advantages in zip(trajectories, credit, strict=True):
+                if trajectory.stop_reason is None:
+                    continue  # its group did not wait for it
+                row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
+                file.write(json.dumps(row) + "\n")
+        return {} if self._audit is None else self._audit(step, trajectories, credit)

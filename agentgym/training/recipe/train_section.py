@@ -344,6 +344,11 @@ class TrainSection(Section):
         return self.staleness > 0 or self.group_quorum is not None
 
     @property
+    def stream_key(self) -> str:
+        """The key and value for which episodes are played in the background."""
+        return f"train.staleness = {self.staleness}" if self.staleness else f"group_quorum = {self.group_quorum}"
+
+    @property
     def masks_stale_turns(self) -> bool:
         """The estimator gets an `off_policy` that masks turns older than the staleness, as it names none itself."""
         return self.staleness > 0 and "off_policy" not in [part.name for part in parse_composition(self._composition)]

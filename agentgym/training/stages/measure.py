@@ -31,17 +31,17 @@ def validate(
     phase: str,
     *,
     stratum: str | None = None,
-    instruction: str | None = None,
+    changes: Mapping[str, Any] = {},
 ) -> dict[str, float]:
     """Play validation tasks with the current weights and log their metrics under `phase`.
 
     Args:
         count: of the tasks. stratum: only those with this tag.
-        instruction: precedes the tasks, where it is not that of the rollouts.
+        changes: options of the rollout config that differ from those of the rollouts.
     Returns: the metrics.
     """
     learner.gather()
-    return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum, instruction))
+    return context.processes.share(lambda: _validate(context, learner, step, count, phase, stratum, changes))
 
 
 def _validate(
@@ -51,7 +51,7 @@ def _validate(
     count: int,
     phase: str,
     stratum: str | None,
-    instruction: str | None,
+    changes: Mapping[str, Any],
 ) -> dict[str, float]:
     training = learner.model.training
     rollouts = context.rollouts.with_config(reward=context.reward)
@@ -62,7 +62,7 @@ def _validate(
         label=f"{phase}-{step:06d}",
         record=False,
         temperature=context.recipe.evaluate.temperature,
-        config=config if instruction is None else replace(config, instruction=instruction),
+        config=replace(config, **changes),
     )
     learner.model.train(training)
     metrics = summarise(trajectories)

@@ -17,13 +17,14 @@ from agentgym.options import Section, explain_refusal
 from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
+from agentgym.training.gatherers import changes_left_in
 from agentgym.training.recipe.recipe import EvaluateSection, Recipe, WarmStartSection
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage, define_stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of
-from agentgym.training.stages.stage_files import best_instruction, knowledge_of, with_tasks_of
+from agentgym.training.stages.stage_files import with_tasks_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +75,10 @@ class PlannedStage:
 
     def run(self, context: RunContext, learner: Learner) -> Learner:
         """Run it. Returns: the learner for the next stage."""
-        trained = [stage.folder(context.folder) for stage in self.earlier if stage.stage.section == "train"]
         changes: dict[str, Any] = {}
-        for folder in trained:
-            if (instruction := best_instruction(folder)) is not None:
-                changes["instruction"] = instruction
-            if (knowledge := knowledge_of(folder)) is not None:
-                changes["knowledge"] = knowledge
+        for stage in self.earlier:
+            if stage.stage.section == "train":
+                changes |= changes_left_in(stage.folder(context.folder), stage.recipe.train.gather)
         context = replace(context, rollouts=context.rollouts.with_config(**changes))
         if self.tasks_of is not None:
             context = replace(context, task_set=with_tasks_of(self.tasks_of.folder(context.folder), context.task_set))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from transformers import PrinterCallback
 
 from agentgym.credit import Estimator
@@ -42,8 +40,9 @@ from agentgym.training.monitoring.callbacks import (
     success_reached_at,
 )
 from agentgym.training.monitoring.collapse_guard import CollapseGuard
-from agentgym.training.monitoring.credit_audit import CreditAudit
+from agentgym.training.monitoring.credit_audit import CreditLog
 from agentgym.training.objectives import TrlLoss, make_objective, make_terms
+from agentgym.training.parts import TrainingRun
 from agentgym.training.recipe.adapt_section import ADAPT
 from agentgym.training.recipe.episode_section import parse_hooks
 from agentgym.training.rollouts.rollouts import Rollouts
@@ -54,10 +53,9 @@ from agentgym.training.stages.contract import define_stage
 from agentgym.training.stages.loss_sources import loss_inputs_for
 from agentgym.training.stages.measure import validate
 from agentgym.training.stages.plan import PlannedStage
-from agentgym.training.stages.stage_files import keep_best, keep_knowledge
 from agentgym.training.stages.stored_episodes import expert_episodes
 from agentgym.training.stages.streaming import Streaming, streaming
-from agentgym.training.turn_grpo import CreditCallback, TurnGRPOTrainer
+from agentgym.training.turn_grpo import TurnGRPOTrainer
 from agentgym.trajectory import Trajectory
 
 STREAM_TITLES = {
@@ -119,16 +117,14 @@ def _reinforce(context: RunContext, learner: Learner) -> Learner:
     remedy = "Lower train.microbatch_tokens, or set machine.gradient_checkpointing."
     with streaming(context, learner, sampler, checkpoint) as stream, out_of_memory_named("reinforcement", remedy):
         gatherer = _gatherer(context, checkpoint, stream)
-        if gatherer.knowledge is not None:
-            context = replace(context, rollouts=context.rollouts.with_config(knowledge=gatherer.knowledge))
+        context = replace(context, rollouts=context.rollouts.with_config(**gatherer.rollout_changes()))
         trainer = _make_trainer(context, learner, sampler, gatherer, guard, checkpoint, stream)
         try:
             train_from(trainer, checkpoint, is_last=success_reached_at(context.folder, until) is not None)
         finally:
             if (corrector := trainer.loss_inputs.corrector) is not None:
                 context.rollouts.finish(corrector.policy.close())
-    processes.share(lambda: keep_best(context, gatherer))
-    processes.share(lambda: keep_knowledge(context, gatherer))
+    processes.share(lambda: gatherer.finish(_training_run(context, learner, checkpoint)))
     learner.gather()
     if guard.stopped and (healthy := checkpoints / HEALTHY).is_dir() and not is_sharded(learner.full_model):
         restore(learner.full_model, healthy)
@@ -143,6 +139,22 @@ def _rollouts(context: RunContext) -> Rollouts:
         stop_if=parse_hooks(episode.stop_if),
         budgets=episode.budgets_at(0),
         schedule=lambda step: {"budgets": episode.budgets_at(step // passes)},
+    )
+
+
+def _training_run(context: RunContext, learner: Learner, checkpoint: Path | None) -> TrainingRun:
+    """What the parts of the training may read and use."""
+    return TrainingRun(
+        train=context.recipe.train,
+        seed=context.recipe.seed,
+        device=context.device,
+        folder=context.folder,
+        checkpoint=checkpoint,
+        task_set=context.task_set,
+        rollouts=context.rollouts,
+        policy=learner.policy,
+        tokenizer=learner.tokenizer,
+        show=partial(context.console.print, markup=False, highlight=False, soft_wrap=True),
     )
 
 
@@ -188,7 +200,7 @@ def _make_trainer(
         trainable_roles=section.trainable_roles,
         role_order=_role_order(section.role_order, recipe.policy.lora),
         gather=gatherer,
-        credit_callback=_credit_callback(context, learner.policy),
+        credit_callback=CreditLog(section, context.folder, learner.policy, context.rollouts, seed=recipe.seed),
         sampler=sampler if stream is None else stream.sampler,
         before_playing=learner.gather,
         objective=None if isinstance(objective, TrlLoss) else objective,
@@ -209,7 +221,7 @@ def _make_trainer(
                         section.validate_tasks,
                         "validation",
                         stratum=section.validate_stratum,
-                        instruction=gatherer.best_instruction,
+                        changes=gatherer.measurement_changes(),
                     )
                 ),
                 every=section.validate_every,
@@ -301,31 +313,3 @@ def _sampler(context: RunContext, checkpoint: Path | None) -> Sampler | None:
     if checkpoint is not None:
         restore_sampler(sampler, checkpoint)
     return sampler
-
-
-def _credit_callback(context: RunContext, policy: Policy) -> CreditCallback:
-    """Append the credit of every step to credit.jsonl and, where [train] says so, audit it."""
-    section = context.recipe.train
-    audit = None
-    if section.audit_every:
-        audit = CreditAudit(
-            policy,
-            context.rollouts,
-            every=section.audit_every,
-            sample=section.audit_sample,
-            continuations=section.audit_continuations,
-            group_size=section.group_size,
-            iterations=section.passes,
-            seed=context.recipe.seed,
-        )
-
-    def on_credit(step: int, trajectories: Sequence[Trajectory], credit: Sequence[np.ndarray]) -> Mapping[str, float]:
-        with (context.folder.path / "credit.jsonl").open("a", encoding="utf-8") as file:
-            for trajectory, advantages in zip(trajectories, credit, strict=True):
-                if trajectory.stop_reason is None:
-                    continue  # its group did not wait for it
-                row = {"trajectory": trajectory.id, "step": step, "advantages": [float(a) for a in advantages]}
-                file.write(json.dumps(row) + "\n")
-        return audit(step, trajectories, credit) if audit else {}
-
-    return on_credit
