@@ -16,7 +16,16 @@ from agentgym.moved import MovedPackages
 
 if TYPE_CHECKING:
     from agentgym._imports import install_command
-    from agentgym.environment import Checkpoint, Environment, GuestModule, GuestObject, GuestStopped, ObservedState
+    from agentgym.environment import (
+        Checkpoint,
+        Environment,
+        GuestModule,
+        GuestObject,
+        GuestStopped,
+        HasContexts,
+        ObservedState,
+        Outlook,
+    )
     from agentgym.errors import (
         AgentGymError,
         ConformanceError,
@@ -87,7 +96,16 @@ if TYPE_CHECKING:
 
 _HOME = {
     "_imports": ("install_command",),
-    "environment": ("Checkpoint", "Environment", "GuestModule", "GuestObject", "GuestStopped", "ObservedState"),
+    "environment": (
+        "Checkpoint",
+        "Environment",
+        "GuestModule",
+        "GuestObject",
+        "GuestStopped",
+        "HasContexts",
+        "ObservedState",
+        "Outlook",
+    ),
     "errors": (
         "AgentGymError",
         "ConformanceError",
@@ -180,6 +198,7 @@ __all__ = [
     "GuestModule",
     "GuestObject",
     "GuestStopped",
+    "HasContexts",
     "HeldOutError",
     "ImagePart",
     "JudgeError",
@@ -189,6 +208,7 @@ __all__ = [
     "MissingExtraError",
     "MissingSignalError",
     "ObservedState",
+    "Outlook",
     "Part",
     "Policy",
     "PolicyError",

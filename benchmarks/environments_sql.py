@@ -83,14 +83,14 @@ async def _calls(task: Task, queries: list[str], budget_s: float) -> float:
         calls = [Call(tool, {"sql": sql}) for sql in queries]
         for call in calls[:8]:
             await environment.call(call)
-        spent, started, number = (await environment.usage()).cpu_s, time.process_time(), 0
+        spent, started, number = (await environment.sandboxes.usage()).cpu_s, time.process_time(), 0
         while time.process_time() - started < budget_s and number < 200_000:
             for call in calls:
                 result = await environment.call(call)
                 number += 1
                 if not result.ok:
                     raise RuntimeError(f"{task.environment} refused {call.arguments}: {result.content}")
-        taken = time.process_time() - started + (await environment.usage()).cpu_s - spent
+        taken = time.process_time() - started + (await environment.sandboxes.usage()).cpu_s - spent
         return number / taken
     finally:
         await environment.close()
@@ -108,7 +108,7 @@ async def _episodes(task: Task, queries: list[str], budget_s: float) -> float:
                 await environment.call(Call(tool, {"sql": queries[(number + index) % len(queries)]}))
             final = "submit" if "submit" in environment.tools else "finish"
             await environment.call(Call(final, {"sql": queries[0]} if final == "submit" else {}))
-            spent += (await environment.usage()).cpu_s
+            spent += (await environment.sandboxes.usage()).cpu_s
         finally:
             await environment.close()
         number += CALLS + 1

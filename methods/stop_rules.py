@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, TypeVar
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 from typing_extensions import override
 
-from agentgym import ResultStatus, SandboxExhausted, StopReason, ToolError
+from agentgym import Outlook, ResultStatus, SandboxExhausted, StopReason, ToolError
 from agentgym.environment import Environment
 from agentgym.options import validated_dataclass
 from agentgym.rollout import EnvironmentState, EpisodeHandle, EpisodeHook, TurnOutcome
@@ -27,7 +27,6 @@ __all__ = [
 ]
 
 Turns = Annotated[int, Field(ge=1, strict=True)]
-T = TypeVar("T")
 _NOT_RUN = frozenset({ResultStatus.MALFORMED, ResultStatus.UNKNOWN_TOOL, ResultStatus.WRONG_ARGUMENTS})
 
 
@@ -127,11 +126,12 @@ class InvalidCalls(StopRule):
 
 @validated_dataclass(kw_only=True)
 class OutOfReach(StopRule):
-    """Ends an episode that has fewer turns left than the oracle would need (see `Environment.turns_needed`)."""
+    """Ends an episode that has fewer turns left than the oracle would need (see `Outlook.turns_needed`)."""
 
     @override
     async def reason(self, situation: Situation, environment: Environment) -> str | None:
-        needed = await _unless_prevented(environment.turns_needed())
+        outlook = await _read_outlook(environment)
+        needed = None if outlook is None else outlook.turns_needed
         if needed is None or needed <= situation.turns_left:
             return None
         return f"{needed} turns needed and {situation.turns_left} left"
@@ -139,17 +139,18 @@ class OutOfReach(StopRule):
 
 @validated_dataclass(kw_only=True)
 class Hopeless(StopRule):
-    """Ends an episode that its environment calls hopeless (see `Environment.hopeless`)."""
+    """Ends an episode that its environment calls hopeless (see `Outlook.hopeless`)."""
 
     @override
     async def reason(self, situation: Situation, environment: Environment) -> str | None:
-        return await _unless_prevented(environment.hopeless())
+        outlook = await _read_outlook(environment)
+        return None if outlook is None else outlook.hopeless
 
 
-async def _unless_prevented(answer: Awaitable[T | None]) -> T | None:
-    """Return what an environment tells of its state; None if the agent has done something that prevents it."""
+async def _read_outlook(environment: Environment) -> Outlook | None:
+    """Return the outlook of an environment; None if the agent has done something that prevents it."""
     try:
-        return await answer
+        return await environment.outlook()
     except SandboxExhausted:
         raise
     except ToolError:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from agentgym import Checkpoint, Environment, Message, Task, TaskError, ToolError, tool
+from agentgym import Checkpoint, Environment, Message, Outlook, Task, TaskError, ToolError, tool
 
 TYPES = ("click", "type_and_submit", "terminate")
 MAX_RATIONALE_CHARS = 600
@@ -34,7 +34,7 @@ class Behaviour(Environment):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Show the log and the first page. Raises: TaskError."""
-        self._ended = False
+        self.ended = False
         past, present = self._read(task)
         opening = task.opening()
         page = self._steps[0][0]
@@ -83,8 +83,8 @@ class Behaviour(Environment):
         """Return a message without a call predicts nothing."""
         return [Message("user", "Call act.")]
 
-    async def turns_needed(self) -> int | None:
-        return len(self._steps) - self._step
+    async def outlook(self) -> Outlook:
+        return Outlook(turns_needed=len(self._steps) - self._step)
 
     async def state_key(self) -> str | None:
         return f"{self._digest[:32]}/{self._step}"

@@ -21,5 +21,5 @@ class FunctionCalls(StepEnvironment):
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         opening = await super().reset(task, seed=seed)
         if task.parameters.get("tools") == []:
-            self.remove_tools(*self.tools)
+            self.tools = {}
         return opening

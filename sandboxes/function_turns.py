@@ -69,18 +69,18 @@ class FunctionTurns(Environment):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task. Raises: TaskError for parameters that describe no functions."""
-        self._ended, self._records, self._results = False, [], []
+        self.ended, self._records, self._results = False, [], []
         parameters = {**EXAMPLE, **task.parameters} if "source" not in task.parameters else task.parameters
         try:
             contents, opening = self.program(parameters)
             self._later, self._added = [str(text) for text in parameters.get("turns", ())], parameters.get("added", {})
             tools = parameters["tools"]
-            self.remove_tools(*self.tools)
+            self.tools = {}
             self._offer(tools)
         except (KeyError, TypeError, ValueError, OSError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise TaskError(f"{task.id}: the parameters describe no functions: {reason:.300}") from error
-        sandbox = await self.empty_sandbox()
+        sandbox = await self.default_sandbox(empty=True)
         for path, data in contents:
             await sandbox.write(f"{FOLDER}/{path}", data)
         self._channel = await sandbox.open_channel(["python3", "-I", "-S", "-c", _guest()])
@@ -91,7 +91,7 @@ class FunctionTurns(Environment):
 
     async def respond(self, message: Message) -> list[Message]:
         """End the turn: the user asks for the next thing, or the episode ends."""
-        if self._ended:
+        if self.ended:
             return []
         try:
             state = (await self._ask({"state": True}, timeout_s=START_S))["state"]
@@ -153,7 +153,7 @@ class FunctionTurns(Environment):
 
     def _function(self, name: str) -> Any:
         async def call(arguments: dict[str, Any]) -> str:
-            if self._ended:
+            if self.ended:
                 raise ToolError("It is over: nothing changes any more.")
             result = str((await self._ask({"call": name, "arguments": arguments}))["result"])
             self._results.append(_digest_of(result))

@@ -109,7 +109,7 @@ class StoreEnvironment(Environment, ABC):
                 "name of an asset, such as 'apps/year', and a whole number."
             )
         self.open_records(name, number)
-        self._goal, self._ended = frozenset(goal), False
+        self._goal, self.ended = frozenset(goal), False
         identity = json.dumps([task.environment, name, number, list(goal)])
         self.conduct, self._observed = Conduct(), ObservedState(identity)
         return task.opening()
@@ -152,7 +152,7 @@ class StoreEnvironment(Environment, ABC):
         """Check that the episode goes on: calls beside the last one change nothing. Raises: ToolError once it
         is over.
         """
-        if self._ended:
+        if self.ended:
             raise ToolError("It is over: nothing changes any more.")
 
     def record(self) -> str:
@@ -180,14 +180,14 @@ class StoreEnvironment(Environment, ABC):
         return self._observed.key(json.dumps(self.store.data(), sort_keys=True))
 
     async def checkpoint(self) -> Checkpoint | None:
-        data = {"store": self.store.data(), "conduct": asdict(self.conduct), "ended": self._ended}
+        data = {"store": self.store.data(), "conduct": asdict(self.conduct), "ended": self.ended}
         return Checkpoint({**data, **self._observed.data()})
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
         await self.reset(task, seed=seed)
         data = checkpoint.data
         self.store.restore(data["store"])
-        self.conduct, self._ended = Conduct(**data["conduct"]), data["ended"]
+        self.conduct, self.ended = Conduct(**data["conduct"]), data["ended"]
         self._observed.restore(data)
 
 

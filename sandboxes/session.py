@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from agentgym import Call, Checkpoint, Environment, Message, Result, ResultStatus, Task, TaskError, ToolError
+from agentgym import Call, Checkpoint, Environment, Message, Outlook, Result, ResultStatus, Task, TaskError, ToolError
 
 OVER = "No more requests. Verdicts: "
 """Begins the last line of the result that answers the last request; a 1 or 0 for each request follows, which the reward
@@ -50,7 +50,7 @@ class SessionEnvironment(Environment, ABC):
                 f"{task.id}: parameters['requests'] is {requests!r:.80} and parameters['goals'] {goals!r:.80}; give a "
                 "list of texts, and as many goals."
             )
-        self._requests, self._goals, self._verdicts, self._ended = requests, goals, "", False
+        self._requests, self._goals, self._verdicts, self.ended = requests, goals, "", False
         parameters = json.dumps(dict(task.parameters), sort_keys=True)
         self._identity = hashlib.blake2b(parameters.encode(), digest_size=16).digest()
         return [Message("system", self.system_text()), *task.opening()]
@@ -100,13 +100,11 @@ class SessionEnvironment(Environment, ABC):
         """Return the share of the requests that were done rightly so far."""
         return self._verdicts.count("1") / len(self._requests)
 
-    async def hopeless(self) -> str | None:
-        """Return a request was not done rightly: a session succeeds only if all are."""
-        return f"request {wrong + 1} was not done rightly" if (wrong := self._verdicts.find("0")) >= 0 else None
-
-    async def turns_needed(self) -> int | None:
-        """One for each request that is left."""
-        return len(self._requests) - len(self._verdicts)
+    async def outlook(self) -> Outlook:
+        """Return Outlook: hopeless once a request was not done rightly; a turn for each request that is left."""
+        wrong = self._verdicts.find("0")
+        hopeless = f"request {wrong + 1} was not done rightly" if wrong >= 0 else None
+        return Outlook(hopeless, turns_needed=len(self._requests) - len(self._verdicts))
 
     def session_key(self, state: str) -> str:
         """Hash of the task, of what was done rightly so far, and of the subclass's own state."""

@@ -19,9 +19,9 @@ class StepEnvironment(Environment):
     reward = "action_similarity"
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        self._ended = False
+        self.ended = False
         if schemas := task.parameters.get("tools"):
-            self.remove_tools(*self.tools)
+            self.tools = {}
             self.add_tools(*(_recorded_tool(schema["function"]) for schema in schemas))
         return task.opening()
 

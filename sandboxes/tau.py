@@ -66,7 +66,7 @@ class Tau(FunctionTurns):
         opening = await super().reset(task, seed=seed)
         system = [Message("system", str(task.parameters["wiki"]))] if "wiki" in task.parameters else []
         history = list(self._history(task))
-        self._user = None
+        self._user, self.private_texts = None, ()
         if self._policy is None:
             return [*system, *history, *opening]
         try:
@@ -75,6 +75,7 @@ class Tau(FunctionTurns):
             raise TaskError(f"{task.id}: parameters['behaviour'] cannot be used: {error!r}.") from error
         self._user = self._customer(task, self._policy, behaviour)
         self._user.begin(seed)
+        self.private_texts = [self._user.goal]
         history = history or [Message("assistant", GREETING)]
         last = history[-1]
         awaits_customer = last.role == "assistant" and not last.calls
@@ -86,7 +87,7 @@ class Tau(FunctionTurns):
 
     async def respond(self, message: Message) -> list[Message]:
         """Let the customer answer. Raises: PolicyError if its policy fails."""
-        if self._ended:
+        if self.ended:
             return []
         text, leaves = await self._user.answer(message.text) if self._user is not None else ("", True)
         if leaves:
@@ -99,14 +100,11 @@ class Tau(FunctionTurns):
 
     async def call(self, call: Call) -> Result:
         result = await super().call(call)
-        if call.name in self.last_tools and result.ok and not self._ended:
+        if call.name in self.last_tools and result.ok and not self.ended:
             record = await self._record()
             self.end_episode()
             return replace(result, content=f"{result.content}\n{record}", final=True)
         return result
-
-    def private_texts(self) -> Sequence[str]:
-        return [self._user.goal] if self._user is not None else []
 
     def _history(self, task: Task) -> Sequence[Message]:
         """Return what agent and customer have exchanged before the episode."""

@@ -8,11 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from agentgym import (
-    Environment,
-    Task,
-    tool,
-)
+from agentgym import Environment, Message, Outlook, SandboxUnavailable, Task, tool
 from agentgym.deprecation import (
     REMOVED_IN,
     AgentGymDeprecationWarning,
@@ -26,6 +22,8 @@ from agentgym.deprecation import (
     renamed_options,
     warn_renamed,
 )
+from agentgym.environment import ContextChange, take_context_change
+from agentgym.sandbox import Usage
 
 
 def warns(match: str):
@@ -76,10 +74,33 @@ def test_a_module_that_moved_forwards_public_names_alone(a_module):
         a_module.__path__  # noqa: B018
 
 
-async def test_an_environment_that_overrides_old_names_is_honoured():
+class Base:
+    """A class with old names of members."""
+
+    progress = renamed_member("potential")
+    missing = renamed_member("unavailable_reason")
+    images = renamed_member("digests")
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        adopt_renamed_members(cls)
+
+    async def potential(self):
+        return None
+
+    @classmethod
+    def unavailable_reason(cls):
+        return ""
+
+    @property
+    def digests(self):
+        return []
+
+
+async def test_a_subclass_that_overrides_old_names_is_honoured():
     with warns("Maze.progress is now Maze.potential"), warns("Maze.missing is now Maze.unavailable_reason"):
 
-        class Maze(Environment):
+        class Maze(Base):
             async def progress(self):
                 return 0.5
 
@@ -95,7 +116,7 @@ async def test_an_environment_that_overrides_old_names_is_honoured():
 async def test_the_nearest_override_counts_whatever_its_name():
     with warns("progress"):
 
-        class Maze(Environment):
+        class Maze(Base):
             async def progress(self):
                 return 0.5
 
@@ -116,26 +137,94 @@ async def test_the_nearest_override_counts_whatever_its_name():
 
 
 async def test_callers_of_the_old_name_get_the_new_member():
-    with warns("Environment.progress is now Environment.potential"):
-        assert await Environment().progress() is None
+    with warns("Base.progress is now Base.potential"):
+        assert await Base().progress() is None
     with warns("images"):
-        assert Environment().images == []
+        assert Base().images == []
 
 
 def test_another_kind_of_thing_under_an_old_name_is_left_alone():
-    """A tool named `progress` and a plain attribute `images` have nothing to do with the old members."""
+    """A plain method `progress` and a plain attribute `images` have nothing to do with the old members."""
 
-    class Gallery(Environment):
+    class Gallery(Base):
         images = ("a.png",)
 
-        @tool
         def progress(self) -> str:
-            """Say how far the work is."""
             return "half"
 
     assert Gallery().images == ("a.png",)
-    assert list(Gallery.tools) == ["progress"]
-    assert Gallery.potential is Environment.potential
+    assert Gallery().progress() == "half"
+    assert Gallery.potential is Base.potential
+
+
+async def test_an_environment_that_overrides_old_hooks_is_honoured():
+    """`hopeless` and `turns_needed` have become `outlook`, and `private_texts` an attribute."""
+    with warns(r"Maze.hopeless and turns_needed\(\) is now Maze.outlook"), warns(r"Maze.private_texts\(\)"):
+
+        class Maze(Environment):
+            async def hopeless(self):
+                return "walled in"
+
+            async def turns_needed(self):
+                return 3
+
+            def private_texts(self):
+                return ["the exit is west"]
+
+    class Renamed(Maze):
+        async def outlook(self):
+            return Outlook(turns_needed=5)
+
+    with warns("Old.hopeless"):
+
+        class Old(Renamed):
+            async def hopeless(self):
+                return "flooded"
+
+    outlooks = [await made().outlook() for made in (Maze, Renamed, Old)]
+    assert outlooks == [Outlook("walled in", 3), Outlook(None, 5), Outlook("flooded", 5)]
+    assert Maze().private_texts == ["the exit is west"]
+    with warns(r"Walked.usage\(\)"):
+
+        class Walked(Environment):
+            steps = 3
+
+            async def usage(self):
+                return Usage(cpu_s=self.steps)
+
+    assert await Walked().sandboxes.usage() == Usage(cpu_s=3)
+
+
+async def test_old_methods_of_an_environment_still_do_what_they_did():
+    class Shop(Environment):
+        @tool
+        def buy(self) -> str:
+            """Buy it."""
+            return "bought"
+
+        @tool
+        def sell(self) -> str:
+            """Sell it."""
+            return "sold"
+
+    shop = Shop()
+    with warns("Environment.remove_tools"):
+        shop.remove_tools("buy")
+    assert (list(shop.tools), list(Shop.tools)) == (["sell"], ["buy", "sell"])
+    with warns("remove_tools"), pytest.raises(KeyError, match=r"Shop has no tools \['buy'\]"):
+        shop.remove_tools("buy")
+    with warns("Environment.begin_context is now HasContexts.begin_context"):
+        shop.begin_context([Message("user", "Next.")], nested=True)
+    assert take_context_change(shop) == ContextChange((Message("user", "Next."),), nested=True)
+    with warns("Environment.end_context"):
+        shop.end_context({"a": "b"})
+    assert (take_context_change(shop), take_context_change(shop)) == (ContextChange(results={"a": "b"}), None)
+    with warns("hopeless"), warns("turns_needed"):
+        assert (await shop.hopeless(), await shop.turns_needed()) == (None, None)
+    with warns("usage"), warns("image_digests"), warns("unwrapped"):
+        assert (await shop.usage(), shop.image_digests, shop.unwrapped) == (Usage(), [], shop)
+    with warns("Environment.empty_sandbox"), pytest.raises(SandboxUnavailable):
+        await shop.empty_sandbox()
 
 
 def test_a_renamed_field_of_a_dataclass_is_taken_and_read_by_its_old_name():

@@ -159,5 +159,5 @@ async def test_the_default_sandbox_is_opened_once_and_can_be_emptied(environment
     sandboxes = await asyncio.gather(*(environment.default_sandbox() for _ in range(3)))
     assert len({id(sandbox) for sandbox in sandboxes}) == len(environment.sandboxes) == 1
     await sandboxes[0].write("note", b"x")
-    assert await (await environment.empty_sandbox()).list() == []
+    assert await (await environment.default_sandbox(empty=True)).list() == []
     assert len(environment.sandboxes) == 1

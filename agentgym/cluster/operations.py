@@ -89,12 +89,9 @@ async def _potential(environment: Environment, arguments: Arguments) -> float | 
     return await environment.potential()
 
 
-async def _hopeless(environment: Environment, arguments: Arguments) -> str | None:
-    return await environment.hopeless()
-
-
-async def _turns_needed(environment: Environment, arguments: Arguments) -> int | None:
-    return await environment.turns_needed()
+async def _outlook(environment: Environment, arguments: Arguments) -> dict[str, Any] | None:
+    outlook = await environment.outlook()
+    return None if outlook is None else asdict(outlook)
 
 
 async def _checkpoint(environment: Environment, arguments: Arguments) -> dict[str, Any] | None:
@@ -105,7 +102,7 @@ async def _checkpoint(environment: Environment, arguments: Arguments) -> dict[st
 
 
 async def _usage(environment: Environment, arguments: Arguments) -> dict[str, float]:
-    return asdict(await environment.usage())
+    return asdict(await environment.sandboxes.usage())
 
 
 def _task(arguments: Arguments) -> Task:
@@ -132,8 +129,7 @@ OPERATIONS: Mapping[str, Operation] = {
     "respond": _respond,
     "state_key": _state_key,
     "potential": _potential,
-    "hopeless": _hopeless,
-    "turns_needed": _turns_needed,
+    "outlook": _outlook,
     "checkpoint": _checkpoint,
     "usage": _usage,
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property, partial
 from types import new_class
 from typing import Any, ClassVar, Self, cast
@@ -20,7 +20,7 @@ from agentgym.cluster.wire import (
     error_from_json,
     tool_from_json,
 )
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment import Checkpoint, Environment, EnvironmentSandboxes, Outlook
 from agentgym.errors import (
     EnvironmentServerError,
     SandboxUnavailable,
@@ -47,6 +47,26 @@ _classes: dict[tuple[str, str, str, str], type[RemoteEnvironment]] = {}
 _connections: dict[tuple[str, str], ServerConnection] = {}
 
 
+class RemoteSandboxes(EnvironmentSandboxes):
+    """The sandboxes on the server: what they have used, and the digests of their images.
+
+    Args:
+        read_usage: asks the server; None where the environment there has no sandboxes.
+    """
+
+    def __init__(self, read_usage: Callable[[], Awaitable[Usage]] | None) -> None:
+        super().__init__()
+        self._read_usage, self.were_opened = read_usage, read_usage is not None
+        self.digests: list[str] = []
+
+    @property
+    def image_digests(self) -> list[str]:
+        return self.digests
+
+    async def usage(self) -> Usage:
+        return Usage() if self._read_usage is None else await self._read_usage()
+
+
 class RemoteEnvironment(Environment):
     """An environment on a server that `agentgym serve environments` started. Isolation is the server's.
 
@@ -67,6 +87,8 @@ class RemoteEnvironment(Environment):
     _path: ClassVar[str]
     _digest: ClassVar[str]
     _unavailable: ClassVar[str] = ""
+    _is_metered: ClassVar[bool] = False
+    sandboxes: RemoteSandboxes
 
     def __new__(cls, url: str = "", environment: str = "", *, token: str | None = None, **options: Any) -> Self:
         """Return an instance of a class that has the tools of the served environment and offers what that one
@@ -87,7 +109,7 @@ class RemoteEnvironment(Environment):
         self._is_closed = False
         self._remote_tools = self.tools
         self._tools_number = 0
-        self._digests: list[str] = []
+        self.sandboxes = RemoteSandboxes(self._read_usage if self._is_metered else None)
         self._layers: dict[str, Layer] = {}
 
     @cached_property
@@ -104,12 +126,8 @@ class RemoteEnvironment(Environment):
     def unavailable_reason(cls) -> str:
         return cls._unavailable
 
-    @property
-    def image_digests(self) -> list[str]:
-        return self._digests
-
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        self._ended = False
+        self.ended = False
         rows = await self._ask("reset", task=task_to_json(task.public()), seed=seed)
         return [message_from_json(row) for row in rows]
 
@@ -183,6 +201,9 @@ class RemoteEnvironment(Environment):
             raise error_from_json(error_row, self.url)
         return answer.get("value")
 
+    async def _read_usage(self) -> Usage:
+        return Usage() if self._lease is None else Usage(**await self._ask("usage"))
+
     async def _open(self) -> EpisodeLease:
         async with self._leasing:
             if self._is_closed:
@@ -197,8 +218,8 @@ class RemoteEnvironment(Environment):
             return self._lease
 
     def _note_changes(self, answer: Mapping[str, Any]) -> None:
-        self._ended = bool(answer.get("ended"))
-        self._digests = answer.get("image_digests") or []
+        self.ended = bool(answer.get("ended"))
+        self.sandboxes.digests = answer.get("image_digests") or []
         if (changed := answer.get("tools")) is None:
             return
         added_here = [tool for name, tool in self.tools.items() if self._remote_tools.get(name) is not tool]
@@ -222,14 +243,9 @@ async def _potential(self: RemoteEnvironment) -> float | None:
     return potential
 
 
-async def _hopeless(self: RemoteEnvironment) -> str | None:
-    reason: str | None = await self._ask("hopeless")
-    return reason
-
-
-async def _turns_needed(self: RemoteEnvironment) -> int | None:
-    turns: int | None = await self._ask("turns_needed")
-    return turns
+async def _outlook(self: RemoteEnvironment) -> Outlook | None:
+    row = await self._ask("outlook")
+    return None if row is None else Outlook(**row)
 
 
 async def _checkpoint(self: RemoteEnvironment) -> Checkpoint | None:
@@ -244,20 +260,12 @@ async def _checkpoint(self: RemoteEnvironment) -> Checkpoint | None:
     return checkpoint
 
 
-async def _usage(self: RemoteEnvironment) -> Usage:
-    if self._lease is None:
-        return Usage()
-    return Usage(**await self._ask("usage"))
-
-
 _OFFERED: Mapping[str, Callable[..., Any]] = {
     "respond": _respond,
     "state_key": _state_key,
     "potential": _potential,
-    "hopeless": _hopeless,
-    "turns_needed": _turns_needed,
+    "outlook": _outlook,
     "checkpoint": _checkpoint,
-    "usage": _usage,
 }
 
 
@@ -305,6 +313,7 @@ def _class_of(server: str, environment_id: str, token: str, options: Mapping[str
             "_path": path,
             "_digest": description["digest"],
             "_unavailable": description["unavailable"],
+            "_is_metered": "usage" in description["offers"],
         }
         tools = _tools_from_json(description["tools"], server)
         name = str(description["class"])

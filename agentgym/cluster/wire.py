@@ -37,7 +37,7 @@ _RAISED_AGAIN: Mapping[str, type[Exception]] = {
         NotImplementedError,
     )
 }
-_OFFERS = ("respond", "state_key", "potential", "hopeless", "turns_needed", "checkpoint", "usage")
+_OFFERS = ("respond", "state_key", "potential", "outlook", "checkpoint")
 """Methods that a caller asks only of environments whose class defines them."""
 
 
@@ -69,15 +69,10 @@ def description_of(environment: Environment) -> dict[str, Any]:
         "doc": cls.__doc__ or "",
         "tools": tools_to_json(environment),
         "reward": environment.reward,
-        "offers": [name for name in _OFFERS if _offers(environment, name)],
+        "offers": [name for name in _OFFERS if getattr(cls, name) is not getattr(Environment, name)]
+        + ["usage"] * (environment.sandbox is not None or environment.backend is not None),
         "unavailable": environment.unavailable_reason(),
     }
-
-
-def _offers(environment: Environment, name: str) -> bool:
-    if name == "usage" and environment.sandbox is not None:
-        return True
-    return getattr(type(environment), name) is not getattr(Environment, name)
 
 
 def tools_to_json(environment: Environment) -> list[dict[str, Any]]:

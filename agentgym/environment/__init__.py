@@ -1,23 +1,35 @@
 """Environments: what the agent acts on, and its tools.
 
-contract.py        Environment, which every environment subclasses
-wrapper.py         EnvironmentWrapper, around another environment
-guest_module.py    code of a package that runs inside a sandbox
-observed_state.py  what an agent has read, as a state
+contract.py      Environment, which every environment subclasses
+state.py         what it can say of its state: Checkpoint, Outlook, ObservedState
+contexts.py      HasContexts, for an agent that goes on in other contexts
+running.py       how a call becomes a result
+sandboxes.py     the sandboxes of an environment, and what they have used
+wrapper.py       EnvironmentWrapper, around another environment
+guest_module.py  code of a package that runs inside a sandbox
+old_names.py     members by their names of 0.2
 """
 
-from agentgym.environment.contract import Checkpoint, ContextChange, Environment
+from agentgym.environment.contexts import ContextChange, HasContexts, changes_context, take_context_change
+from agentgym.environment.contract import Environment
 from agentgym.environment.guest_module import GuestModule, GuestObject, GuestStopped
-from agentgym.environment.observed_state import ObservedState
-from agentgym.environment.wrapper import EnvironmentWrapper
+from agentgym.environment.sandboxes import EnvironmentSandboxes
+from agentgym.environment.state import Checkpoint, ObservedState, Outlook
+from agentgym.environment.wrapper import EnvironmentWrapper, unwrapped
 
 __all__ = [
     "Checkpoint",
     "ContextChange",
     "Environment",
+    "EnvironmentSandboxes",
     "EnvironmentWrapper",
     "GuestModule",
     "GuestObject",
     "GuestStopped",
+    "HasContexts",
     "ObservedState",
+    "Outlook",
+    "changes_context",
+    "take_context_change",
+    "unwrapped",
 ]

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from agentgym.environment.contract import Checkpoint, ContextChange, Environment
+from agentgym.environment.contexts import ContextChange, HasContexts, changes_context, take_context_change
+from agentgym.environment.contract import Environment
+from agentgym.environment.state import Checkpoint, Outlook
 from agentgym.errors import AgentGymError
 from agentgym.messages import Call, Result, ResultStatus
-from agentgym.sandbox import Usage
 from agentgym.task import Task
 
 
-class EnvironmentWrapper(Environment):
+class EnvironmentWrapper(HasContexts, Environment):
     """Passes on to another environment what is no concern of its own. What is isolated is up to that environment.
 
     A subclass overrides `reset`, `call` and `respond`, and `data` and `restore_data` if it has a state of its own.
@@ -21,41 +22,47 @@ class EnvironmentWrapper(Environment):
     Contexts that the environment begins are passed on, too; a wrapper with contexts of its own refuses them.
 
     Args:
-        environment: of one episode.
+        environment: the one that is wrapped, of one episode.
+    Attributes:
+        begins_contexts: whether the wrapper has contexts of its own.
+        is_transparent: whether class, tools and role of the episode are those of the wrapped environment.
     """
 
     begins_contexts: ClassVar[bool] = False
+    is_transparent: ClassVar[bool] = False
+    _has_ended = False
 
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
-        self.tools = environment.tools
-        self.reward = environment.reward
-
-    @property
-    def image_digests(self) -> list[str]:
-        return self._environment.image_digests
+        self.tools, self.reward = environment.tools, environment.reward
+        self.backend, self.sandboxes = environment.backend, environment.sandboxes
 
     @property
     def ended(self) -> bool:
-        return self._ended or self._environment.ended
+        return self._has_ended or self._environment.ended
+
+    @ended.setter
+    def ended(self, ended: bool) -> None:
+        self._has_ended = ended
+
+    @property
+    def private_texts(self) -> Sequence[str]:  # type: ignore[override]
+        return self._environment.private_texts
 
     @property
     def changes_context(self) -> bool:
-        return super().changes_context or self._environment.changes_context
+        return super().changes_context or changes_context(self._environment)
 
     def take_context_change(self) -> ContextChange | None:
-        """As Environment. Raises: AgentGymError where both the wrapper and the environment begin contexts."""
-        if (change := self._environment.take_context_change()) is None:
+        """Raises: AgentGymError where both the wrapper and the environment begin contexts."""
+        if (change := take_context_change(self._environment)) is None:
             return super().take_context_change()
         if self.begins_contexts:
             raise AgentGymError(
-                f"{type(self._environment.unwrapped).__qualname__} begins contexts of its own, and so does "
+                f"{type(unwrapped(self._environment)).__qualname__} begins contexts of its own, and so does "
                 f"{type(self).__name__}, which cannot be around it: wrap an environment with one context."
             )
         return change
-
-    def private_texts(self) -> Sequence[str]:
-        return self._environment.private_texts()
 
     async def state_key(self) -> str | None:
         return await self._environment.state_key()
@@ -63,11 +70,8 @@ class EnvironmentWrapper(Environment):
     async def potential(self) -> float | None:
         return await self._environment.potential()
 
-    async def hopeless(self) -> str | None:
-        return await self._environment.hopeless()
-
-    async def turns_needed(self) -> int | None:
-        return await self._environment.turns_needed()
+    async def outlook(self) -> Outlook | None:
+        return await self._environment.outlook()
 
     async def call_own(self, call: Call) -> Result:
         """Run a call of a tool that the wrapper itself has. Judges that repeat calls leave it out."""
@@ -93,11 +97,15 @@ class EnvironmentWrapper(Environment):
         self.tools = self._environment.tools
         self.restore_data(task, data["wrapper"])
 
-    async def usage(self) -> Usage:
-        return await self._environment.usage()
-
     async def close(self) -> None:
         try:
             await self._environment.close()
         finally:
             await super().close()
+
+
+def unwrapped(environment: Environment) -> Environment:
+    """Return the environment inside transparent wrappers: the one whose class, tools and role an episode has."""
+    while isinstance(environment, EnvironmentWrapper) and environment.is_transparent:
+        environment = environment._environment
+    return environment

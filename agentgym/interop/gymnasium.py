@@ -54,7 +54,7 @@ class GymnasiumEnvironment(Environment):
     def __init__(self) -> None:
         self._env: gymnasium.Env[Any, Any] | None = None
         self._gymnasium_episode = GymnasiumEpisode()
-        self._ended = False
+        self.ended = False
         self._seen: Any = None
         self._identity = b""
 
@@ -67,7 +67,7 @@ class GymnasiumEnvironment(Environment):
         except (TypeError, ValueError, AssertionError, KeyError, gymnasium.error.Error) as error:
             raise TaskError(f"{task.id}: gymnasium.make({self.theirs!r}, **{options!r}) failed: {error}") from error
         self._identity = json.dumps([self.theirs, options, task.parameters.get("seed")], sort_keys=True).encode()
-        self._gymnasium_episode, self._ended = GymnasiumEpisode(), False
+        self._gymnasium_episode, self.ended = GymnasiumEpisode(), False
         self._seen, _ = self._env.reset(seed=int(task.parameters.get("seed", seed)) % 2**31)
         return [*task.opening(), Message("user", self._observation_text())]
 
@@ -75,14 +75,14 @@ class GymnasiumEnvironment(Environment):
         """Do up to ten actions, one after the other."""
         if self._env is None:
             raise RuntimeError(f"{self.theirs} was used before reset.")
-        if self._ended:
+        if self.ended:
             raise ToolError("It is over: nothing changes any more.")
         earned = 0.0
         for action in actions:
             earned += self._step(self.words.actions.index(action))
-            if self._ended:
+            if self.ended:
                 break
-        return f"{self._observation_text()}\nReward: {earned:g}{'. It is over.' if self._ended else ''}"
+        return f"{self._observation_text()}\nReward: {earned:g}{'. It is over.' if self.ended else ''}"
 
     def _step(self, action: int) -> float:
         assert self._env is not None

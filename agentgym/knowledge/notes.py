@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym.environment import Environment
-from agentgym.environment.wrapper import EnvironmentWrapper
+from agentgym.environment import Environment, EnvironmentWrapper
 from agentgym.errors import ToolDefinitionError, ToolError
 from agentgym.knowledge.lessons import MAX_NOTE_CHARS, NOTE
 from agentgym.messages import Call, Message, Result
@@ -40,13 +39,9 @@ class NoteTaking(EnvironmentWrapper):
         super().__init__(environment)
         self._count = 0
 
-    @property
-    def unwrapped(self) -> Environment:
-        return self._environment.unwrapped
-
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Raises: ToolDefinitionError where the environment has a tool `note`."""
-        self._ended, self._count = False, 0
+        self.ended, self._count = False, 0
         opening = await self._environment.reset(task, seed=seed)
         self._take_tools()
         return opening

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from agentgym.environment import ContextChange, Environment
+from agentgym.environment import ContextChange, Environment, take_context_change
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy
 from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
@@ -41,6 +41,7 @@ class Contexts:
         self._tools = ToolSchemas({}, (), {})
         self._waiting: list[tuple[Conversation, Turn]] = []  # contexts that a nested one was begun in
         self._unsettled: list[Turn] = []
+        self._restarted: ContextChange | None = None
 
     def open(self, opening: Sequence[Message], environment: Environment) -> None:
         """Begin the first context."""
@@ -68,7 +69,7 @@ class Contexts:
 
         Raises: EpisodeOver when what the agent reads there leaves no room for a reply.
         """
-        change = environment.take_context_change()
+        change, self._restarted = self._restarted or take_context_change(environment), None
         if change is None:
             self._announce_tools(turn, environment)
             self._append(turn)
@@ -77,10 +78,10 @@ class Contexts:
         else:
             self._end(turn, change.results, environment)
 
-    def restart(self, opening: Sequence[Message], environment: Environment) -> None:
+    def restart(self, opening: Sequence[Message]) -> None:
         """Let the agent continue in a new first context; none that waits is returned to."""
         self._waiting.clear()
-        environment.begin_context(opening)
+        self._restarted = ContextChange(tuple(opening))
 
     def settle(self, turn: Turn) -> Sequence[Turn]:
         """Return the turns whose results are final after this turn: a turn that waits for a nested context is not."""

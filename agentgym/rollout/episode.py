@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from agentgym.environment import unwrapped
 from agentgym.errors import LedgerError, RewardError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
@@ -91,7 +92,7 @@ class Episode:
             checkpoints=self._retries.remaining > 0 or config.checkpoints is not None,
             state_keys=config.state_keys,
         )
-        environment_class = type(environment.current.unwrapped)
+        environment_class = type(unwrapped(environment.current))
         trajectory.provenance.environment = f"{environment_class.__module__}.{environment_class.__qualname__}"
         return environment
 
@@ -105,7 +106,7 @@ class Episode:
         if (environment := self._environment) is None:
             return
         self._environment = None
-        if digests := environment.current.image_digests:  # of sandboxes opened since the reset too
+        if digests := environment.current.sandboxes.image_digests:  # of sandboxes opened since the reset too
             self.trajectory.provenance.image_digests = digests
         if (close_error := await environment.close()) is not None:
             self.trajectory.provenance.close_error = close_error

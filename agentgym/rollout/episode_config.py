@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment import Checkpoint, Environment, unwrapped
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.environments import EnvironmentFactory
@@ -77,4 +77,4 @@ class EpisodeConfig:
     def reward_for(self, environment: Environment) -> Reward | None:
         """Return the reward that judges an episode, or that a hook needs where episodes are not judged."""
         is_asked = self.judged or any(hook.needs_reward for hook in self.hooks)
-        return self.environments.reward_for(environment.unwrapped) if is_asked else None
+        return self.environments.reward_for(unwrapped(environment)) if is_asked else None

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment import Checkpoint, Environment, unwrapped
 from agentgym.errors import SandboxExhausted, ToolError
 from agentgym.messages import Message, Result
 from agentgym.rollout.answers import awaited, check_messages
@@ -55,7 +55,7 @@ class LiveEnvironment:
         self.state = NO_STATE
         self._closed = False
         environment_class = type(self.current)
-        is_wanted = state_keys or self.current.unwrapped is not self.current
+        is_wanted = state_keys or unwrapped(self.current) is not self.current
         self._offers_state_key = is_wanted and environment_class.state_key is not Environment.state_key
         self._offers_potential = environment_class.potential is not Environment.potential
         self._offers_checkpoint = checkpoints and environment_class.checkpoint is not Environment.checkpoint
@@ -111,9 +111,9 @@ class LiveEnvironment:
         in between is only in what the calls report. So the larger of the two counts.
         """
         environment = self.current
-        if environment.backend is None and type(environment).usage is Environment.usage:
+        if environment.backend is None and not environment.sandboxes.were_opened:
             return {}
-        now = await environment.usage()
+        now = await environment.sandboxes.usage()
         counts = usage_counts(usage_since(now, self._last_usage))
         self._last_usage = now
         reported = combine_usage([dict(result.usage) for result in results])
@@ -136,7 +136,7 @@ class LiveEnvironment:
 
         Returns: its opening messages, with the instruction, the knowledge and the assistance of the provenance.
         """
-        method = self.current.unwrapped.reset
+        method = unwrapped(self.current).reset
         opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)
         check_messages(opening, method, "return task.opening()")
         help_text = "" if provenance.assistance is None else provenance.assistance.text

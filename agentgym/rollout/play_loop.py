@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from agentgym.environment import Checkpoint
+from agentgym.environment import Checkpoint, changes_context, unwrapped
 from agentgym.errors import ContextFull, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
@@ -118,7 +118,7 @@ class PlayLoop:
             stop = await self._ask_hooks(turn, stop)
         if stop is not None:
             raise EpisodeOver(stop)
-        self._contexts.show(turn, self._environment.current.unwrapped)
+        self._contexts.show(turn, unwrapped(self._environment.current))
         await self._write(turn)
 
     async def conclude(self) -> None:
@@ -141,9 +141,9 @@ class PlayLoop:
         opening = await self._open()
         self._ready, trajectory.opening = True, tuple(opening)
         trajectory.provenance.reset_usage = await environment.usage_since_last()
-        trajectory.provenance.image_digests = environment.current.image_digests
+        trajectory.provenance.image_digests = environment.current.sandboxes.image_digests
         self._retries.activity = "rendering the prompt"
-        self._contexts.open(opening, environment.current.unwrapped)
+        self._contexts.open(opening, unwrapped(environment.current))
 
     async def _open(self) -> list[Message]:
         """Reset the environment. Returns: its opening messages."""
@@ -204,10 +204,10 @@ class PlayLoop:
     def _role(self) -> str:
         """The role that the agent has now: the environment's, or that of what helps it."""
         helped = self._trajectory.provenance.assistance
-        return self._environment.current.unwrapped.role or ("" if helped is None else helped.role)
+        return unwrapped(self._environment.current).role or ("" if helped is None else helped.role)
 
     def _read_tools(self) -> ToolSchemas:
-        return self._contexts.read_tools(self._environment.current.unwrapped)
+        return self._contexts.read_tools(unwrapped(self._environment.current))
 
     async def _act(self, turn: Turn) -> bool:
         """Run the calls of a turn, or let the environment answer it, and record the turn with what it used.
@@ -249,9 +249,9 @@ class PlayLoop:
         else:
             self._retries.activity = f"answering the agent's message of turn {turn.index}"
             replies = await environment.respond(turn.message)
-            check_messages(replies, environment.unwrapped.respond, "return [] to end the episode")
+            check_messages(replies, unwrapped(environment).respond, "return [] to end the episode")
             turn.replies = tuple(replies)
-            return not (turn.replies or environment.ended or environment.unwrapped.changes_context)
+            return not (turn.replies or environment.ended or changes_context(environment))
         return False
 
     async def _respond_again(self, turn: Turn, checkpoint: Checkpoint | None, error: Exception) -> bool:
@@ -323,7 +323,7 @@ class PlayLoop:
         opening = await self._open()
         self._handle.start = len(trajectory.turns)
         if trajectory.further_rows:  # its first context, once more
-            self._contexts.restart([*opening, *messages], environment.current.unwrapped)
+            self._contexts.restart([*opening, *messages])
         else:
             changed = () if opening == list(trajectory.opening) else opening
             turn.replies = (*turn.replies, *messages, *changed)

@@ -15,11 +15,10 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agentgym.environment import Checkpoint, Environment
+from agentgym.environment import Checkpoint, Environment, EnvironmentWrapper, Outlook
 from agentgym.errors import PolicyError, ReplayDiverged
 from agentgym.messages import Call, Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request
-from agentgym.sandbox import Usage
 from agentgym.task import Task
 from agentgym.trajectory import ForkPoint, Trajectory, Turn
 
@@ -128,7 +127,7 @@ class ExhaustedPolicy(Policy):
         raise PolicyError("The record has ended, and the replay has not.")
 
 
-class RestoredEnvironment(Environment):
+class RestoredEnvironment(EnvironmentWrapper):
     """A fresh environment that was put back to a fork's checkpoint, behind the record of the turns before it.
 
     Before the fork it answers from the record, and nothing is run again; from the fork on the environment answers.
@@ -138,23 +137,14 @@ class RestoredEnvironment(Environment):
         fork: what was recorded, the turn of the fork, and the checkpoint taken before that turn.
     """
 
+    is_transparent = True
+
     def __init__(self, environment: Environment, fork: Fork) -> None:
-        self._environment, self._fork = environment, fork
+        super().__init__(environment)
+        self._fork = fork
         self._remaining = deque(fork.trajectory.turns[: fork.turn])
         self._recorded: Turn | None = None  # the turn that is repeated now
         self._results: deque[Result] = deque()
-
-    @property
-    def unwrapped(self) -> Environment:
-        return self._environment.unwrapped
-
-    @property
-    def image_digests(self) -> list[str]:
-        return self._environment.image_digests
-
-    @property
-    def ended(self) -> bool:
-        return self._environment.ended
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         assert self._fork.checkpoint is not None
@@ -175,11 +165,8 @@ class RestoredEnvironment(Environment):
     async def potential(self) -> float | None:
         return self._recorded.potential if self._recorded else await self._environment.potential()
 
-    async def hopeless(self) -> str | None:
-        return None if self._recorded else await self._environment.hopeless()
-
-    async def turns_needed(self) -> int | None:
-        return None if self._recorded else await self._environment.turns_needed()
+    async def outlook(self) -> Outlook | None:
+        return None if self._recorded else await self._environment.outlook()
 
     async def checkpoint(self) -> Checkpoint | None:
         return None if self._recorded else await self._environment.checkpoint()
@@ -189,12 +176,6 @@ class RestoredEnvironment(Environment):
 
     async def respond(self, message: Message) -> list[Message]:
         return list(self._recorded.replies) if self._recorded else await self._environment.respond(message)
-
-    async def usage(self) -> Usage:
-        return await self._environment.usage()
-
-    async def close(self) -> None:
-        await self._environment.close()
 
 
 def message_divergence(record: Trajectory, messages: Sequence[Message], turn: int) -> Divergence | None:

@@ -40,7 +40,7 @@ async def check_close(subject: CheckSubject) -> None:
             lodger = DummySandbox()
             with findings.no_exception("An episode played by hand"):
                 await recorded.open()
-                recorded.environment._sandboxes.append(cast("Any", lodger))
+                recorded.environment.sandboxes.add(cast("Any", lodger))
                 for call in calls:
                     await recorded.call(call)
             with findings.no_exception("close, awaited twice"):

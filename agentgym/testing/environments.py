@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from agentgym.environment import Environment
+from agentgym.environment import Environment, unwrapped
 from agentgym.registry import load_reward, load_task_set, make, task_set_for
 from agentgym.reward import Reward
 from agentgym.sandbox import Backend
@@ -114,7 +114,7 @@ async def _check_episodes(
         checked.append("without tasks, no reward was checked: name a task set")
         return
     stage, tasks = episode_checks.EpisodeChecker(subject, judge), subject.tasks
-    public = (*public, *type(subject.make().unwrapped).public_truth)
+    public = (*public, *type(unwrapped(subject.make())).public_truth)
     await episode_checks.check_truth_hidden(episode_checks.EpisodeChecker(subject, None), tasks, public)
     await episode_checks.check_parallel_calls(episode_checks.EpisodeChecker(subject, None))
     if await episode_checks.check_judged(stage):

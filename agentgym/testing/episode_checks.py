@@ -198,7 +198,7 @@ async def check_cancelled(stage: EpisodeChecker) -> None:
     def make() -> Environment:
         environment = stage.subject.make()
         lodgers.append(DummySandbox())
-        environment._sandboxes.append(cast("Any", lodgers[-1]))
+        environment.sandboxes.add(cast("Any", lodgers[-1]))
         return environment
 
     thinking = _Thinking()
@@ -237,7 +237,7 @@ async def check_private_texts(stage: EpisodeChecker) -> None:
     environment = stage.subject.make()
     try:
         await environment.reset(task.public(), seed=stage.subject.seed)
-        private_texts = [text for text in environment.private_texts() if text]
+        private_texts = [text for text in environment.private_texts if text]
     finally:
         await environment.close()
     if not private_texts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar, overload
 
@@ -233,14 +233,13 @@ def tool(function: F | None = None, **options: Any) -> F | Callable[[F], F]:
     return mark(function) if function is not None else mark
 
 
-def is_tool(function: Any) -> bool:
-    """Whether `@tool` marked it."""
-    return getattr(function, _MARK, None) is not None
+def collect_tools(
+    owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = (), *, reserved: Container[str] = ()
+) -> dict[str, Tool]:
+    """Collect the tools that a class defines or inherits, in order of definition, and then the free ones, by name.
 
-
-def collect_tools(owner: type, free_tools: Iterable[Tool | Callable[..., Any]] = ()) -> dict[str, Tool]:
-    """Return the tools that a class defines or inherits, in order of definition, and then the free ones, by name.
-
+    Args:
+        reserved: names that no method of the class may have which is a tool.
     Raises: ToolDefinitionError naming the class, the function and what is missing.
     """
     methods: list[Tool] = []
@@ -250,6 +249,11 @@ def collect_tools(owner: type, free_tools: Iterable[Tool | Callable[..., Any]] =
             options: ToolOptions | None = getattr(function, _MARK, None)
             if options is None:
                 continue
+            if attribute in reserved:
+                raise ToolDefinitionError(
+                    f"{owner.__qualname__}.{attribute} is a tool, but agentgym uses {attribute!r} of every class. "
+                    f"Give the method another name, and keep the tool's by @tool(name={attribute!r})."
+                )
             if isinstance(function, (staticmethod, classmethod)):
                 raise ToolDefinitionError(
                     f"{owner.__qualname__}.{attribute} is a {type(function).__name__}: a tool is a plain method, since "

@@ -100,7 +100,7 @@ class OpenEnvEnvironment(Environment):
         from .connection import OpenEnvConnection
 
         await self._disconnect()
-        self._ended, self._episode, self._end = False, OpenEnvEpisode(), {}
+        self.ended, self._episode, self._end = False, OpenEnvEpisode(), {}
         self._earned = {}
         self._connection = await OpenEnvConnection.open(self.url, self.headers, self.request_s)
         schema = self._connection.action_schema

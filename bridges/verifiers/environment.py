@@ -60,7 +60,7 @@ class VerifiersEnvironment(Environment):
         Raises: TaskError for parameters that name no task; EnvironmentServerError.
         """
         await self._leave()
-        self._ended, self._over = False, None
+        self.ended, self._over = False, None
         index, key = task.parameters.get("index"), task.parameters.get("key")
         if not isinstance(index, int) or not isinstance(key, str):
             raise TaskError(f"{task.id} has no parameters 'index' and 'key': make tasks by `verifiers_tasks`.")

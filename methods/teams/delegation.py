@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from agentgym import Call, Message, Result, ResultStatus, ToolDefinitionError, ToolError
-from agentgym.environment import ContextChange, Environment, EnvironmentWrapper
+from agentgym.environment import ContextChange, Environment, EnvironmentWrapper, unwrapped
 from agentgym.task import Task
 from agentgym.tools import Tool, tool
 
@@ -100,7 +100,7 @@ class Delegation(EnvironmentWrapper):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin a task. Raises: ToolDefinitionError where a tool of the environment is named as one of the team's."""
-        self._ended, self._orders, self._reports, self._handed_over = False, [], {}, 0
+        self.ended, self._orders, self._reports, self._handed_over = False, [], {}, 0
         opening = await self._environment.reset(task, seed=seed)
         self._take_role(PLANNER)
         return [Message("system", self._plan), *opening]
@@ -177,8 +177,9 @@ class Delegation(EnvironmentWrapper):
         """Give the agent a role and its tools. Raises: ToolDefinitionError."""
         tools = self._environment.tools
         if clash := tools.keys() & self._own.keys():
+            name = type(unwrapped(self._environment)).__qualname__
             raise ToolDefinitionError(
-                f"{type(self._environment.unwrapped).__qualname__} has a tool {sorted(clash)[0]!r}, and so has a team: "
+                f"{name} has a tool {sorted(clash)[0]!r}, and so has a team: "
                 "remove it from the environment, or give it another name."
             )
         mine: dict[str, Tool] = {name: each for name, each in tools.items() if each.options.final == (role == PLANNER)}

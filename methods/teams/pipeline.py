@@ -106,7 +106,7 @@ class Pipeline(EnvironmentWrapper):
 
     async def _reset_environment(self, task: Task, seed: int) -> list[Message]:
         """Begin the task, keep what the stages read of it, and return its opening. Raises: AgentGymError as `reset`."""
-        self._ended = False
+        self.ended = False
         opening = await self._environment.reset(task, seed=seed)
         self._system = [message for message in opening if message.role == "system"]
         others = [message.text for message in opening if message.role != "system"]

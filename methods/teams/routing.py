@@ -107,7 +107,7 @@ class Routing(EnvironmentWrapper):
 
         Raises: ToolDefinitionError where the environment has a tool `route`; AgentGymError without a model.
         """
-        self._ended, self._questions, self._seed = False, 0, seed
+        self.ended, self._questions, self._seed = False, 0, seed
         opening = await self._environment.reset(task, seed=seed)
         self._task_text = "\n\n".join(message.text for message in opening if message.role == "user")
         self._offer(task)

@@ -35,14 +35,12 @@ class UserEnvironment(EnvironmentWrapper):
         environment: of one episode. make_user: as of `with_user`.
     """
 
+    is_transparent = True
+
     def __init__(self, environment: Environment, make_user: Callable[[Task], SimulatedUser]) -> None:
         super().__init__(environment)
         self._make_user = make_user
         self._user: SimulatedUser | None = None
-
-    @property
-    def unwrapped(self) -> Environment:
-        return self._environment.unwrapped
 
     @property
     def user(self) -> SimulatedUser:
@@ -64,8 +62,9 @@ class UserEnvironment(EnvironmentWrapper):
         text, leaves = await self.user.answer(message.text)
         return [] if leaves else [Message("user", text)]
 
-    def private_texts(self) -> Sequence[str]:
-        return [self.user.goal, *self._environment.private_texts()]
+    @property
+    def private_texts(self) -> Sequence[str]:  # type: ignore[override]
+        return [self.user.goal, *self._environment.private_texts]
 
     def data(self) -> dict[str, Any]:
         return self.user.data()

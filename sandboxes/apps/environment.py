@@ -86,7 +86,7 @@ class AppsCode(AppsEnvironment):
     async def run(self, code: str) -> str:
         """Run Python in which `apis.<app>.<api>(...)` calls an API; shows what it prints."""
         self.check_open()
-        sandbox = await self.empty_sandbox()
+        sandbox = await self.default_sandbox(empty=True)
         channel = await sandbox.open_channel(["python3", "-I", "-S", "-c", _client()])
         try:
             return self._observed.add(_report(await self._converse(channel, code)))

@@ -79,7 +79,7 @@ class Desktop(Environment):
         if self._channel is not None:
             await self._channel.close()
         self._channel, self._ended_by_agent = None, False
-        self._sandbox = await self.empty_sandbox()
+        self._sandbox = await self.default_sandbox(empty=True)
         await self._sandbox.exec(["mkdir", "-p", HOME, *(f"{HOME}/{folder}" for folder in self._folders)])
         for path, content in self._files.items():
             await self._sandbox.write(f"{HOME}/{path}", bytes_of(content))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Checkpoint, Environment, Message, Task, TaskError, ToolError, tool
+from agentgym import Checkpoint, Environment, HasContexts, Message, Task, TaskError, ToolError, tool
 
 from .bank import MemoryBank, words
 
@@ -20,7 +20,7 @@ INSTRUCTION = (
 ANSWER = "Answer from the memory alone: search it, and answer by a word or a number."
 
 
-class Memory(Environment):
+class Memory(HasContexts, Environment):
     """Sessions that the agent reads one after another as `manager`, each in a context of its own, then a question.
 
     It takes nothing along from one context to the next but the memory's entries. The question is put in a last context,
@@ -43,7 +43,7 @@ class Memory(Environment):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Begin with the first session and an empty memory. Raises: TaskError."""
-        self._ended = False
+        self.ended = False
         self._read(task)
         self.bank = MemoryBank(self._capacity)
         self._session = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -81,11 +81,12 @@ class Service(StoreEnvironment):
         except (KeyError, TypeError, ValueError) as error:
             raise TaskError(f"{task.id}: parameters['customer'] or ['behaviour'] cannot be used: {error!r}.") from error
         self._user.begin(seed, opening=task.prompt)
+        self.private_texts = [self._user.goal]
         return [Message("system", domain.policy.format(today=self.now[:10])), *task.opening()]
 
     async def respond(self, message: Message) -> list[Message]:
         """Let the customer answer. Raises: PolicyError if its policy fails."""
-        if self._ended:
+        if self.ended:
             return []
         text, leaves = await self.user.answer(message.text)
         if leaves:
@@ -110,9 +111,6 @@ class Service(StoreEnvironment):
     def counts(self) -> dict[str, int]:
         """How the agent has used the tools, and how the customer has behaved."""
         return {**super().counts(), **self.user.report()}
-
-    def private_texts(self) -> Sequence[str]:
-        return [self.user.goal]
 
     async def state_key(self) -> str | None:
         """Hash of the task, of the changes, of the results seen, and of the conversation with the customer."""

@@ -59,7 +59,7 @@ class TextEnvironment(Environment):
         self.seed = 0
         self._identity = b""
         self._task = "no task"
-        self._ended = False
+        self.ended = False
         self._parameters: Mapping[str, Any] = {}
 
     # ---- implemented by subclasses
@@ -128,7 +128,7 @@ class TextEnvironment(Environment):
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
         """Build the initial state of the task. Raises: TaskError for invalid parameters."""
-        self._task, self._parameters, self.seed, self._ended = task.id, task.parameters, seed, False
+        self._task, self._parameters, self.seed, self.ended = task.id, task.parameters, seed, False
         parameters = json.dumps(dict(task.parameters), sort_keys=True)
         self._identity = hashlib.blake2b(parameters.encode(), digest_size=16).digest()
         self.state = self.begin()
@@ -149,7 +149,7 @@ class TextEnvironment(Environment):
 
     def check_open(self) -> None:
         """Check that the episode goes on; every tool calls this first. Raises: ToolError if it is over."""
-        if self._ended:
+        if self.ended:
             raise ToolError("It is over: nothing changes any more.")
 
     def settle(self) -> None:

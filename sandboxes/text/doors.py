@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, seed_of, tool
+from agentgym import Call, Message, Outlook, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 
@@ -65,14 +65,11 @@ class Doors(TextEnvironment):
         walked = (self.state["room"] - 1) / (self._horizon() - 1)
         return 0.5 + 0.5 * walked if self.state["right"] else 0.0
 
-    async def hopeless(self) -> str | None:
-        """Return a wrong key that counts was taken."""
+    async def outlook(self) -> Outlook:
+        """Return Outlook: hopeless once a wrong key that counts was taken; a turn for each room that is left."""
         expected = self.state["room"] if self._counts() == "every" else min(self.state["room"], 1)
-        return "a wrong key was taken" if self.state["right"] < expected else None
-
-    async def turns_needed(self) -> int | None:
-        """One for each room that is left."""
-        return self._horizon() - int(self.state["room"])
+        hopeless = "a wrong key was taken" if self.state["right"] < expected else None
+        return Outlook(hopeless, turns_needed=self._horizon() - int(self.state["room"]))
 
     @tool(inline=True)
     def take(self, key: str) -> str:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Call, Message, Split, Task, ToolError, seed_of, tool
+from agentgym import Call, Message, Outlook, Split, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .fiction_builder import build
@@ -63,9 +63,8 @@ class Fiction(TextEnvironment):
         remaining = self._game.commands_left(_state(self.state))
         return 0.0 if remaining is None else self._length / (self._length + remaining)
 
-    async def hopeless(self) -> str | None:
-        """Return the goal cannot be reached any more."""
-        return "the goal cannot be reached any more" if self.nearness() == 0 else None
+    async def outlook(self) -> Outlook:
+        return Outlook(hopeless="the goal cannot be reached any more" if self.nearness() == 0 else None)
 
     @tool(inline=True)
     def act(self, command: str) -> str:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from agentgym import Task, seed_of, tool
+from agentgym import Outlook, Task, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 from .grid import STEPS, Direction, Square, distances, squares_of, walker, way
@@ -87,9 +87,10 @@ class FrozenLake(TextEnvironment):
         """1 minus the remaining steps over those from the farthest square; 0 in a hole."""
         return 1 - self._left[self._at] / max(self._left.values()) if self._at in self._left else 0.0
 
-    async def turns_needed(self) -> int | None:
-        """Of the shortest way, five steps a turn. Unknown where steps slip, which may also help."""
-        return None if self._slip or self._at not in self._left else ceil(self._left[self._at] / MAX_STEPS)
+    async def outlook(self) -> Outlook:
+        """Count the turns of the shortest way, five steps a turn. Unknown where steps slip, which may also help."""
+        is_known = not self._slip and self._at in self._left
+        return Outlook(turns_needed=ceil(self._left[self._at] / MAX_STEPS) if is_known else None)
 
     @tool(inline=True)
     def move(self, steps: Annotated[list[Direction], Field(min_length=1, max_length=MAX_STEPS)]) -> str:

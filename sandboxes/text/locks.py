@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentgym import Call, Message, Task, ToolError, seed_of, tool
+from agentgym import Call, Message, Outlook, Task, ToolError, seed_of, tool
 
 from .base import Axis, Puzzle, Script, TextEnvironment
 
@@ -70,13 +70,10 @@ class Locks(TextEnvironment):
         """Right words so far, as a share of all wheels."""
         return float(self.state["right"] / len(self._parameters["wheels"]))
 
-    async def hopeless(self) -> str | None:
-        """Return a wheel was set to a wrong word."""
-        return "a wheel was set to a wrong word" if self.state["right"] < self.state["wheel"] else None
-
-    async def turns_needed(self) -> int | None:
-        """One for each wheel that is left."""
-        return len(self._parameters["wheels"]) - int(self.state["wheel"])
+    async def outlook(self) -> Outlook:
+        """Return Outlook: hopeless once a wheel was set to a wrong word; a turn for each wheel that is left."""
+        hopeless = "a wheel was set to a wrong word" if self.state["right"] < self.state["wheel"] else None
+        return Outlook(hopeless, turns_needed=len(self._parameters["wheels"]) - int(self.state["wheel"]))
 
     @tool(inline=True)
     def dial(self, word: str) -> str:

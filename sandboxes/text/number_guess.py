@@ -71,7 +71,7 @@ class NumberGuess(TextEnvironment):
             state["high"] = min(state["high"], number - 1)
             reply = "lower"
         self.settle()
-        return reply if self._ended and state.get("found") else f"{reply}, {state['left']} left"
+        return reply if self.ended and state.get("found") else f"{reply}, {state['left']} left"
 
     @classmethod
     def invent(cls, rng: random.Random, axes: Mapping[str, int]) -> Puzzle:

@@ -11,6 +11,7 @@ import pytest
 from gateway_clients import Program, through_gateway
 from scripted_episodes import counting, play, say
 
+from agentgym.environment import EnvironmentSandboxes
 from agentgym.evaluation.export.training_rows import sft_rows
 from agentgym.messages import ImagePart, Message, ResultStatus, StopReason, TextPart
 from agentgym.rollout import Budgets
@@ -73,14 +74,23 @@ async def test_the_images_of_a_task_reach_the_program_and_the_policy():
 async def test_a_turn_whose_end_is_just_being_judged_is_judged_though_the_episode_ends():
     entered, released = asyncio.Event(), asyncio.Event()
 
-    class Metered(Counter):
-        """Says what it has used only when it is let."""
+    class Meter(EnvironmentSandboxes):
+        """Says what was used only when it is let, from the second reading on."""
+
+        were_opened = True
+        readings = 0
 
         async def usage(self):
-            if self.value and not released.is_set():
+            self.readings += 1
+            if self.readings > 1 and not released.is_set():
                 entered.set()
                 await released.wait()
             return Usage()
+
+    class Metered(Counter):
+        def __init__(self):
+            super().__init__()
+            self.sandboxes = Meter()
 
     async def client(http, episode):
         program = Program(http, episode)

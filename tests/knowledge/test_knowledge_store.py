@@ -268,6 +268,20 @@ async def test_notes_are_shown_with_the_same_goal_and_bounded():
     assert [notes for _, _, notes in store.state()["lessons"]] == [["Note 2.", "Note 3."]]
 
 
+async def test_an_agent_reads_of_the_tool_note_beside_those_of_the_environment():
+    class Reader(ScriptedPolicy):
+        """Keeps the names of the tools in a request."""
+
+        async def generate(self, request):
+            self.tool_names = [schema["function"]["name"] for schema in request.tools]
+            return await super().generate(request)
+
+    policy = Reader([Message("assistant", "Nothing.")])
+    make = with_notes(partial(agentgym.make, "agentgym/text-craft-v1"))
+    await EpisodeManager(policy, RolloutConfig(environment=make)).collect([OF_TWO_TREES[0]])
+    assert policy.tool_names == [*Craft.tools, "note"]
+
+
 async def test_notes_of_a_game_do_not_disturb_its_judge_and_a_checkpoint_counts_them():
     task = OF_TWO_TREES[0]
     make = with_notes(partial(agentgym.make, "agentgym/text-craft-v1"))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scripted_episodes import counting, make_manager, play, say
 
+from agentgym import Outlook
 from agentgym.credit import Group, estimator
 from agentgym.errors import ToolError
 from agentgym.evaluation.report.episode_data import episode_data
@@ -34,11 +35,9 @@ class Guided(CounterWithState):
     async def potential(self):
         return float(self.value)
 
-    async def hopeless(self):
-        return f"{self.value} is past 3" if self.value > 3 else None
-
-    async def turns_needed(self):
-        return max(0, 3 - self.value) + 1
+    async def outlook(self):
+        hopeless = f"{self.value} is past 3" if self.value > 3 else None
+        return Outlook(hopeless, turns_needed=max(0, 3 - self.value) + 1)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,7 @@ async def test_an_episode_that_goes_on_well_is_not_touched(rule):
 
 async def test_no_rule_applies_where_the_environment_tells_nothing_or_cannot_tell():
     class Unreadable(Guided):
-        async def hopeless(self):
+        async def outlook(self):
             raise ToolError("what the agent did hides the state")
 
     rules = (Hopeless(), NoProgress(turns=1), OutOfReach())

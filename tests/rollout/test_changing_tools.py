@@ -33,7 +33,7 @@ class Locked(Environment):
     def unlock(self) -> str:
         """Unlock the door."""
         self.add_tools(from_schema("vault"))
-        self.remove_tools("unlock")
+        self.tools = {name: each for name, each in self.tools.items() if name != "unlock"}
         return "Unlocked."
 
 

@@ -9,6 +9,7 @@ from agentgym import (
     Checkpoint,
     Environment,
     EpisodeManager,
+    HasContexts,
     Message,
     Reward,
     RolloutConfig,
@@ -25,7 +26,7 @@ from agentgym.testing import ByteRenderer
 GO_ON, ANSWER = Message("assistant", "", (Call("go_on", {}),)), Message("assistant", "Done.")
 
 
-class Rooms(Environment):
+class Rooms(HasContexts, Environment):
     """Three rooms; whoever enters one forgets the others. A call may fail once, as infrastructure does."""
 
     failures = 0

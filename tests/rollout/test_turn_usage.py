@@ -10,6 +10,7 @@ from scripted_episodes import make_manager, say
 
 from agentgym import Environment, SandboxSpec, Task, tool
 from agentgym.cli.tables import episodes_table, evaluation_table, print_episode
+from agentgym.environment import EnvironmentSandboxes
 from agentgym.evaluation.runner import from_trajectories
 from agentgym.evaluation.text import format_usage
 from agentgym.messages import StopReason
@@ -26,6 +27,7 @@ from agentgym.trajectory import Trajectory
 
 pytestmark = pytest.mark.needs_namespaces
 KILO = 1000
+DAY_S = 86_400.0
 
 
 class Writer(Environment):
@@ -59,10 +61,19 @@ class Writer(Environment):
         await self.first_sandbox.run_python("open('f', 'wb').write(bytes(1000))")
         return "done"
 
-    @tool(timeout_s=60)
+    @tool(timeout_s=10 * DAY_S)
     async def loop(self) -> str:
-        """Compute without end."""
-        await self.first_sandbox.run_python("while True: pass", timeout_s=60)
+        """Compute without end. A day passes once that has taken 0.2 s of processor time."""
+        sandbox, clock = self.first_sandbox, asyncio.get_running_loop()
+        spent_s, now = (await sandbox.usage()).cpu_s, clock.time
+        computing = asyncio.ensure_future(sandbox.run_python("while True: pass", timeout_s=10 * DAY_S))
+        while (await sandbox.usage()).cpu_s < spent_s + 0.2:  # noqa: ASYNC110  no event tells of processor time
+            await asyncio.sleep(0.01)
+        clock.time = lambda: now() + DAY_S
+        try:
+            await computing
+        finally:
+            clock.time = now
         return "never"
 
     @tool
@@ -147,15 +158,26 @@ async def test_a_reset_begins_the_count_anew_and_takes_nothing_away():
 
 
 async def test_a_turn_that_the_clock_ended_says_what_it_took():
-    trajectory = await play(say("loop"), say("submit"), budgets=Budgets(time_s=1.5))
+    trajectory = await play(say("loop"), say("submit"), budgets=Budgets(time_s=DAY_S / 2))
     assert trajectory.stop_reason is StopReason.TIME
     assert trajectory.turns[0].usage["cpu_s"] > 0.1
 
 
 async def test_an_environment_without_sandboxes_has_no_usage_and_its_own_may_be_told():
-    class Telling(Counter):
+    class Meter(EnvironmentSandboxes):
+        were_opened = True
+
+        def __init__(self, counter: Counter) -> None:
+            super().__init__()
+            self._counter = counter
+
         async def usage(self) -> Usage:
-            return Usage(cpu_s=float(self.value))
+            return Usage(cpu_s=float(self._counter.value))
+
+    class Telling(Counter):
+        def __init__(self) -> None:
+            super().__init__()
+            self.sandboxes = Meter(self)
 
     for environment, expected in ((Counter, {}), (Telling, {"cpu_s": 5.0})):
         script = [say(("add", {"amount": 2})), say(("add", {"amount": 3})), say("submit")]

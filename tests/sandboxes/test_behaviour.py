@@ -30,7 +30,7 @@ async def test_each_prediction_is_answered_with_what_was_done_and_with_the_page_
     (opening,) = await environment.reset(task_of(), seed=0)
     assert opening.text == "Predict.\n\nSession 1.\n> terminate\n\nSession 2.\nStart page"
     assert (await act(environment)).content == "They did: type_and_submit search box: red lamp\n\n2 results"
-    assert await environment.turns_needed() == 2
+    assert (await environment.outlook()).turns_needed == 2
     other = agentgym.make("agentgym/behaviour-v1")
     await other.restore(task_of(), await environment.checkpoint(), seed=0)
     assert await other.state_key() == await environment.state_key()
@@ -48,7 +48,7 @@ async def test_what_is_no_prediction_is_told_and_changes_nothing():
     for wrong in ({"type": "buy"}, {"rationale": "x" * 601}, {"value": "x" * 201}):
         assert (await act(environment, **wrong)).status == "wrong_arguments"
     assert (await environment.respond(Message("assistant", "They leave.")))[0].text == "Call act."
-    assert await environment.turns_needed() == 3
+    assert (await environment.outlook()).turns_needed == 3
 
 
 async def test_predictions_of_one_message_are_judged_in_order_and_those_beyond_the_end_count_nothing():

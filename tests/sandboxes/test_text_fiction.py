@@ -108,10 +108,10 @@ async def test_the_shortest_way_wins_and_each_of_its_commands_comes_nearer():
 
 async def test_a_state_without_a_way_to_the_goal_is_hopeless():
     environment = await opened()
-    assert await environment.hopeless() is None
+    assert (await environment.outlook()).hopeless is None
     await act(environment, "blow match out")
     assert await environment.potential() == 0.0
-    assert await environment.hopeless() == "the goal cannot be reached any more"
+    assert (await environment.outlook()).hopeless == "the goal cannot be reached any more"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym import Call, Message, Task, load_task_set
+from agentgym import Call, Message, Outlook, Task, load_task_set
 from agentgym.errors import TaskError
 from agentgym.messages import ResultStatus
 from agentgym.methods.stop_rules import Hopeless, OutOfReach
@@ -56,9 +56,9 @@ async def test_a_word_of_another_wheel_is_an_error_that_shows_the_wheel_and_chan
 
 async def test_stop_rules_know_a_wrong_word_and_the_turns_that_are_left():
     environment, _, _ = await dialled("oak")
-    assert (await environment.hopeless(), await environment.turns_needed()) == (None, 2)
+    assert await environment.outlook() == Outlook(None, 2)
     environment, _, _ = await dialled("elm", "owl")
-    assert (await environment.hopeless(), await environment.turns_needed()) == ("a wheel was set to a wrong word", 1)
+    assert await environment.outlook() == Outlook("a wheel was set to a wrong word", 1)
 
 
 @pytest.mark.parametrize(

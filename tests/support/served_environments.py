@@ -14,7 +14,7 @@ class Workshop(Environment):
     sandbox = SandboxSpec(memory_mib=64, disk_mib=16)
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        await self.empty_sandbox()
+        await self.default_sandbox(empty=True)
         return task.opening()
 
     @tool
@@ -46,7 +46,7 @@ class Workshop(Environment):
         return Checkpoint({}, await (await self.default_sandbox()).snapshot())
 
     async def restore(self, task: Task, checkpoint: Checkpoint, *, seed: int) -> None:
-        self._default_sandbox = await self.open_sandbox(snapshot=checkpoint.snapshot)
+        self.sandboxes.default = await self.open_sandbox(snapshot=checkpoint.snapshot)
 
 
 class Oddities(Counter):
@@ -72,7 +72,7 @@ class Oddities(Counter):
     @tool(inline=True)
     def exchange(self) -> str:
         """Take the tool add away, and end the episode."""
-        self.remove_tools("add")
+        self.tools = {name: each for name, each in self.tools.items() if name != "add"}
         self.end_episode()
         return "exchanged"
 

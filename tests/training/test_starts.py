@@ -36,22 +36,18 @@ class Locks(Environment):
     """Ten locks in a row, of four keys each; a wrong key ends the attempt. In memory: nothing is isolated."""
 
     async def reset(self, task: Task, *, seed: int) -> list[Message]:
-        self.opened, self._ended = 0, False
+        self.opened, self.ended = 0, False
         self._keys = task.parameters["keys"]
         return task.opening()
-
-    @property
-    def ended(self) -> bool:
-        return self._ended
 
     @tool(inline=True)
     def turn(self, key: int) -> str:
         """Turn a key in the next lock."""
-        if self._ended:
+        if self.ended:
             raise ToolError("It is over.")
         right = key == self._keys[self.opened]
         self.opened += right
-        self._ended = not right or self.opened == LOCKS
+        self.ended = not right or self.opened == LOCKS
         return "A click." if right else "It breaks."
 
 

@@ -60,12 +60,12 @@ class McpEnvironment(Environment):
 
         Raises: TaskError; SandboxUnavailable, with what the server said, if it does not start.
         """
-        self._ended = False
+        self.ended = False
         server = self._read_parameters(task)
         self._call_s = server.call_s
         if self._connection is not None:
             await self._connection.close()
-        self._connection = await McpConnection.open(server, await self.empty_sandbox())
+        self._connection = await McpConnection.open(server, await self.default_sandbox(empty=True))
         offered = self._offered()
         named = {*(self._tool_names or ()), *self._final_names, *(name for name, _ in self._state_calls)}
         if missing := sorted(named - offered.keys()):

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from agentgym import registry
-from agentgym.environment import Environment
+from agentgym.environment import Environment, unwrapped
 from agentgym.errors import EnvironmentServerError, RecipeError, SandboxError
 from agentgym.rollout.answers import check_messages
 from agentgym.rollout.causes import cause_of
@@ -69,7 +69,7 @@ class _Reset:
         try:
             async with asyncio.timeout(self.episode.time_s):
                 opening = await environment.reset(task.public(), seed=self.seed)
-            check_messages(opening, environment.unwrapped.reset, "return task.opening()")
+            check_messages(opening, unwrapped(environment).reset, "return task.opening()")
         except (SandboxError, EnvironmentServerError):  # says what the machine lacks, or the server
             raise
         except Exception as error:

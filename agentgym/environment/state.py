@@ -1,10 +1,34 @@
-"""What an agent has seen: the state of an environment in which the agent only reads, and part of that of others."""
+"""What an environment can say of its state: a checkpoint, an outlook, and what an agent has seen of it."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from agentgym.sandbox import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """An environment at one moment: plain data, and the files of its sandbox. Live processes are not captured."""
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    snapshot: Snapshot | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How the task can still end from here. The stop rules of a rollout read it; the agent is not told.
+
+    Attributes:
+        hopeless: why the task cannot be solved any more, in words; None while it can, or if that is unknown.
+        turns_needed: the fewest turns in which the oracle would still solve the task; None if that is unknown.
+    """
+
+    hopeless: str | None = None
+    turns_needed: int | None = None
 
 
 class ObservedState:

@@ -1,0 +1,88 @@
+"""How a call of an agent becomes a result: validated, run, metered, and every way in which it may end told apart."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from agentgym.errors import SandboxError, ToolError
+from agentgym.messages import Call, Result, ResultStatus
+from agentgym.sandbox import metered, usage_counts
+from agentgym.threads import in_thread
+from agentgym.tools import Tool, WrongArguments, render_output
+
+
+async def run_call(tools: Mapping[str, Tool], owner: object, call: Call, lock: asyncio.Lock, *, meter: bool) -> Result:
+    """Run one call of an agent and return its result.
+
+    Args:
+        tools: the tools that the agent has now, by name.
+        owner: the environment, which the function of a tool gets as its first argument.
+        lock: held by a call of a tool that is not `parallel`.
+        meter: whether the result says what the call used of sandboxes.
+    Raises: SandboxError from a sandbox; any other exception from a broken tool.
+    """
+    if call.error is not None:
+        return Result(call.error, ResultStatus.MALFORMED, call.name, call.id)
+    tool = tools.get(call.name)
+    if tool is None:
+        known = "; ".join(each.signature() for each in tools.values())
+        text = f"There is no tool named {str(call.name)[:60]!r}. Tools: {known or 'none'}."
+        return Result(text, ResultStatus.UNKNOWN_TOOL, call.name, call.id)
+    run = _run_metered if meter else _run
+    if tool.options.parallel:
+        return await run(tool, owner, call)
+    async with lock:
+        return await run(tool, owner, call)
+
+
+async def _run_metered(tool: Tool, owner: object, call: Call) -> Result:
+    with metered() as meter:
+        result = await _run(tool, owner, call)
+    return replace(result, usage=counts) if (counts := usage_counts(meter.used)) else result
+
+
+async def _run(tool: Tool, owner: object, call: Call) -> Result:
+    """Run one call of a tool that exists, and turn every way in which it may end into a result."""
+    started = time.perf_counter()
+    status, truncated = ResultStatus.OK, False
+    options = tool.options
+    limit: asyncio.Timeout | None = None
+    try:
+        arguments = tool.validate(call.arguments)
+        if options.inline and not tool.is_async:
+            value = tool.function(owner, **arguments)
+        else:
+            async with asyncio.timeout(options.timeout_s) as limit:
+                value = await _answer(tool, owner, arguments)
+        content, truncated = render_output(value, options.max_output_chars)
+    except ToolError as error:
+        cause = error.__cause__
+        if isinstance(cause, SandboxError) and not isinstance(cause, ToolError):
+            # A sandbox that died is a ConnectionError, which a tool may take for an error of one of its files.
+            raise cause from cause.__cause__
+        content, truncated = render_output(str(error), options.max_output_chars)
+        status = ResultStatus.TOOL_ERROR
+    except WrongArguments as error:
+        content, status = str(error), ResultStatus.WRONG_ARGUMENTS
+    except TimeoutError:
+        if limit is None or not limit.expired():
+            raise  # not ours: something inside the tool timed out and was not handled there
+        content, status = f"{call.name} took longer than {options.timeout_s:g} s.", ResultStatus.TIMEOUT
+    except SystemExit as error:  # would end the whole run, not the tool
+        raise RuntimeError(f"The tool {call.name!r} called sys.exit({error.code!r}).") from error
+    final = options.final and status is ResultStatus.OK
+    return Result(content, status, call.name, call.id, final, truncated, time.perf_counter() - started)
+
+
+async def _answer(tool: Tool, owner: object, arguments: Mapping[str, Any]) -> Any:
+    if tool.is_async:
+        return await tool.function(owner, **arguments)
+    value = await in_thread(tool.function, owner, **arguments)
+    if inspect.isawaitable(value):  # a lambda that returns a coroutine, for example
+        value = await value
+    return value

@@ -1,0 +1,83 @@
+"""The sandboxes of one environment: opened on demand, metered, and closed together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cached_property
+from typing import overload
+
+from agentgym.sandbox import Sandbox, SandboxMeter, Usage
+
+
+class EnvironmentSandboxes(Sequence[Sandbox]):
+    """The sandboxes that are open now, in the order in which they were opened.
+
+    An environment that uses other resources, such as those of a server, puts a subclass with a `usage` of its own in
+    place, in its constructor: `self.sandboxes = ServerSandboxes(...)`.
+
+    Attributes:
+        default: the one that `Environment.default_sandbox` opens; None until then.
+        were_opened: whether there has been any, so that `usage` can be more than zero.
+    """
+
+    default: Sandbox | None = None
+    were_opened = False
+
+    def __init__(self) -> None:
+        self._open: list[Sandbox] = []
+
+    @overload
+    def __getitem__(self, index: int) -> Sandbox: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Sandbox]: ...
+    def __getitem__(self, index: int | slice) -> Sandbox | Sequence[Sandbox]:
+        return self._open[index]
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @cached_property
+    def _opening(self) -> asyncio.Lock:
+        """Hold this while the default sandbox is opened."""
+        return asyncio.Lock()
+
+    @cached_property
+    def _meter(self) -> SandboxMeter:
+        return SandboxMeter()
+
+    def add(self, sandbox: Sandbox) -> Sandbox:
+        """Take over a sandbox: it is metered, and closed with the others. Returns: the same sandbox."""
+        self._open.append(sandbox)
+        self.were_opened = True
+        return sandbox
+
+    async def open_default(self, make: Callable[[], Awaitable[Sandbox]], *, empty: bool) -> Sandbox:
+        """Return the default sandbox. `make` opens it if there is none; `empty` resets one that is open already."""
+        async with self._opening:
+            if self.default is None:
+                self.default = await make()
+            elif empty:
+                await self.default.reset()
+            return self.default
+
+    async def usage(self) -> Usage:
+        """Return what all sandboxes have used since the environment was made, over resets and ends.
+
+        A sandbox that was closed or died counts with its last reading. Peaks of several sandboxes are added up.
+        """
+        return await self._meter.read(self._open)
+
+    @property
+    def image_digests(self) -> list[str]:
+        """Digests of the images that the sandboxes run on; none for the host's own programs."""
+        digests = {getattr(sandbox, "image_digest", "") for sandbox in self._open}
+        return sorted(digests - {""})
+
+    async def close(self) -> None:
+        """Close every sandbox. Raises: the first error, when every sandbox was closed."""
+        sandboxes, self._open, self.default = self._open, [], None
+        outcomes = await asyncio.gather(*(sandbox.close() for sandbox in sandboxes), return_exceptions=True)
+        failures = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        if failures:
+            raise failures[0]
