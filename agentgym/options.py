@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from difflib import get_close_matches
 from functools import cache, wraps
-from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_args, get_origin
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, dataclass_transform, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -20,6 +20,15 @@ Count = Annotated[int, Field(gt=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Rate = Annotated[float, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
+
+
+class Registered(NamedTuple):
+    """Marks a text field as the name of something registered: `Annotated[str | None, Registered("backends")]`."""
+
+    kind: str
+    """The kind that it is registered under."""
+    metavar: str = "NAME"
+    """What the help of a command shows in place of the value."""
 
 
 class Section(BaseModel):

@@ -13,32 +13,47 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.cli.console import out, resumable
-    from agentgym.cli.options import BackendName, RewardName, Seed, unhurried_config
-    from agentgym.cli.task_offer import TaskOffer, offer_tasks
+    from agentgym.cli.fields import Fields, takes
+    from agentgym.cli.options import TaskOptions, judging_options, rollout_options, unhurried
+    from agentgym.cli.policies import AgentOptions
+    from agentgym.cli.rollout_options import RolloutOptions
+    from agentgym.cli.task_offer import ListenOptions, OfferOptions, TaskOffer, offer_tasks
     from agentgym.cli.user_code import Import
 
 _HOME = {
-    "BackendName": "options",
+    "AgentOptions": "policies",
+    "Fields": "fields",
     "Import": "user_code",
-    "RewardName": "options",
-    "Seed": "options",
+    "ListenOptions": "task_offer",
+    "OfferOptions": "task_offer",
+    "RolloutOptions": "rollout_options",
     "TaskOffer": "task_offer",
+    "TaskOptions": "options",
+    "judging_options": "options",
     "offer_tasks": "task_offer",
     "out": "console",
     "resumable": "console",
-    "unhurried_config": "options",
+    "rollout_options": "options",
+    "takes": "fields",
+    "unhurried": "options",
 }
 
 __all__ = [
-    "BackendName",
+    "AgentOptions",
+    "Fields",
     "Import",
-    "RewardName",
-    "Seed",
+    "ListenOptions",
+    "OfferOptions",
+    "RolloutOptions",
     "TaskOffer",
+    "TaskOptions",
+    "judging_options",
     "offer_tasks",
     "out",
     "resumable",
-    "unhurried_config",
+    "rollout_options",
+    "takes",
+    "unhurried",
 ]
 
 

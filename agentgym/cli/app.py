@@ -32,6 +32,7 @@ from agentgym.cli import (
     view,
 )
 from agentgym.cli.console import err, print_error, quieten_bitsandbytes, show_tracebacks
+from agentgym.cli.fields import FieldsCommand
 from agentgym.cli.registered import OpenGroup
 from agentgym.deprecation import renamed_options, warn_renamed
 from agentgym.errors import AgentGymError
@@ -137,7 +138,7 @@ for name, command, panel in (
     ("check", check.check, BUILD),
     ("publish", publish.publish, BUILD),
 ):
-    app.command(name, rich_help_panel=panel)(command)
+    app.command(name, cls=FieldsCommand, rich_help_panel=panel)(command)
 app.add_typer(tasks.app, name="tasks", cls=OpenGroup, rich_help_panel=BUILD)
 app.add_typer(new.app, name="new", cls=OpenGroup, rich_help_panel=BUILD)
 app.add_typer(model.app, name="model", cls=OpenGroup, rich_help_panel=START)

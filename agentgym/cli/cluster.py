@@ -10,14 +10,16 @@ import typer
 
 from agentgym.cli.cluster_plan import plan
 from agentgym.cli.console import err, out
-from agentgym.cli.options import BackendName
+from agentgym.cli.fields import Fields, FieldsCommand, takes
+from agentgym.cli.options import rollout_options
 
 if TYPE_CHECKING:
+    from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.storage.run_folder import RunFolder
 
 app = typer.Typer(no_args_is_help=True, help="A Ray cluster that plays episodes: plan, start, check and end it.")
 app.command("plan")(plan)
-Address = Annotated[str, typer.Option(help="Of the cluster, HOST:PORT; auto is the one that runs on this host.")]
+Address = Annotated[str, typer.Option(help="The cluster's address, HOST:PORT; auto is the one of this host.")]
 
 
 @app.command()
@@ -116,8 +118,13 @@ def _show_pace(folder: RunFolder) -> None:
     out().print(table)
 
 
-@app.command()
-def probe(address: Address = "auto", backend: BackendName = "namespaces") -> None:
+def _probed_backend() -> Fields:
+    return Fields(rollout_options(), ("backend",), {"backend": "namespaces"})
+
+
+@app.command(cls=FieldsCommand)
+@takes(options=_probed_backend)
+def probe(options: RolloutOptions, address: Address = "auto") -> None:
     """Start a worker on every node and make a sandbox there. Exits with 1 if a node cannot play episodes.
 
     Example: [b]agentgym cluster probe --address 10.0.0.7:6379[/b]
@@ -127,7 +134,7 @@ def probe(address: Address = "auto", backend: BackendName = "namespaces") -> Non
 
     from agentgym.cluster.ray_engine import RayEngine
 
-    reports = asyncio.run(RayEngine(address, backend=backend).probe())
+    reports = asyncio.run(RayEngine(address, backend=str(options.config.backend)).probe())
     table = Table("node", "host", "agentgym", "python", "nice", "sandboxes")
     for node, answer, _ in reports:
         cells = [str(answer.get(key, "")) for key in ("host", "agentgym", "python", "nice", "level")]

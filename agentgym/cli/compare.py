@@ -4,18 +4,46 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentgym.cli.console import out, write_text
+from agentgym.cli.fields import takes
 from agentgym.text import percent
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareOptions:
+    """What agents are compared by, and where the result goes."""
+
+    common: Annotated[bool, typer.Option("--common")] = False
+    """Compare on the tasks that all agents were evaluated on."""
+    also: Annotated[str | None, typer.Option(metavar="COMPONENT")] = None
+    """Solved means that this outcome component is 1 as well."""
+    tag: str | None = None
+    """Compare only on tasks with this tag."""
+    turns: Annotated[str, typer.Option(metavar="K,K")] = ""
+    """Compare also success within these numbers of turns."""
+    interims: Annotated[int | None, typer.Option(min=1)] = None
+    """Several seeds: decide by AdaStop; how many batches were planned."""
+    as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None
+    """Write the numbers here."""
+    as_html: Annotated[Path | None, typer.Option("--html", metavar="FILE")] = None
+    """Write a page here."""
+
+    @property
+    def chooses_tasks(self) -> bool:
+        """Whether an option is given that only comparisons of single evaluations take."""
+        return bool(self.common or self.also or self.tag or self.turns)
+
+
+@takes(options=CompareOptions)
 def compare(
     arms: Annotated[
         list[str],
@@ -24,19 +52,7 @@ def compare(
             help="FILE.json, RUN (its newest record) or RUN:LABEL; NAME=... names it; seeds with commas between.",
         ),
     ],
-    common: Annotated[
-        bool, typer.Option("--common", help="Compare on the tasks that all agents were evaluated on.")
-    ] = False,
-    also: Annotated[
-        str | None, typer.Option(metavar="COMPONENT", help="Solved means that this outcome component is 1 as well.")
-    ] = None,
-    tag: Annotated[str | None, typer.Option(help="Only tasks with this tag.")] = None,
-    turns: Annotated[str, typer.Option(metavar="K,K", help="Also success within so many turns.")] = "",
-    interims: Annotated[
-        int | None, typer.Option(min=1, help="Several seeds: decide by AdaStop; how many batches were planned.")
-    ] = None,
-    as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write the numbers here.")] = None,
-    as_html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write a page here.")] = None,
+    options: CompareOptions,
 ) -> None:
     """Compare agents on the same tasks, pair by pair: gains with intervals, pass@k curves, corrected for many pairs.
 
@@ -50,37 +66,50 @@ def compare(
     names = _distinct([name for name, _ in named])
     evaluations = dict(zip(names, (group for _, group in named), strict=True))
     if any(len(group) > 1 for group in evaluations.values()):
-        if common or also or tag or turns:
+        if options.chooses_tasks:
             raise EvaluationError("--common, --also, --tag and --turns are for one evaluation of each agent.")
-        result: dict[str, Any] = over_seeds(evaluations, interims=interims)
+        result: dict[str, Any] = over_seeds(evaluations, interims=options.interims)
         tables = seeds_tables(result)
     else:
         single = {name: group[0] for name, group in evaluations.items()}
-        result = tournament(single, common=common, also=also, tag=tag, turns=_whole_numbers(turns))
+        turns = _whole_numbers(options.turns)
+        result = tournament(single, common=options.common, also=options.also, tag=options.tag, turns=turns)
         tables = tournament_tables(result)
     for table in tables:
         out().print(table)
-    if as_json is not None:
-        write_text(as_json, json.dumps(_plain(result), indent=1, allow_nan=False))
-    if as_html is not None:
+    if options.as_json is not None:
+        write_text(options.as_json, json.dumps(_plain(result), indent=1, allow_nan=False))
+    if options.as_html is not None:
         from agentgym.evaluation.tournament_page import page
 
-        write_text(as_html, page(result))
+        write_text(options.as_html, page(result))
 
 
-def power(
-    gain: Annotated[float, typer.Option(help="The gain to see, in points: 3 is from 50 % to 53 %.")] = 3.0,
-    rate: Annotated[float, typer.Option(help="Success now, in percent.")] = 50.0,
-    group_size: Annotated[int, typer.Option(min=1, help="Episodes of each task, for each agent.")] = 1,
-    agreement: Annotated[float, typer.Option(help="How alike the two find tasks hard, 0 to 1.")] = 0.5,
-    spread: Annotated[float, typer.Option(help="How unequal tasks are, 0 to 1.")] = 0.5,
-    target_power: Annotated[float, typer.Option("--power", help="The chance to see it.")] = 0.8,
-    tasks: Annotated[int | None, typer.Option(min=1, help="The chance with this many tasks instead.")] = None,
-    record: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE.json", help="Take rate and spread from this evaluation.")
-    ] = None,
-) -> None:
-    """How many tasks it takes to see a gain, or the chance to see it with the tasks there are.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PowerOptions:
+    """The gain to see, and how it is measured."""
+
+    gain: float = 3.0
+    """The gain to see, in points: 3 is from 50 % to 53 %."""
+    rate: float = 50.0
+    """Success now, in percent."""
+    group_size: Annotated[int, typer.Option(min=1)] = 1
+    """How many episodes of each task each agent plays."""
+    agreement: float = 0.5
+    """How alike the two agents find tasks hard, 0 to 1."""
+    spread: float = 0.5
+    """How unequal tasks are, 0 to 1."""
+    target_power: Annotated[float, typer.Option("--power")] = 0.8
+    """The chance to see the gain."""
+    tasks: Annotated[int | None, typer.Option(min=1)] = None
+    """Say the chance with this many tasks instead."""
+    record: Annotated[Path | None, typer.Option("--from", metavar="FILE.json")] = None
+    """Take rate and spread from this evaluation."""
+
+
+@takes(options=PowerOptions)
+def power(options: PowerOptions) -> None:
+    """Say how many tasks it takes to see a gain, or the chance to see it with the tasks there are.
 
     Example: [b]agentgym power --gain 3 --group-size 4 --from runs/quickstart/evaluation/before.json[/b]
     """
@@ -88,18 +117,21 @@ def power(
     from agentgym.evaluation.statistics.power import power_of, spread_of, tasks_needed
     from agentgym.evaluation.text import format_count
 
+    gain, rate, spread, record = options.gain, options.rate, options.spread, options.record
     if record is not None:
         outcomes = Evaluation.load(record).outcomes()
         rate, spread = 100 * Evaluation.load(record).success().value, spread_of(outcomes, default=spread)
         out().print(f"{record}: success {percent(rate / 100, 1)}, spread {spread:.2f}", markup=False, soft_wrap=True)
-    options: dict[str, Any] = {"rate": rate / 100, "samples": group_size, "agreement": agreement, "spread": spread}
-    claim = f"tasks, played {format_count(group_size)} each, show a gain of {gain:g} points from {rate:.3g}%"
-    if tasks is not None:
-        chance = power_of(tasks, gain / 100, **options)
-        out().print(f"{tasks} {claim} with a chance of {percent(chance)}.", soft_wrap=True)
+    design: dict[str, Any] = {"rate": rate / 100, "samples": options.group_size, "spread": spread}
+    design["agreement"] = options.agreement
+    episodes = format_count(options.group_size)
+    claim = f"tasks, played {episodes} each, show a gain of {gain:g} points from {rate:.3g}%"
+    if options.tasks is not None:
+        chance = power_of(options.tasks, gain / 100, **design)
+        out().print(f"{options.tasks} {claim} with a chance of {percent(chance)}.", soft_wrap=True)
         return
-    needed = tasks_needed(gain / 100, power=target_power, **options)
-    out().print(f"{needed:,} {claim} with a chance of {percent(target_power)}.", soft_wrap=True)
+    needed = tasks_needed(gain / 100, power=options.target_power, **design)
+    out().print(f"{needed:,} {claim} with a chance of {percent(options.target_power)}.", soft_wrap=True)
 
 
 def _arm(text: str) -> tuple[str, list[Evaluation]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import out, progress_bar, run
+from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.user_code import Import
 from agentgym.errors import EvaluationError
 
@@ -28,22 +29,29 @@ def _group() -> None:
     """Audit how a run assigned credit to its turns."""
 
 
-@app.command("audit")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditOptions:
+    """Which credit is audited, and how long episodes are played on for it."""
+
+    estimators: Annotated[str | None, typer.Option(metavar="A;B")] = None
+    """The estimators whose credit is audited. By default it is the credit that the run itself gave."""
+    prefix: Annotated[str | None, typer.Option(metavar="PREFIX")] = None
+    """Audit the episodes whose id begins so. By default they are those of the last step."""
+    policy: Annotated[str | None, typer.Option(metavar="POLICY")] = None
+    """The policy that plays on. By default it is the run's checkpoint."""
+    sample: Annotated[int, typer.Option(min=2)] = 16
+    """How many trajectories are played on from."""
+    continuations: Annotated[int, typer.Option(min=2)] = 8
+    """How many episodes are played on from each turn."""
+    seed: int = 0
+    """The seed that chooses the trajectories and samples their continuations."""
+
+
+@app.command("audit", cls=FieldsCommand)
+@takes(options=AuditOptions)
 def audit(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A training run, e.g. runs/quickstart.")],
-    estimators: Annotated[
-        str | None,
-        typer.Option("--estimators", metavar="A;B", help="By default the credit that the run itself gave."),
-    ] = None,
-    prefix: Annotated[
-        str | None, typer.Option(metavar="PREFIX", help="Episodes whose id begins so; by default the last step's.")
-    ] = None,
-    policy: Annotated[
-        str | None, typer.Option("--policy", metavar="POLICY", help="Who plays on; by default the run's checkpoint.")
-    ] = None,
-    sample: Annotated[int, typer.Option(min=2, help="Trajectories to play on from.")] = 16,
-    continuations: Annotated[int, typer.Option(min=2, help="Episodes played on from each turn.")] = 8,
-    seed: Annotated[int, typer.Option(help="Which trajectories, and how their continuations are sampled.")] = 0,
+    options: AuditOptions,
     modules: Import = None,
 ) -> None:
     """Ask whether a run's credit agrees with what its turns brought, by playing on from a sample of them.
@@ -61,16 +69,16 @@ def audit(
     run_folder = RunFolder.existing(folder)
     recipe = Recipe.load_recorded(run_folder.recipe)
     task_set = recipe.tasks.load()
-    groups = _groups(run_folder, prefix)
+    groups = _groups(run_folder, options.prefix)
     chosen, recorded = [], {}
-    if estimators:
-        chosen = [estimator(name) for name in estimator_names(estimators)]
+    if options.estimators:
+        chosen = [estimator(name) for name in estimator_names(options.estimators)]
     elif credit := _recorded(run_folder, groups):
         recorded = {recipe.train.make_estimator().name: credit}
     else:
         chosen = [recipe.train.make_estimator()]
-    agent, agent_name = load_policy(policy or str(folder), task_set)
-    config = replace(recipe.rollout_config(task_set), seed=seed, state_keys=True)
+    agent, agent_name = load_policy(options.policy or str(folder), task_set)
+    config = replace(recipe.rollout_config(task_set), seed=options.seed, state_keys=True)
     manager = EpisodeManager(agent, config, label="audit")
     with progress_bar() as progress:
         bar = progress.add_task("playing on", total=None, note=agent_name)
@@ -79,9 +87,9 @@ def audit(
                 groups,
                 chosen,
                 manager,
-                sample=sample,
-                continuations=continuations,
-                seed=seed,
+                sample=options.sample,
+                continuations=options.continuations,
+                seed=options.seed,
                 recorded=recorded,
                 progress=lambda done, total: progress.update(bar, completed=done, total=total),
             ),

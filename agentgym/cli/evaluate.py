@@ -3,57 +3,62 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run, write_text
-from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
-from agentgym.cli.policies import Agent, ApiKeyEnv, CallFormat, Device, PolicyOption, PolicyOptions, load_policy
+from agentgym.cli.fields import takes
+from agentgym.cli.options import TaskOptions, rollout_options
+from agentgym.cli.policies import Agent, AgentOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import percent
 
 if TYPE_CHECKING:
+    from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.evaluation.record import Evaluation
-    from agentgym.rollout import RolloutConfig
+    from agentgym.evaluation.runner import Progress
     from agentgym.search import TurnSearch
-    from agentgym.storage.ledger import Ledger
-    from agentgym.task import TaskSet
 
 
-@takes_rollout_config
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureOptions:
+    """How a policy is measured, and where the record goes."""
+
+    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
+    """Keep record and episodes in DIR, and resume."""
+    label: str | None = None
+    """The name of the record. By default it is the split."""
+    search: Annotated[str | None, typer.Option(metavar="SEARCH")] = None
+    """A search over the turns of each episode, e.g. best_first(nodes=200) or mcts; see docs/stages.md. Its cost is
+    recorded."""
+    against: Annotated[Path | None, typer.Option(metavar="FILE.json")] = None
+    """Compare with this earlier evaluation of the same tasks."""
+    as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE")] = None
+    """Write the record here as well, with its summary."""
+    as_html: Annotated[bool, typer.Option("--html")] = False
+    """Write the report page; needs --out."""
+
+    def make_search(self) -> TurnSearch | None:
+        """Make the search. Raises: SearchError; EvaluationError for one that reads the outcome, and without --out."""
+        from agentgym.errors import EvaluationError
+        from agentgym.search import make_search
+
+        if self.as_html and self.folder is None:
+            raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")
+        search = make_search(self.search) if self.search else None
+        if search is not None:
+            search.check_evaluation()
+        return search
+
+
+@takes(agent=AgentOptions, tasks=TaskOptions, measured=MeasureOptions, options=rollout_options)
 def evaluate(
-    config: RolloutConfig,
-    policy: PolicyOption,
-    tasks: TasksArgument = None,
-    tasks_option: TasksOption = None,
-    limit: Limit = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Keep record and episodes in DIR, and resume."),
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="Name of the record; by default the split.")] = None,
-    search: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SEARCH",
-            help="Search over the turns, e.g. best_first(nodes=200) or mcts; see docs/stages.md. Its cost is recorded.",
-        ),
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FILE.json", help="Compare with this earlier evaluation of the same tasks.")
-    ] = None,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Write the record here as well, with its summary.")
-    ] = None,
-    as_html: Annotated[bool, typer.Option("--html", help="Write the report page; needs --out.")] = False,
-    call_format: CallFormat = None,
-    api_key_env: ApiKeyEnv = None,
-    policy_options: PolicyOptions = None,
-    device: Device = "auto",
-    modules: Import = None,
+    agent: AgentOptions, tasks: TaskOptions, measured: MeasureOptions, options: RolloutOptions, modules: Import = None
 ) -> None:
     """Measure a policy: success with intervals, pass@k, what goes wrong, and the gain over an earlier evaluation.
 
@@ -61,66 +66,44 @@ def evaluate(
     """
     from agentgym import registry
     from agentgym.cli.run_ledger import opened_ledger
-    from agentgym.cli.tables import evaluation_table
-    from agentgym.errors import EvaluationError
     from agentgym.evaluation.comparison import check_tasks
     from agentgym.evaluation.record import Evaluation
-    from agentgym.evaluation.report import write_report
     from agentgym.evaluation.runner import choose
-    from agentgym.evaluation.text import format_gains
-    from agentgym.search import make_search
+    from agentgym.evaluation.runner import evaluate as evaluate_policy
     from agentgym.storage.adaptations import adaptations_of
-    from agentgym.storage.run_folder import RunFolder
 
-    searching = make_search(search) if search else None
-    if searching is not None:
-        searching.check_evaluation()
-    if as_html and folder is None:
-        raise EvaluationError("--html needs --out DIR: the page is written beside the episodes that it shows.")
-    name, split = chosen_tasks(tasks, tasks_option, "held_out")
-    label = label or split
-    earlier = Evaluation.load(against) if against else None
+    config, search, folder = options.make_config(), measured.make_search(), measured.folder
+    name, split = tasks.choose("held_out")
+    label = measured.label or split
+    earlier = Evaluation.load(measured.against) if measured.against else None
     task_set = registry.load_task_set(name)
     if earlier is not None:
-        check_tasks(earlier, task_set, split, choose(task_set, split, limit))
-    agent, agent_name = load_policy(
-        policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
-    )
+        check_tasks(earlier, task_set, split, choose(task_set, split, tasks.limit))
+    player, player_name = agent.load(task_set)
     if config.temperature is None:
         config = replace(config, temperature=0.0 if config.group_size == 1 else 1.0)
     hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
     with opened_ledger(folder, config) as ledger, resumable(hint):
-        evaluation = _measure(agent, agent_name, task_set, split, config, label, limit, ledger, searching)
-    run_folder = RunFolder(folder) if folder else None
-    evaluation.adapted = adaptations_of(policy)
-    record = run_folder.write_json(f"evaluation/{label}.json", evaluation.to_json()) if run_folder else None
-    out().print(evaluation_table(evaluation))
-    if record:
-        out().print(f"Record: {record}", markup=False, soft_wrap=True)
-    if as_json is not None:
-        write_text(as_json, json.dumps({"summary": evaluation.to_summary(), **evaluation.to_json()}, indent=1))
-    if run_folder and as_html:
-        out().print(f"Page: {write_report(run_folder)}", markup=False, soft_wrap=True)
-    if earlier is not None:
-        out().print("\n" + format_gains(earlier, evaluation), markup=False, soft_wrap=True)
+        measure = partial(
+            evaluate_policy,
+            player,
+            task_set,
+            split,
+            config=config,
+            label=label,
+            policy_name=player_name,
+            limit=tasks.limit,
+            ledger=ledger,
+            search=search,
+        )
+        evaluation = _with_progress(measure, player)
+    evaluation.adapted = adaptations_of(agent.policy)
+    _report(evaluation, earlier, measured)
     exit_by_failures(evaluation.causes(), sum(map(len, (row.stop for row in evaluation.rows))))
 
 
-def _measure(
-    agent: Agent,
-    agent_name: str,
-    task_set: TaskSet,
-    split: str,
-    config: RolloutConfig,
-    label: str,
-    limit: int | None,
-    ledger: Ledger | None,
-    search: TurnSearch | None,
-) -> Evaluation:
+def _with_progress(measure: Callable[..., Coroutine[Any, Any, Evaluation]], player: Agent) -> Evaluation:
     """Play the tasks behind a progress bar."""
-    from agentgym.evaluation.runner import Progress
-    from agentgym.evaluation.runner import evaluate as evaluate_policy
-
     with progress_bar() as progress:
         bar = progress.add_task("episodes", total=None, note="")
 
@@ -129,16 +112,25 @@ def _measure(
             note += f", {state.failed} failed" if state.failed else ""
             progress.update(bar, completed=state.done, total=state.total, note=note)
 
-        evaluating = evaluate_policy(
-            agent,
-            task_set,
-            split,
-            config=config,
-            label=label,
-            policy_name=agent_name,
-            limit=limit,
-            ledger=ledger,
-            search=search,
-            progress=show,
-        )
-        return run(evaluating, agent)
+        return run(measure(progress=show), player)
+
+
+def _report(evaluation: Evaluation, earlier: Evaluation | None, measured: MeasureOptions) -> None:
+    """Print an evaluation, and write it where the options say."""
+    from agentgym.cli.tables import evaluation_table
+    from agentgym.evaluation.report import write_report
+    from agentgym.evaluation.text import format_gains
+    from agentgym.storage.run_folder import RunFolder
+
+    folder = RunFolder(measured.folder) if measured.folder else None
+    record = folder.write_json(f"evaluation/{evaluation.label}.json", evaluation.to_json()) if folder else None
+    out().print(evaluation_table(evaluation))
+    if record:
+        out().print(f"Record: {record}", markup=False, soft_wrap=True)
+    if measured.as_json is not None:
+        data = {"summary": evaluation.to_summary(), **evaluation.to_json()}
+        write_text(measured.as_json, json.dumps(data, indent=1))
+    if folder and measured.as_html:
+        out().print(f"Page: {write_report(folder)}", markup=False, soft_wrap=True)
+    if earlier is not None:
+        out().print("\n" + format_gains(earlier, evaluation), markup=False, soft_wrap=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import out
+from agentgym.cli.fields import takes
 
 if TYPE_CHECKING:
     from agentgym.evaluation.record import Evaluation
@@ -19,27 +21,32 @@ BUILT_IN = ("parquet", "preference", "sft")
 """The formats of this module; others are registered as exporters."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What is exported, and how."""
+
+    target: Annotated[Path, typer.Option("--out", metavar="FILE")]
+    """Where to write."""
+    kind: Annotated[str, typer.Option("--format", metavar="inspect|parquet|sft|preference")] = "parquet"
+    """A log of Inspect, rows for `datasets`, or Parquet that TRL's SFTTrainer or DPOTrainer reads."""
+    label: str | None = None
+    """The evaluation to export; with parquet, by default all."""
+    prefix: Annotated[str, typer.Option("--list", metavar="PREFIX")] = ""
+    """parquet: episodes whose id begins so."""
+    tokens: Annotated[bool, typer.Option("--tokens")] = False
+    """parquet: token ids, masks, log-probabilities."""
+    unsuccessful: Annotated[bool, typer.Option("--unsuccessful")] = False
+    """sft: also episodes that did not solve their task."""
+    margin: Annotated[float, typer.Option(min=0.0)] = 0.0
+    """preference: the chosen episode's return is higher by more than this."""
+    max_pairs: Annotated[int, typer.Option(min=1)] = 4
+    """preference: how many pairs of a task are written at most."""
+
+
+@takes(options=ExportOptions)
 def export(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder with a ledger, e.g. runs/quickstart.")],
-    target: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where to write.")],
-    kind: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            metavar="inspect|parquet|sft|preference",
-            help="A log of Inspect, rows for `datasets`, or Parquet that TRL's SFTTrainer or DPOTrainer reads.",
-        ),
-    ] = "parquet",
-    label: Annotated[str | None, typer.Option(help="The evaluation to export; with parquet, by default all.")] = None,
-    prefix: Annotated[str, typer.Option("--list", metavar="PREFIX", help="parquet: episodes whose id begins so.")] = "",
-    tokens: Annotated[bool, typer.Option("--tokens", help="parquet: token ids, masks, log-probabilities.")] = False,
-    unsuccessful: Annotated[
-        bool, typer.Option("--unsuccessful", help="sft: also episodes that did not solve their task.")
-    ] = False,
-    margin: Annotated[
-        float, typer.Option(min=0.0, help="preference: the chosen episode's return is higher by more than this.")
-    ] = 0.0,
-    max_pairs: Annotated[int, typer.Option(min=1, help="preference: pairs of a task.")] = 4,
+    options: ExportOptions,
 ) -> None:
     """Write an evaluation as a log that Inspect opens, or episodes as Parquet that `datasets` and trainers open.
 
@@ -54,6 +61,7 @@ def export(
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
+    kind, label, target = options.kind, options.label, options.target
     exporter = None if kind in BUILT_IN else registry.load("exporters", kind)
     folder = RunFolder.existing(run)
     if not folder.ledger.is_file():
@@ -65,15 +73,14 @@ def export(
     evaluation = Evaluation.load(folder.path / "evaluation" / f"{label}.json") if label else None
     ledger = Ledger(folder.ledger)
     try:
-        episodes = _episodes(ledger, evaluation, prefix)
+        episodes = _episodes(ledger, evaluation, options.prefix)
         if exporter is not None:
             count = exporter(evaluation, episodes, target)
         elif kind == "parquet":
             task_set = "" if evaluation is None else evaluation.task_set
-            count = write_parquet(episodes, target, task_set=task_set, tokens=tokens)
+            count = write_parquet(episodes, target, task_set=task_set, tokens=options.tokens)
         else:
-            options = {"unsuccessful": unsuccessful} if kind == "sft" else {"margin": margin, "max_pairs": max_pairs}
-            count = _write_training_rows(kind, target, episodes, options)
+            count = _write_training_rows(options, episodes)
     finally:
         ledger.close()
     noun = "pairs" if kind == "preference" else "episodes"
@@ -88,15 +95,17 @@ def _episodes(ledger: Ledger, evaluation: Evaluation | None, prefix: str) -> Ite
     return (ledger.load(name) for name in ids)
 
 
-def _write_training_rows(kind: str, target: Path, episodes: Iterable[Trajectory], options: Mapping[str, Any]) -> int:
+def _write_training_rows(options: ExportOptions, episodes: Iterable[Trajectory]) -> int:
     from agentgym.evaluation.export.parquet import write_training_rows
     from agentgym.evaluation.export.training_rows import preference_rows, sft_rows
 
-    if kind == "sft":
+    if options.kind == "sft":
         nothing = "No episode of a training task has solved it. Export all of them by --unsuccessful."
-        return write_training_rows(sft_rows(episodes, **options), target, nothing)
+        rows = sft_rows(episodes, unsuccessful=options.unsuccessful)
+        return write_training_rows(rows, options.target, nothing)
     nothing = (
         "No two episodes of one training task differ by more than the margin. Pairs need several episodes of a task: "
         "play with --group-size."
     )
-    return write_training_rows(preference_rows(episodes, **options), target, nothing)
+    rows = preference_rows(episodes, margin=options.margin, max_pairs=options.max_pairs)
+    return write_training_rows(rows, options.target, nothing)

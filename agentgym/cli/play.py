@@ -3,31 +3,43 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentgym.cli.console import Interrupted, out, run
-from agentgym.cli.options import BackendName, RewardName, Seed, one_task, split_tasks, unhurried_config
+from agentgym.cli.fields import takes
+from agentgym.cli.options import judging_options, one_task, split_tasks, unhurried
 from agentgym.cli.user_code import Import
 from agentgym.errors import TaskError
 
 if TYPE_CHECKING:
+    from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.task import TaskSet
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedTask:
+    """Which task is played, of a task set or written on the command line."""
+
+    tasks: Annotated[str | None, typer.Option("--task-set", "--tasks", metavar="SET[:SPLIT]")] = None
+    """Where the task comes from. By default it is a registered set that is played in the environment."""
+    index: Annotated[int, typer.Option(min=0)] = 0
+    """The number of the task in the split, from 0."""
+    task_id: Annotated[str | None, typer.Option("--task", metavar="ID")] = None
+    """The id of the task, in place of its number."""
+    prompt: str | None = None
+    """Play without a task set: what is asked."""
+    parameters: Annotated[str, typer.Option(metavar="JSON")] = "{}"
+    """The parameters of the task, with --prompt."""
+
+
+@takes(chosen=PlayedTask, options=judging_options)
 def play(
     environment: Annotated[str, typer.Argument(metavar="ENVIRONMENT", help="A registered id, e.g. agentgym/sql-v1.")],
-    tasks: Annotated[
-        str | None, typer.Option("--task-set", "--tasks", metavar="SET[:SPLIT]", help="Where the task comes from.")
-    ] = None,
-    index: Annotated[int, typer.Option(min=0, help="Which task of the split.")] = 0,
-    task_id: Annotated[str | None, typer.Option("--task", metavar="ID", help="Which task, by its id.")] = None,
-    prompt: Annotated[str | None, typer.Option(help="Play without a task set: what is asked.")] = None,
-    parameters: Annotated[str, typer.Option(metavar="JSON", help="With --prompt: the task's parameters.")] = "{}",
-    seed: Seed = 0,
-    reward: RewardName = None,
-    backend: BackendName = None,
+    chosen: PlayedTask,
+    options: RolloutOptions,
     modules: Import = None,
 ) -> None:
     """Play an environment yourself: read the task, call the tools, get the rewards. Reads standard input.
@@ -41,13 +53,13 @@ def play(
     from agentgym.task import Task
 
     registry.load("environments", environment)
-    if prompt is not None:
-        task = Task("play", environment, prompt, parameters=_json(parameters))
+    if chosen.prompt is not None:
+        task = Task("play", environment, chosen.prompt, parameters=_json(chosen.parameters))
     else:
-        task = _find_task(environment, tasks, index, task_id)
+        task = _find_task(environment, chosen)
     console = out()
     human = HumanPolicy(console)
-    config = unhurried_config(environment=environment, reward=reward, backend=backend, seed=seed)
+    config = replace(unhurried(options.make_config()), environment=environment)
     manager = EpisodeManager(human, config, label="play")
     [trajectory] = run(manager.collect([task]))
     if trajectory.turns:
@@ -66,14 +78,14 @@ def play(
         raise Interrupted("Play again with the same command.")
 
 
-def _find_task(environment: str, tasks: str | None, index: int, task_id: str | None) -> Any:
-    """The task to play. Raises: TaskError saying which there are."""
+def _find_task(environment: str, chosen: PlayedTask) -> Any:
+    """Return the task to play. Raises: TaskError saying which tasks there are."""
     from agentgym import registry
 
-    if tasks is not None:
-        name, split = split_tasks(tasks, "train")
-        return one_task(registry.load_task_set(name), split, index, task_id)
-    return one_task(_set_for(environment), "train", index, task_id)
+    if chosen.tasks is None:
+        return one_task(_set_for(environment), "train", chosen.index, chosen.task_id)
+    name, split = split_tasks(chosen.tasks, "train")
+    return one_task(registry.load_task_set(name), split, chosen.index, chosen.task_id)
 
 
 def _set_for(environment: str) -> TaskSet:

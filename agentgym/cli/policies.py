@@ -6,6 +6,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -24,37 +25,38 @@ class PolicyArgumentError(AgentGymError, ValueError):
     """A --policy argument that names no policy."""
 
 
-PolicyOption = Annotated[
-    str,
-    typer.Option(
-        "--policy",
-        metavar="POLICY",
-        help="oracle, a checkpoint, run folder or hub model, chat_api:URL#model, vllm:URL#path, or your own policy.",
-    ),
-]
-CallFormat = Annotated[
-    str | None, typer.Option(help="How a local model writes calls; by default what its run was trained with.")
-]
-ApiKeyEnv = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The environment variable that holds the API key of chat_api.")
-]
-PolicyOptions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--policy-option",
-        metavar="NAME=VALUE",
-        help="An option of the policy, e.g. token_field=max_completion_tokens, extra.reasoning_effort=low or "
-        "retry_policy.unreached_s=60 of chat_api. Repeatable; docs/evaluate.md lists them.",
-    ),
-]
-Device = Annotated[
-    str,
-    typer.Option(metavar="DEVICE", help="Where a local model runs: cpu, cuda, cuda:N; auto: a GPU, if there is one."),
-]
 _RECORDED = ("call_format", "template_options", "quantization", "logit_hook", "logit_hook_options")
 """Keys of a recipe's [policy] that its checkpoints do not hold."""
 _HUB_NAME = re.compile(r"[\w-][\w.-]*/[\w.-]+", re.ASCII)
 Agent: TypeAlias = "Policy | Callable[[Task], Policy]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentOptions:
+    """Who plays, and how a model is loaded or reached."""
+
+    policy: Annotated[str, typer.Option(metavar="POLICY")]
+    """oracle, a checkpoint, run folder or hub model, chat_api:URL#model, vllm:URL#path, or your own policy."""
+    call_format: str | None = None
+    """How a local model writes calls. By default it is how its run was trained."""
+    api_key_env: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    """The environment variable that holds the API key of chat_api."""
+    policy_options: Annotated[list[str] | None, typer.Option("--policy-option", metavar="NAME=VALUE")] = None
+    """An option of the policy, e.g. token_field=max_completion_tokens, extra.reasoning_effort=low or
+    retry_policy.unreached_s=60 of chat_api. Repeatable; docs/evaluate.md lists them."""
+    device: Annotated[str, typer.Option(metavar="DEVICE")] = "auto"
+    """Where a local model runs: cpu, cuda or cuda:N. auto takes a GPU if there is one."""
+
+    def load(self, task_set: TaskSet) -> tuple[Agent, str]:
+        """Load the agent, and return it with its name for records. Raises: as `load_policy`."""
+        return load_policy(
+            self.policy,
+            task_set,
+            call_format=self.call_format,
+            api_key_env=self.api_key_env,
+            device=self.device,
+            pairs=self.policy_options,
+        )
 
 
 def load_policy(

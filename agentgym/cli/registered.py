@@ -14,6 +14,8 @@ import typer
 from typer.core import TyperGroup
 from typing_extensions import override
 
+from agentgym.cli.fields import FieldsCommand
+
 GROUP = "agentgym.commands"
 
 
@@ -46,7 +48,7 @@ def _command_from(registered: Any, name: str) -> Any:
     application = registered
     if not isinstance(registered, typer.Typer):
         application = typer.Typer(add_completion=False, rich_markup_mode="rich", pretty_exceptions_enable=False)
-        application.command(name)(registered)
+        application.command(name, cls=FieldsCommand)(registered)
     command = typer.main.get_command(application)
     command.name = name
     return command

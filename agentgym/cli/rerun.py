@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from agentgym.cli.console import err, out, progress_bar, run
-from agentgym.cli.options import BackendName, GroupSize, MaxTurns, MaxTurnTokens, RewardName, Seed, Temperature
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, load_policy
+from agentgym.cli.fields import Fields, FieldsCommand, takes
+from agentgym.cli.options import backend_option, rollout_options
+from agentgym.cli.policies import AgentOptions
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
+    from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.rollout import Budgets, Divergence, EpisodeManager, Fork
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
@@ -76,13 +78,14 @@ def rescore(
     console.print(f"Record: {path}", markup=False, soft_wrap=True)
 
 
-@app.command("replay")
+@app.command("replay", cls=FieldsCommand)
+@takes(options=backend_option)
 def replay(
     folder: RunArgument,
+    options: RolloutOptions,
     episode: Annotated[str | None, typer.Option(metavar="ID", help="Replay only this episode.")] = None,
     prefix: Annotated[str, typer.Option("--list", metavar="PREFIX", help="Replay episodes whose id begins so.")] = "",
     limit: Annotated[int, typer.Option(min=1, help="Replay at most this many.")] = 100,
-    backend: BackendName = None,
     modules: Import = None,
 ) -> None:
     """Repeat the calls of saved episodes in fresh environments and report the first turn with another result.
@@ -94,7 +97,7 @@ def replay(
 
     from agentgym.errors import EvaluationError
     from agentgym.policy import ScriptedPolicy
-    from agentgym.rollout import EpisodeManager, RolloutConfig
+    from agentgym.rollout import EpisodeManager
     from agentgym.rollout.hooks import recorded_hooks
 
     _, ledger = _open_run(folder)
@@ -107,7 +110,7 @@ def replay(
         raise EvaluationError(
             f"No finished episode in {folder} has an id that begins with {episode or prefix!r}, or all of them failed."
         )
-    config = RolloutConfig(budgets=_generous_budgets(), backend=backend)
+    config = replace(options.make_config(), budgets=_generous_budgets())
 
     def manager_of(record: Trajectory) -> EpisodeManager:
         return EpisodeManager(ScriptedPolicy(()), replace(config, hooks=recorded_hooks(record.provenance)))
@@ -124,28 +127,38 @@ def replay(
         raise typer.Exit(1)
 
 
-@app.command("fork")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkOptions:
+    """Where an episode is forked, and where its branches are kept."""
+
+    episode: Annotated[str, typer.Option(metavar="ID")]
+    """The episode to fork."""
+    turn: Annotated[int, typer.Option(min=1)]
+    """Fork before this turn, counted from 1 as in `show`."""
+    target: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
+    """Keep the new episodes in DIR/ledger.sqlite."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchAgent(AgentOptions):
+    """Who plays on."""
+
+    policy: Annotated[str | None, typer.Option(metavar="POLICY")] = None  # type: ignore[assignment]
+    """The policy that plays on, as in eval. By default you do."""
+
+
+def _branch_options() -> Fields:
+    names = ("group_size", "temperature", "max_turns", "max_turn_tokens", "seed", "reward", "backend")
+    return Fields(rollout_options(), names)
+
+
+@app.command("fork", cls=FieldsCommand)
+@takes(fork_at=ForkOptions, player=BranchAgent, options=_branch_options)
 def fork(
     folder: RunArgument,
-    episode: Annotated[str, typer.Option(metavar="ID", help="The episode to fork.")],
-    turn: Annotated[int, typer.Option(min=1, help="Fork before this turn, counted from 1 as in `show`.")],
-    policy: Annotated[
-        str | None, typer.Option("--policy", metavar="POLICY", help="Plays on, as in eval; by default you do.")
-    ] = None,
-    group_size: GroupSize = 1,
-    target: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the new episodes in DIR/ledger.sqlite.")
-    ] = None,
-    temperature: Temperature = None,
-    max_turns: MaxTurns = 16,
-    max_turn_tokens: MaxTurnTokens = 512,
-    seed: Seed = 0,
-    reward: RewardName = None,
-    backend: BackendName = None,
-    call_format: CallFormat = None,
-    api_key_env: ApiKeyEnv = None,
-    policy_options: PolicyOptions = None,
-    device: Device = "auto",
+    fork_at: ForkOptions,
+    player: BranchAgent,
+    options: RolloutOptions,
     modules: Import = None,
 ) -> None:
     """Continue a saved episode from one of its turns, by another policy or by hand. Earlier turns are repeated.
@@ -155,7 +168,7 @@ def fork(
     from agentgym.cli.human import HumanPolicy
     from agentgym.cli.tables import print_episode
     from agentgym.errors import EvaluationError
-    from agentgym.rollout import EpisodeManager, Fork, RolloutConfig
+    from agentgym.rollout import EpisodeManager, Fork
     from agentgym.rollout.hooks import recorded_hooks
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
@@ -163,30 +176,25 @@ def fork(
 
     _, ledger = _open_run(folder)
     try:
-        record = ledger.load(episode)
+        record = ledger.load(fork_at.episode)
     finally:
         ledger.close()
+    turn, config = fork_at.turn, options.make_config()
     if turn > len(record.turns) + 1:
-        raise EvaluationError(f"--turn {turn}: {episode} has {len(record.turns)} turns. 1 is before the first.")
+        raise EvaluationError(f"--turn {turn}: {record.id} has {len(record.turns)} turns. 1 is before the first.")
     agent: Any
-    if policy is None:
-        agent = HumanPolicy(out())
-        group_size = 1
+    if player.policy is None:
+        agent, config = HumanPolicy(out()), replace(config, group_size=1)
     else:
-        task_set = TaskSet("the episode's own", {record.task.split: [record.task]})
-        agent, _ = load_policy(
-            policy, task_set, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
-        )
-    config = RolloutConfig(
-        group_size=group_size,
-        temperature=1.0 if temperature is None else temperature,
-        budgets=_generous_budgets(max_turns=max(max_turns, turn + 1), max_turn_tokens=max_turn_tokens),
-        reward=reward,
-        seed=seed,
-        backend=backend,
+        agent, _ = player.load(TaskSet("the episode's own", {record.task.split: [record.task]}))
+    max_turns = max(config.budgets.max_turns, turn + 1)
+    config = replace(
+        config,
+        temperature=1.0 if config.temperature is None else config.temperature,
+        budgets=_generous_budgets(max_turns=max_turns, max_turn_tokens=config.budgets.max_turn_tokens),
         hooks=recorded_hooks(record.provenance),
     )
-    target_ledger = Ledger(RunFolder(target).create().ledger) if target else None
+    target_ledger = Ledger(RunFolder(fork_at.target).create().ledger) if fork_at.target else None
     manager = EpisodeManager(agent, config, ledger=target_ledger, label="fork")
     try:
         branches = run(_fork(manager, Fork(record, turn - 1)), agent)

@@ -3,66 +3,62 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import exit_by_failures, out, progress_bar, resumable, run
-from agentgym.cli.options import Limit, TasksArgument, TasksOption, chosen_tasks, takes_rollout_config
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOption, PolicyOptions, load_policy
+from agentgym.cli.fields import Fields, takes
+from agentgym.cli.options import TaskOptions, rollout_options
+from agentgym.cli.policies import AgentOptions
 from agentgym.cli.user_code import Import
 from agentgym.text import percent
 
 if TYPE_CHECKING:
-    from agentgym.cli.policies import Agent
+    from agentgym.cli.rollout_options import RolloutOptions
     from agentgym.rollout import EpisodeManager, RolloutConfig
-    from agentgym.task import Task, TaskSet
+    from agentgym.task import Task
     from agentgym.trajectory import Trajectory
 
 
-@takes_rollout_config
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepOptions:
+    """Where the episodes are kept, and what they are called."""
+
+    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
+    """Keep the episodes in DIR/ledger.sqlite, and resume."""
+    label: str = "rollout"
+    """Begins the id of every episode."""
+
+
+ORACLE = Fields(AgentOptions, defaults={"policy": "oracle"})
+"""The options of a command that plays the oracle unless it is told otherwise."""
+
+
+@takes(tasks=TaskOptions, agent=ORACLE, output=KeepOptions, options=rollout_options)
 def rollout(
-    config: RolloutConfig,
-    tasks: TasksArgument = None,
-    tasks_option: TasksOption = None,
-    policy: PolicyOption = "oracle",
-    limit: Limit = None,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite, and resume.")
-    ] = None,
-    call_format: CallFormat = None,
-    api_key_env: ApiKeyEnv = None,
-    policy_options: PolicyOptions = None,
-    device: Device = "auto",
-    label: Annotated[str, typer.Option(help="Begins the id of every episode.")] = "rollout",
-    modules: Import = None,
+    tasks: TaskOptions, agent: AgentOptions, output: KeepOptions, options: RolloutOptions, modules: Import = None
 ) -> None:
     """Play episodes with a policy, keep them in a ledger and print a summary.
 
     Example: [b]agentgym rollout sql/store-v1:train --policy oracle --limit 20 --out runs/demo[/b]
     """
-    load = partial(
-        load_policy, policy, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
-    )
-    play_and_keep(config, chosen_tasks(tasks, tasks_option, "train"), load, limit, folder, label)
+    play_and_keep(options.make_config(), tasks.choose("train"), agent, tasks.limit, output)
 
 
 def play_and_keep(
     config: RolloutConfig,
     tasks: tuple[str, str],
-    load: Callable[[TaskSet], tuple[Agent, str]],
+    player: AgentOptions,
     limit: int | None,
-    folder: Path | None,
-    label: str,
+    output: KeepOptions,
 ) -> None:
     """Play episodes, keep them and print a summary.
 
     Args:
-        tasks: task set and split. load: loads the policy, and gives its name for records.
+        tasks: the task set and the split.
     """
     from agentgym import registry
     from agentgym.cli.run_ledger import opened_ledger
@@ -75,15 +71,15 @@ def play_and_keep(
     name, split = tasks
     task_set = registry.load_task_set(name)
     chosen = choose(task_set, split, limit)
-    agent, agent_name = load(task_set)
-    hint = "Run the same command again to go on." if folder else "Nothing is kept without --out DIR."
+    agent, agent_name = player.load(task_set)
+    hint = "Run the same command again to go on." if output.folder else "Nothing is kept without --out DIR."
     identity = {"policy": identity_of_policy(agent, agent_name), "task_set": name, "split": split}
-    with opened_ledger(folder, config) as ledger, resumable(hint):
-        manager = EpisodeManager(agent, config, ledger=ledger, label=label, identity=identity)
+    with opened_ledger(output.folder, config) as ledger, resumable(hint):
+        manager = EpisodeManager(agent, config, ledger=ledger, label=output.label, identity=identity)
         trajectories = run(_play(manager, chosen), agent)
     out().print(episodes_table(trajectories))
-    if folder:
-        hint = f"Read one with: agentgym show {folder} --episode '{trajectories[0].id}'"
+    if output.folder:
+        hint = f"Read one with: agentgym show {output.folder} --episode '{trajectories[0].id}'"
         out().print(hint, markup=False, soft_wrap=True)
     exit_by_failures(Counter(t.error or "" for t in trajectories if not t.valid), len(trajectories))
 

@@ -12,6 +12,7 @@ import typer
 
 from agentgym.cli import shell
 from agentgym.cli.console import err, out, run
+from agentgym.cli.fields import FieldsCommand
 from agentgym.errors import SandboxUnavailable
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ T = TypeVar("T")
 app = typer.Typer(
     help="Sandboxes: what they can enforce here, a shell in one, what runs, cleaning up.", no_args_is_help=True
 )
-app.command("shell")(shell.shell)
+app.command("shell", cls=FieldsCommand)(shell.shell)
 
 Backends = Annotated[
     list[str] | None, typer.Option("--backend", metavar="NAME", help="Only this one; may be given more than once.")

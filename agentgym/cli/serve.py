@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from contextlib import closing, nullcontext, suppress
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import err, out
-from agentgym.cli.options import (
-    BackendName,
-    Limit,
-    RewardName,
-    Seed,
-    one_task,
-    split_tasks,
-    takes_rollout_config,
-    unhurried_config,
-)
-from agentgym.cli.policies import ApiKeyEnv, CallFormat, Device, PolicyOptions, load_policy
-from agentgym.cli.task_offer import offer_tasks
+from agentgym.cli.fields import Fields, FieldsCommand, takes
+from agentgym.cli.options import backend_option, judging_options, one_task, rollout_options, split_tasks, unhurried
+from agentgym.cli.policies import AgentOptions
+from agentgym.cli.rollout import ORACLE, KeepOptions, play_and_keep
+from agentgym.cli.task_offer import ListenOptions, OfferOptions, offer_tasks
 from agentgym.cli.user_code import Import
 
 if TYPE_CHECKING:
-    from agentgym.rollout import RolloutConfig
+    from agentgym.cli.rollout_options import RolloutOptions
+    from agentgym.cluster.served_episodes import ServerLimits
     from agentgym.trajectory import Trajectory
 
 app = typer.Typer(no_args_is_help=True, help="Serve environments to other hosts and programs.")
@@ -37,27 +30,28 @@ def _serve() -> None:
     """Serve environments to other hosts and programs."""
 
 
-@app.command("environments")
+def _limit_options() -> Fields:
+    from agentgym.cluster.served_episodes import ServerLimits
+
+    names = {
+        "max_episodes": "episodes",
+        "per_token": "episodes_per_token",
+        "lease_s": "lease_s",
+        "max_connections": "connections",
+    }
+    return Fields(ServerLimits, names)
+
+
+@app.command("environments", cls=FieldsCommand)
+@takes(listening=Fields(ListenOptions, defaults={"port": 8650}), limits=_limit_options, options=backend_option)
 def environments(
+    listening: ListenOptions,
+    limits: ServerLimits,
+    options: RolloutOptions,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[ENVIRONMENTS]...", help="Registered ids; by default all that run on this host."),
     ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file of tokens, one a line. It is written, with one, if it does not exist."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8650,
-    max_episodes: Annotated[int, typer.Option(min=1, help="Open at once. Whoever wants one more waits.")] = 64,
-    per_token: Annotated[
-        int | None, typer.Option(min=1, help="Episodes open at once of the clients with one token.")
-    ] = None,
-    lease_s: Annotated[
-        float, typer.Option(min=0.1, help="An episode whose client was silent for so many seconds is closed.")
-    ] = 60.0,
-    max_connections: Annotated[int, typer.Option(min=8, help="Open at once, all clients together.")] = 2048,
-    backend: BackendName = None,
     allow_options: Annotated[
         bool, typer.Option("--allow-options", help="Let clients give options to the constructors of environments.")
     ] = False,
@@ -71,7 +65,6 @@ def environments(
     Example: [b]agentgym serve environments agentgym/sql-v1 --token-file token[/b]
     """
     from agentgym import registry
-    from agentgym.cluster.served_episodes import ServerLimits
     from agentgym.cluster.serving import check_installed, listen, serve_environments
     from agentgym.cluster.tokens import server_tokens
 
@@ -79,31 +72,34 @@ def environments(
     for name in names or ():
         registry.load("environments", name)
     served = names or _available()
-    tokens = server_tokens(token_file)
-    limits = ServerLimits(
-        episodes=max_episodes, episodes_per_token=per_token, lease_s=lease_s, connections=max_connections
-    )
-    listening = listen(host, port)
+    tokens, host = server_tokens(listening.token_file), listening.host
+    socket = listen(host, listening.port)
     _warn_if_unencrypted(host)
-    address = f"http://{host}:{listening.getsockname()[1]}/"
+    address = f"http://{host}:{socket.getsockname()[1]}/"
     out().print(f"Serving {len(served)} environment(s) at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)
     with suppress(KeyboardInterrupt):  # how one ends it
-        serve_environments(served, tokens, listening, limits, backend=backend, options_allowed=allow_options)
+        serve_environments(
+            served, tokens, socket, limits, backend=options.config.backend, options_allowed=allow_options
+        )
 
 
-@app.command("mcp")
-def mcp(
-    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="Where the task comes from; train by default.")],
-    index: Annotated[int, typer.Option(min=0, help="Which task of the split.")] = 0,
-    task_id: Annotated[str | None, typer.Option("--task", metavar="ID", help="Which task, by its id.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episode in DIR/ledger.sqlite.")
-    ] = None,
-    seed: Seed = 0,
-    reward: RewardName = None,
-    backend: BackendName = None,
-    modules: Import = None,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTask:
+    """Which task is offered, and where its episode is kept."""
+
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
+    """Where the task comes from; the split is train by default."""
+    index: Annotated[int, typer.Option(min=0)] = 0
+    """The number of the task in the split, from 0."""
+    task_id: Annotated[str | None, typer.Option("--task", metavar="ID")] = None
+    """The id of the task, in place of its number."""
+    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
+    """Keep the episode in DIR/ledger.sqlite."""
+
+
+@app.command("mcp", cls=FieldsCommand)
+@takes(offered=OfferedTask, options=judging_options)
+def mcp(offered: OfferedTask, options: RolloutOptions, modules: Import = None) -> None:
     """Offer one episode as an MCP server on standard input and output: to any program that knows MCP.
 
     The task is the server's `instructions`, the environment's tools are its tools, and each call is a turn. The episode
@@ -117,9 +113,9 @@ def mcp(
     from agentgym.storage.ledger import Ledger
     from agentgym.storage.run_folder import RunFolder
 
-    name, split = split_tasks(tasks, "train")
-    task = one_task(registry.load_task_set(name), split, index, task_id)
-    config = unhurried_config(reward=reward, backend=backend, seed=seed)
+    name, split = split_tasks(offered.tasks, "train")
+    task = one_task(registry.load_task_set(name), split, offered.index, offered.task_id)
+    config, folder = unhurried(options.make_config()), offered.folder
     with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
         trajectory = run(serve_on_stdio(task, config, ledger))
     err().print(outcome_line(trajectory), markup=False, soft_wrap=True)
@@ -132,23 +128,17 @@ def outcome_line(trajectory: Trajectory) -> str:
     return f"{trajectory.task.id}: {stop} after {len(trajectory.turns)} turns: {outcome or trajectory.error}"
 
 
-@app.command("mcp-http")
+@app.command("mcp-http", cls=FieldsCommand)
+@takes(offered=Fields(OfferOptions, defaults={"port": 8652}), options=judging_options)
 def mcp_http(
-    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="The tasks on offer; train by default.")],
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file of tokens, written if it does not exist; without one, none is asked for."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8652,
-    max_episodes: Annotated[int, typer.Option(min=1, help="Open at once. Whoever wants one more is refused.")] = 64,
-    idle_s: Annotated[float, typer.Option(min=0.1, help="An episode that is silent for so many seconds ends.")] = 900.0,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite.")
-    ] = None,
-    seed: Seed = 0,
-    reward: RewardName = None,
-    backend: BackendName = None,
+    offered: OfferOptions,
+    options: RolloutOptions,
+    max_episodes: Annotated[
+        int, typer.Option(min=1, help="Episodes that may be open at the same time. A further one is refused.")
+    ] = 64,
+    idle_s: Annotated[
+        float, typer.Option(min=0.1, help="An episode that is silent for this many seconds ends.")
+    ] = 900.0,
     modules: Import = None,
 ) -> None:
     """Offer tasks as MCP servers over HTTP: an episode for each client, judged here.
@@ -164,14 +154,14 @@ def mcp_http(
     from agentgym.cluster.connections import Connections
     from agentgym.interop.mcp.http import HttpBounds, McpHttpServer
 
-    config = unhurried_config(reward=reward, backend=backend, seed=seed)
+    config = unhurried(options.make_config())
     connections = Connections(4 * max_episodes + 64, FIRST_REQUEST_S)
-    with offer_tasks(tasks, config, host=host, port=port, token_file=token_file, folder=folder) as offer:
+    with offer_tasks(offered, config) as offer:
         server = McpHttpServer(
             offer.tasks,
             config,
             offer.ledger,
-            host=host,
+            host=offered.host,
             tokens=offer.tokens,
             bounds=HttpBounds(max_episodes, idle_s),
             ended=lambda trajectory: err().print(outcome_line(trajectory), markup=False, soft_wrap=True),
@@ -180,31 +170,27 @@ def mcp_http(
         serve_application(server.application(), offer.listening, connections)
 
 
-@app.command("policy")
-@takes_rollout_config
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyService(ListenOptions):
+    """Which tasks are served to programs, and where."""
+
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
+    """The tasks; those of the split train by default."""
+    limit: Annotated[int | None, typer.Option(min=1)] = None
+    """Play only this many tasks, the same ones every time."""
+    silence_s: Annotated[float, typer.Option(min=0.1)] = 120.0
+    """An episode in which nothing is asked for this many seconds is ended."""
+
+
+@app.command("policy", cls=FieldsCommand)
+@takes(
+    service=Fields(PolicyService, defaults={"port": 8651}),
+    output=Fields(KeepOptions, defaults={"label": "served"}),
+    agent=ORACLE,
+    options=rollout_options,
+)
 def policy(
-    config: RolloutConfig,
-    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="The tasks; of the training split by default.")],
-    policy_name: Annotated[str, typer.Option("--policy", help="Who answers; as for `agentgym rollout`.")] = "oracle",
-    limit: Limit = None,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite, and resume.")
-    ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file of tokens, one a line. It is written, with one, if it does not exist."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8651,
-    silence_s: Annotated[
-        float, typer.Option(min=0.1, help="An episode in which nothing is asked for so many seconds is ended.")
-    ] = 120.0,
-    call_format: CallFormat = None,
-    api_key_env: ApiKeyEnv = None,
-    policy_options: PolicyOptions = None,
-    device: Device = "auto",
-    label: Annotated[str, typer.Option(help="Begins the id of every episode.")] = "served",
-    modules: Import = None,
+    service: PolicyService, output: KeepOptions, agent: AgentOptions, options: RolloutOptions, modules: Import = None
 ) -> None:
     """Answer agent programs as a model would: over chat completions, responses and Anthropic's messages.
 
@@ -213,18 +199,17 @@ def policy(
 
     Example: [b]agentgym serve policy sql/store-v1:train --policy runs/sql --token-file token --out runs/served[/b]
     """
-    from agentgym.cli.rollout import play_and_keep
     from agentgym.cluster.tokens import server_tokens
     from agentgym.interop.gateway import PolicyGateway
 
+    config, host = options.make_config(), service.host
     _warn_if_unencrypted(host)
-    gateway = PolicyGateway(tokens=server_tokens(token_file), host=host, port=port, silence_s=silence_s)
+    tokens = server_tokens(service.token_file)
+    gateway = PolicyGateway(tokens=tokens, host=host, port=service.port, silence_s=service.silence_s)
     out().print(f"Serving the policy at {gateway.listen()} Ctrl-C ends this.", markup=False, soft_wrap=True)
-    load = partial(
-        load_policy, policy_name, call_format=call_format, api_key_env=api_key_env, device=device, pairs=policy_options
-    )
     with closing(gateway):
-        play_and_keep(replace(config, engine=gateway), split_tasks(tasks, "train"), load, limit, folder, label)
+        tasks = split_tasks(service.tasks, "train")
+        play_and_keep(replace(config, engine=gateway), tasks, agent, service.limit, output)
 
 
 def _warn_if_unencrypted(host: str) -> None:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import err, out, run
+from agentgym.cli.fields import Fields, takes
 
 if TYPE_CHECKING:
     from agentgym.sandbox import ExecResult, Sandbox, SandboxSpec
@@ -31,40 +33,37 @@ _HELP = """Each line runs by sh in the sandbox; the directory and variables stay
 :usage  what the sandbox has used     :reset  back to an empty sandbox     :quit  leave, and the sandbox is gone"""
 
 
-def shell(
-    backend: Annotated[
-        str, typer.Option("--backend", help="What makes the sandbox, by registered name.")
-    ] = "namespaces",
-    command: Annotated[
-        str | None, typer.Option("-c", metavar="COMMAND", help="Run this, print its output, end with its code.")
-    ] = None,
-    image: Annotated[str, typer.Option(help="The root file system.")] = "host",
-    memory: Annotated[int, typer.Option("--memory", metavar="MIB", help="Memory of all processes.")] = 512,
-    cores: Annotated[float, typer.Option(help="Share of processor time; 1.0 is one core.")] = 1.0,
-    processes: Annotated[int, typer.Option(help="Processes and threads at once.")] = 64,
-    disk: Annotated[int, typer.Option("--disk", metavar="MIB", help="Bytes that may be written.")] = 64,
-    network: Annotated[
-        list[str] | None, typer.Option("--network", metavar="NAME", help="A host that may be reached; none by default.")
-    ] = None,
-    timeout: Annotated[float, typer.Option("--timeout", metavar="SECONDS", help="What one line may take.")] = 120.0,
-    weak: Annotated[bool, typer.Option("--weak", help="Accept limits that this machine cannot enforce.")] = False,
-) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShellOptions:
+    """What a shell runs in, and what."""
+
+    backend: str = "namespaces"
+    """The registered backend that makes the sandbox."""
+    command: Annotated[str | None, typer.Option("-c", metavar="COMMAND")] = None
+    """Run this, print its output, and end with its exit code."""
+    network: Annotated[list[str] | None, typer.Option(metavar="NAME")] = None
+    """A host that may be reached. By default none may. Repeatable."""
+    timeout: Annotated[float, typer.Option(metavar="SECONDS")] = 120.0
+    """How many seconds one line may take."""
+    weak: Annotated[bool, typer.Option("--weak")] = False
+    """Accept limits that this machine cannot enforce."""
+
+
+def _limit_options() -> Fields:
+    from agentgym.sandbox import SandboxSpec
+
+    renamed = {"memory": "memory_mib", "cores": "cpu_cores", "disk": "disk_mib"}
+    return Fields(SandboxSpec, {"image": "image", "processes": "processes", **renamed})
+
+
+@takes(options=ShellOptions, spec=_limit_options)
+def shell(options: ShellOptions, spec: SandboxSpec) -> None:
     """Open a sandbox and run commands in it, to see what an agent would. Everything in it is gone at the end.
 
     Example: [b]agentgym sandbox shell -c "id; ls -la /"[/b]
     """
-    from agentgym.sandbox import SandboxSpec
-
-    spec = SandboxSpec(
-        image=image,
-        memory_mib=memory,
-        cpu_cores=cores,
-        processes=processes,
-        disk_mib=disk,
-        network=tuple(network) if network else False,
-        insecure_ok=weak,
-    )
-    raise typer.Exit(run(_session(backend, spec, command, timeout)))
+    spec = replace(spec, network=tuple(options.network or ()) or False, insecure_ok=options.weak)
+    raise typer.Exit(run(_session(options.backend, spec, options.command, options.timeout)))
 
 
 async def _session(backend: str, spec: SandboxSpec, command: str | None, timeout_s: float) -> int:

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from agentgym.cli.console import out
 from agentgym.cli.options import split_tasks
@@ -19,42 +21,56 @@ if TYPE_CHECKING:
     from agentgym.task import Task
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListenOptions:
+    """Where a server listens, and who may ask it."""
+
+    token_file: Path | None = None
+    """A file of tokens, one a line. It is written, with one token, if it does not exist."""
+    host: str = "127.0.0.1"
+    """Where to listen. Only this machine reaches 127.0.0.1."""
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 0
+    """The port to listen at; 0 takes any free one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferOptions(ListenOptions):
+    """Which tasks a server offers, where it listens, and where the episodes are kept."""
+
+    token_file: Path | None = None
+    """A file of tokens, written if it does not exist. Without it no token is asked for."""
+    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]")]
+    """The tasks on offer; those of the split train by default."""
+    folder: Annotated[Path | None, typer.Option("--out", metavar="DIR")] = None
+    """Keep the episodes in DIR/ledger.sqlite."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskOffer:
-    """Tasks that a server of this process offers.
-
-    Attributes:
-        task_set: name of the task set.
-        split: its split that is on offer.
-        tasks: the tasks of the split.
-        config: how their episodes are played.
-        tokens: a client has one of these; none is asked for where there are none.
-        listening: the socket at which the server answers.
-        ledger: keeps the episodes; None where nobody asked for that.
-    """
+    """Tasks that a server of this process offers."""
 
     task_set: str
+    """The name of the task set."""
     split: str
+    """The split that is on offer."""
     tasks: Sequence[Task]
+    """The tasks of the split."""
     config: RolloutConfig
+    """How their episodes are played."""
     tokens: Sequence[str]
+    """A client has one of these; none is asked for where there are none."""
     listening: socket.socket
+    """The socket at which the server answers."""
     ledger: Ledger | None
+    """The ledger that keeps the episodes; None where they are not kept."""
 
 
 @contextmanager
-def offer_tasks(
-    tasks: str, config: RolloutConfig, *, host: str, port: int, token_file: Path | None, folder: Path | None
-) -> Iterator[TaskOffer]:
+def offer_tasks(options: OfferOptions, config: RolloutConfig) -> Iterator[TaskOffer]:
     """Load tasks, read the tokens of the clients, listen, and say where. The ledger is closed with the block.
 
     Args:
-        tasks: `SET` or `SET:SPLIT`; without a split those of training.
         config: how the episodes are played.
-        host: where to listen.
-        port: 0 takes any free one.
-        token_file: holds a token a line; it is written if it does not exist.
-        folder: keeps the episodes in its ledger.
     Raises: AccessRefused if other hosts reach this one and no file of tokens is given; what `load_task_set` raises.
     """
     from agentgym import registry
@@ -63,12 +79,13 @@ def offer_tasks(
     from agentgym.errors import AccessRefused
     from agentgym.storage import Ledger, RunFolder
 
+    host, token_file, folder = options.host, options.token_file, options.folder
     if token_file is None and not is_loopback(host):
         raise AccessRefused(f"Others reach {host}: give --token-file FILE, which is written if it does not exist.")
-    name, split = split_tasks(tasks, "train")
+    name, split = split_tasks(options.tasks, "train")
     offered = registry.load_task_set(name)[split]
     tokens = server_tokens(token_file) if token_file is not None else ()
-    listening = listen(host, port)
+    listening = listen(host, options.port)
     with closing(Ledger(RunFolder(folder).create().ledger)) if folder else nullcontext() as ledger:
         address = f"http://{host}:{listening.getsockname()[1]}"
         out().print(f"Serving {len(offered)} tasks at {address} Ctrl-C ends this.", markup=False, soft_wrap=True)

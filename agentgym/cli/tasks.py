@@ -7,13 +7,14 @@ import json
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from agentgym.cli.console import err, out, write_text
+from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.name_values import options_for
 from agentgym.cli.task_supply import mix_tasks, weak_tasks
 from agentgym.cli.user_code import Import
@@ -31,30 +32,30 @@ app.command("mix")(mix_tasks)
 app.command("weak")(weak_tasks)
 
 
-@app.command("import")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """How a data set is imported, and where the task set goes."""
+
+    target: Annotated[Path, typer.Option("--out", metavar="FILE.jsonl")]
+    """Where to write the task set."""
+    option: Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE")] = None
+    """An option of the importer, e.g. environment=agentgym/sql-duckdb-v1. Repeatable."""
+    split: Annotated[str | None, typer.Option(metavar="SPLIT")] = None
+    """train, validation or held_out for every task. By default it is as the importer says."""
+    repositories: Annotated[Path | None, typer.Option(metavar="DIR")] = None
+    """The folder of git clones, for sets of repositories."""
+    validate: Annotated[bool, typer.Option("--validate")] = False
+    """Build each task's environment, and keep the tasks whose gold solution is paid, and nothing is not."""
+    at_once: Annotated[int, typer.Option(min=1)] = 2
+    """How many tasks are validated side by side."""
+
+
+@app.command("import", cls=FieldsCommand)
+@takes(chosen=ImportOptions)
 def import_tasks(
     importer_name: Annotated[str, typer.Argument(metavar="IMPORTER", help="Which format, e.g. mbpp.")],
     path: Annotated[Path, typer.Argument(metavar="PATH", help="The data set's file or folder.")],
-    target: Annotated[Path, typer.Option("--out", metavar="FILE.jsonl", help="Where to write the task set.")],
-    option: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option of the importer, e.g. environment=agentgym/sql-duckdb-v1."),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="SPLIT", help="train, validation or held_out for every task; else as the importer says."),
-    ] = None,
-    repositories: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The folder of git clones, for sets of repositories.")
-    ] = None,
-    validate: Annotated[
-        bool,
-        typer.Option(
-            "--validate",
-            help="Build each task's environment, and keep the tasks whose gold solution is paid, and nothing is not.",
-        ),
-    ] = False,
-    at_once: Annotated[int, typer.Option(min=1, help="Tasks validated side by side.")] = 2,
+    chosen: ImportOptions,
     modules: Import = None,
 ) -> None:
     """Turn a public data set that you have on disk into a task set.
@@ -66,29 +67,30 @@ def import_tasks(
     from agentgym import registry
     from agentgym.errors import TaskError
 
+    target, repositories, at_once = chosen.target, chosen.repositories, chosen.at_once
     importer = registry.load("importers", importer_name)
     if not path.exists():
         raise TaskError(f"There is no file or folder {path}. Download the data set first; nothing is fetched here.")
     if target.suffix not in (".jsonl", ".json"):
         raise TaskError(f"--out {target}: a task set is a .jsonl file.")
-    options = options_for(importer, option or [], "--option", f"the importer {importer_name}", positional=1)
-    takes = inspect.signature(importer).parameters
+    options = options_for(importer, chosen.option or [], "--option", f"the importer {importer_name}", positional=1)
+    accepted = inspect.signature(importer).parameters
     if repositories is not None:
-        if "mirrors" not in takes:
+        if "mirrors" not in accepted:
             raise TaskError(f"--repositories {repositories}: the importer {importer_name} reads no repositories.")
         options.setdefault("mirrors", str(repositories))
     with warnings.catch_warnings(record=True) as notes, _Progress("environments") as bar:
         warnings.simplefilter("always")
-        own = {"environments": True, "at_once": at_once, "progress": bar.update} if validate else {}
-        task_set = importer(path, **{name: value for name, value in own.items() if name in takes}, **options)
-    if split is not None:
-        task_set = _in_one_split(task_set, split)
+        own = {"environments": True, "at_once": at_once, "progress": bar.update} if chosen.validate else {}
+        task_set = importer(path, **{name: value for name, value in own.items() if name in accepted}, **options)
+    if chosen.split is not None:
+        task_set = _in_one_split(task_set, chosen.split)
     left_out: dict[str, str] = {}
     for warning in notes:
         err().print(f"Note: {warning.message}", style="yellow", markup=False, soft_wrap=True)
         left_out |= getattr(warning.message, "reasons", {})
     target.parent.mkdir(parents=True, exist_ok=True)
-    if validate:
+    if chosen.validate:
         task_set = _validated(task_set, target, at_once, left_out)
     task_set.to_jsonl(target)
     sizes = ", ".join(f"{split} {len(task_set[split])}" for split in task_set if len(task_set[split]))

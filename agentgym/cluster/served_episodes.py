@@ -54,7 +54,7 @@ class ServerLimits:
     """The size of the largest request that brings a checkpoint, in MiB."""
     request_s: Seconds = 30.0
     """How many seconds a client may take to send a request."""
-    connections: Count = 2048
+    connections: Annotated[int, Field(ge=8)] = 2048
     """How many connections may be open at the same time, all clients together."""
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, SkipValidation
 
 from agentgym.environment import Environment
 from agentgym.knowledge import KnowledgeStore
-from agentgym.options import validated_dataclass
+from agentgym.options import Registered, validated_dataclass
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.hooks import EpisodeHook
@@ -46,11 +46,11 @@ class RolloutConfig:
 
     With the label of the run, the task, the episode's number in its group and the turn it seeds every request. With the
     task alone it seeds the environment, so that the episodes of a group start equal."""
-    reward: Reward | str | None = None
+    reward: Annotated[Reward | str | None, Registered("rewards")] = None
     """The registered reward that judges. By default it is the environment's own.
 
     In Python also a Reward."""
-    environment: str | Callable[..., Environment] | None = None
+    environment: Annotated[str | Callable[..., Environment] | None, Registered("environments", "ID|URL")] = None
     """Play in this environment instead of the one that each task names: another registered id, or the address of an
     environment on a server, such as http://10.0.0.7:8650/agentgym/sql-v1. An address that ends with a slash,
     http://10.0.0.7:8650/, stands for each task's own environment there.
@@ -58,7 +58,7 @@ class RolloutConfig:
     In Python also a function that makes one."""
     environment_options: Mapping[str, Any] = field(default_factory=dict)
     """Options that are passed to the environment's constructor."""
-    backend: Annotated[Backend | str | None, SkipValidation] = None
+    backend: Annotated[Backend | str | None, SkipValidation, Registered("backends")] = None
     """The registered backend that makes sandboxes. By default it is `namespaces`.
 
     In Python also a Backend."""

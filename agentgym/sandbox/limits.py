@@ -24,40 +24,41 @@ LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class SandboxSpec:
-    """What an environment asks of its sandbox. Everything is limited by default.
-
-    Attributes:
-        image: the root file system, read-only. `host` is the host's own Python and base tools, and works with every
-            backend. Else, for `namespaces`, the path of a root file system or OCI image layout, or the name of an
-            image in agentgym's cache; for `docker`, an image that the daemon has. The image's own files in /work and
-            /tmp are hidden.
-        memory_mib: memory of all processes together.
-        cpu_cores: share of processor time, 1.0 is one core.
-        processes: processes and threads alive at once.
-        disk_mib: MiB that files may take. A snapshot that the sandbox starts from counts, and a file of the snapshot
-            that is changed counts once more.
-        inodes: files and directories that may be created.
-        open_files: file descriptors of each process.
-        network: False for no network at all, not even the host's loopback. Else the names that may be reached, over
-            HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`. Without a port,
-            80 and 443 are meant. A name must lead to a public address; `"127.0.0.1:8000"` allows an address itself,
-            here the host's loopback. `"*"` allows every public name.
-        preload: Python modules that the warm interpreter imports once, before any agent code runs.
-        environment: environment variables of every command. Nothing is inherited from the host.
-        insecure_ok: accept a backend that cannot enforce every limit; `Capabilities.missing` says which.
-    """
+    """What an environment asks of its sandbox. Everything is limited by default."""
 
     image: str = "host"
+    """The root file system, read-only. `host` is the host's own Python and base tools, and works with every backend.
+
+    Else it is, for `namespaces`, the path of a root file system or OCI image layout, or the name of an image in
+    agentgym's cache; for `docker`, an image that the daemon has. The image's own files in /work and /tmp are hidden."""
     memory_mib: int = 512
+    """The memory of all processes together, in MiB."""
     cpu_cores: float = 1.0
+    """The share of processor time; 1.0 is one core."""
     processes: int = 64
+    """How many processes and threads may be alive at the same time."""
     disk_mib: int = 64
+    """How many MiB files may take.
+
+    A snapshot that the sandbox starts from counts, and a file of the snapshot that is changed counts once more."""
     inodes: int = 20_000
+    """How many files and directories may be created."""
     open_files: int = 256
+    """How many file descriptors a process may have."""
     network: Literal[False] | tuple[str, ...] = False
+    """False for no network at all, not even the host's loopback; else the names that may be reached.
+
+    They are reached over HTTP and HTTPS through a proxy and no other way: `("example.org", "*.example.org:8443")`.
+    Without a port, 80 and 443 are meant. A name must lead to a public address; `"127.0.0.1:8000"` allows an address
+    itself, here the host's loopback. `"*"` allows every public name."""
     preload: tuple[str, ...] = ()
+    """Python modules that the warm interpreter imports once, before any agent code runs."""
     environment: tuple[tuple[str, str], ...] = field(default=())
+    """Environment variables of every command. Nothing is inherited from the host."""
     insecure_ok: bool = False
+    """Accept a backend that cannot enforce every limit.
+
+    `Capabilities.missing` says which limits these are."""
 
     def __post_init__(self) -> None:
         for name in ("memory_mib", "cpu_cores", "processes", "disk_mib", "inodes", "open_files"):

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli import BackendName, Import, RewardName, Seed, offer_tasks, unhurried_config
+from agentgym.cli import Fields, Import, OfferOptions, judging_options, offer_tasks, takes, unhurried
+
+if TYPE_CHECKING:
+    from agentgym.cli import RolloutOptions
 
 
+@takes(offered=Fields(OfferOptions, defaults={"port": 8000}), options=judging_options)
 def openenv(
-    tasks: Annotated[str, typer.Argument(metavar="SET[:SPLIT]", help="What a reset may choose; train by default.")],
-    token_file: Annotated[
-        Path | None,
-        typer.Option(help="A file of tokens, written if it does not exist; without one, none is asked for."),
-    ] = None,
-    host: Annotated[str, typer.Option(help="Where to listen. Only this machine reaches 127.0.0.1.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any free one.")] = 8000,
-    max_sessions: Annotated[int, typer.Option(min=1, help="Open at once. Whoever wants one more is refused.")] = 64,
-    idle_s: Annotated[float, typer.Option(min=0.1, help="A session that is silent for so many seconds ends.")] = 900.0,
+    offered: OfferOptions,
+    options: RolloutOptions,
+    max_sessions: Annotated[
+        int, typer.Option(min=1, help="Sessions that may be open at the same time. A further one is refused.")
+    ] = 64,
+    idle_s: Annotated[
+        float, typer.Option(min=0.1, help="A session that is silent for this many seconds ends.")
+    ] = 900.0,
     manifest: Annotated[Path | None, typer.Option(metavar="DIR", help="Write DIR/openenv.yaml first.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the episodes in DIR/ledger.sqlite.")
-    ] = None,
-    seed: Seed = 0,
-    reward: RewardName = None,
-    backend: BackendName = None,
     modules: Import = None,
 ) -> None:
     """Offer tasks to the clients of OpenEnv. Each session plays its own episodes; they are judged here.
@@ -48,11 +45,11 @@ def openenv(
     from .server import OpenEnvServer, ServerBounds, serve_openenv, write_manifest
     from .session import OfferedTasks
 
-    config = unhurried_config(reward=reward, backend=backend, seed=seed)
+    config = unhurried(options.make_config())
     label = f"openenv-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    with offer_tasks(tasks, config, host=host, port=port, token_file=token_file, folder=folder) as offer:
+    with offer_tasks(offered, config) as offer:
         public_name = offer.task_set.replace("/", "-")
         if manifest is not None:
-            write_manifest(manifest, public_name, port)
-        offered = OfferedTasks(public_name, offer.split, offer.tasks, config, label, offer.ledger)
-        serve_openenv(OpenEnvServer(offered, ServerBounds(max_sessions, idle_s), offer.tokens), offer.listening)
+            write_manifest(manifest, public_name, offered.port)
+        episodes = OfferedTasks(public_name, offer.split, offer.tasks, config, label, offer.ledger)
+        serve_openenv(OpenEnvServer(episodes, ServerBounds(max_sessions, idle_s), offer.tokens), offer.listening)

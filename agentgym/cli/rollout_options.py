@@ -1,0 +1,53 @@
+"""How commands play episodes: every field of a RolloutConfig as an option, and where the episodes are played."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+import typer
+
+from agentgym.options import Registered
+from agentgym.registry import load
+from agentgym.rollout import RolloutConfig
+from agentgym.rollout.engine import engine_of
+from agentgym.training.recipe.episode_section import AttemptsSection
+from agentgym.training.recipe.recipe import HardwareSection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutOptions:
+    """How episodes are played: a RolloutConfig, and what stands for the fields of it that text cannot say."""
+
+    panel: ClassVar[str] = "How episodes are played"
+    documented_by: ClassVar[tuple[type, ...]] = (AttemptsSection, HardwareSection)
+
+    config: RolloutConfig = field(default_factory=RolloutConfig)
+    attempts: Annotated[int, typer.Option(min=1)] = 1
+    """How many attempts at the task an episode has at most, each in a fresh environment."""
+    feedback: Literal["verdict", "text", "none"] = "verdict"
+    knowledge: Annotated[Path | None, typer.Option(metavar="FILE")] = None
+    """Show each episode what training has taught of its goal: a knowledge.json, which is only read."""
+    engine: Annotated[str | None, Registered("engines")] = None
+    program: Annotated[str | None, typer.Option(metavar="COMMAND")] = None
+    """A program that plays each episode instead of our own loop. It asks the policy over HTTP; {task} in it stands for
+    the task."""
+    address: Annotated[str | None, typer.Option(metavar="HOST:PORT")] = None
+    nodes: Annotated[int | None, typer.Option(min=1)] = None
+
+    def make_config(self) -> RolloutConfig:
+        """Make the RolloutConfig. Raises: RecipeError for an engine that does not fit; KnowledgeError."""
+        from agentgym.knowledge import KnowledgeStore
+
+        return replace(
+            self.config,
+            knowledge=None if self.knowledge is None else KnowledgeStore.load(self.knowledge),
+            attempts=load("episode_hooks", "attempts")(n=self.attempts, feedback=self.feedback)
+            if self.attempts > 1
+            else None,
+            engine=engine_of(
+                self.engine, address=self.address, nodes=self.nodes, program=shlex.split(self.program or "")
+            ),
+        )
