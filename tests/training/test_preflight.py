@@ -108,10 +108,10 @@ def test_a_control_parameter_that_tasks_leave_out_is_known_by_being_read():
             self.is_long = task.parameters.get("long", False)
             return task.opening()
 
-    register("test/task_set-v1", MayBeLong)
+    register("test/shown-v1", MayBeLong)
     recipe = Recipe.parse(data())
     complete = recipe.tasks.load()
-    splits = {name: [replace(task, environment="test/task_set-v1") for task in complete[name]] for name in complete}
+    splits = {name: [replace(task, environment="test/shown-v1") for task in complete[name]] for name in complete}
     task_set = TaskSet("lookup/shown-v1", splits)
     check_environments(task_set, recipe.episode, {"long": True}, title="the tasks", seed=0)
     with pytest.raises(RecipeError, match=r"evaluate.control.lang: .* Did you mean 'long'"):
