@@ -116,7 +116,7 @@ def test_the_ray_job_waits_for_as_many_nodes_as_it_has_pods():
 
 def check_settings(settings: dict[str, str]) -> None:
     """They are settings of a recipe."""
-    from agentgym.training.recipe.recipe import HardwareSection
+    from agentgym.training.recipe.hardware_section import HardwareSection
 
     quoted = "\n".join(f"{key} = {value if value.isdigit() else repr(value)}" for key, value in settings.items())
     assert HardwareSection.model_validate(tomllib.loads(quoted)).engine == "ray"

@@ -13,7 +13,7 @@ from agentgym.training.model.training_arguments import training_arguments
 from agentgym.training.objectives import TrlLoss, make_objective
 from agentgym.training.processes import Processes
 from agentgym.training.recipe.episode_section import EpisodeSection
-from agentgym.training.recipe.recipe import HardwareSection
+from agentgym.training.recipe.hardware_section import HardwareSection
 from agentgym.training.recipe.train_section import TrainSection
 
 

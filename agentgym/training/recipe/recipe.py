@@ -7,149 +7,35 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tomli_w
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from agentgym import registry
 from agentgym.deprecation import AgentGymDeprecationWarning
 from agentgym.errors import RecipeError
-from agentgym.options import Count, Rate, Section, Share, explain_refusal
+from agentgym.options import Section, explain_refusal
 from agentgym.reward import Reward
 from agentgym.rollout import RolloutConfig
 from agentgym.rollout.engine import Engine, LocalEngine, engine_of
-from agentgym.search import make_search
 from agentgym.task import TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection, parse_hooks
+from agentgym.training.recipe.evaluate_section import EvaluateSection
 from agentgym.training.recipe.guard_section import GuardSection
+from agentgym.training.recipe.hardware_section import HardwareSection
 from agentgym.training.recipe.keys import override_key, with_current_keys
 from agentgym.training.recipe.names import check_names
 from agentgym.training.recipe.policy_section import PolicySection
 from agentgym.training.recipe.reward_section import RewardSection
-from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes, StageSection
+from agentgym.training.recipe.stage_section import StageSection
 from agentgym.training.recipe.tasks_section import TasksSection
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.recipe.vllm_section import VllmSection
+from agentgym.training.recipe.warm_start_section import WarmStartSection
 
 STATE_KEY_READERS = frozenset({"state_keys", "branches", "continuations", "counterfactuals"})
 """Signals that read the state keys of a record; the last three to tell whether a replay went as the record did."""
-
-
-class WarmStartSection(ReadsEpisodes):
-    """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
-
-    With `episodes`, stored episodes are imitated in place of demonstrations.
-    """
-
-    demonstrations: Count = 1000
-    """How many training tasks the scripted players demonstrate."""
-    tags: tuple[str, ...] = ()
-    """Demonstrate only tasks that carry one of these tags, so that other tasks teach nothing before reinforcement. By
-    default all tasks are demonstrated."""
-    imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """The share of demonstrations by the task set's imperfect oracle, which uses the tools well for the wrong goal (see
-    agentgym.training.demonstrations)."""
-    steps: Annotated[int, Field(ge=0)] = 500
-    """How many optimiser steps are taken at most. 0 leaves the imitation out."""
-    batch_size: Count = 32
-    """How many demonstrations a step learns from."""
-    learning_rate: Rate = 2e-3
-    """The peak learning rate, which decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
-    tenth of it or less."""
-    optimizer: Literal["adamw", "muon"] = "adamw"
-    """`muon` teaches a small model from scratch in less than half of the steps that `adamw` needs, at twice its
-    rate."""
-    microbatch_tokens: Count = MICROBATCH_TOKENS
-    """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory and change
-    nothing else."""
-    save_every: Count = 200
-    """How many steps lie between two checkpoints, from which an interrupted warm start goes on."""
-    until_success: Share | None = None
-    """Stop the imitation as soon as success on validation tasks reaches this share, so that reinforcement has something
-    left to learn."""
-    validate_every: Count = 50
-    """How many steps lie between two validations."""
-    validate_tasks: Count = 64
-    """How many tasks a validation plays, sampled as [evaluate] says."""
-    select: str | None = None
-    """Which of the stored `episodes` are imitated: "success" (the default), "best_of(n=1)",
-    "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns "improved(temperature=1.0)";
-    see agentgym.training.selection."""
-
-    @model_validator(mode="after")
-    def _selects_among_episodes(self) -> WarmStartSection:
-        if self.select is not None and not self.episodes:
-            raise ValueError(f"select = {self.select!r} chooses among stored episodes: name some in `episodes`")
-        return self
-
-
-class EvaluateSection(Section):
-    """Measurement on the held-out split, before and after."""
-
-    tasks: Count | None = None
-    """How many tasks are measured, the same ones each time. By default all are."""
-    group_size: Count = 1
-    """How many episodes of each task are played."""
-    temperature: Annotated[float, Field(ge=0)] = 0.0
-    """The sampling temperature. 0 takes the likeliest token."""
-    control: dict[str, Any] = {}
-    """Task parameters to override in a third measurement of the trained policy: the same questions and truth, but tools
-    that answer from another environment, for example `{seed = 1}`. A task solved there was guessed."""
-    stratum: str | None = None
-    """The tag of the tasks that the headline figure is about. The tables show all tasks."""
-    zero_shot: bool = False
-    """Measure the model of policy.path also before its warm start."""
-    search: str = ""
-    """A search over the turns of each episode, such as "best_first(nodes=200)"; see docs/stages.md. Its cost is
-    recorded."""
-    max_turns: Count | None = None
-    """The turns of an episode in validations and evaluations. By default they are those of [episode]."""
-    max_turn_tokens: Count | None = None
-    """The tokens of one message in validations and evaluations. By default they are those of [episode]."""
-    stop_if: list[str] = []
-    """Rules that end hopeless episodes of validations and evaluations early, written as in [episode]. By default there
-    are none, whatever training does."""
-
-    @field_validator("stop_if")
-    @classmethod
-    def _known_rules(cls, texts: list[str]) -> list[str]:
-        parse_hooks(texts)
-        return texts
-
-    @model_validator(mode="after")
-    def _honest_search(self) -> EvaluateSection:
-        if self.search:
-            make_search(self.search).check_evaluation()
-        return self
-
-
-class HardwareSection(Section):
-    """The hardware that trains and samples, and where episodes are played."""
-
-    device: str = "auto"
-    """cpu, cuda or cuda:N. auto takes a GPU if there is one."""
-    threads: Count | None = None
-    """How many threads torch uses. By default torch chooses."""
-    lockstep: bool = True
-    """Wait for every live episode before a batch is sampled, so that batches, and with them every float, are the same
-    in every run on a CPU."""
-    max_batch: Count = 256
-    """How many requests one forward pass may hold."""
-    max_batch_tokens: Count = 131_072
-    """How many tokens, whose keys and values are in memory, one forward pass may hold."""
-    gradient_checkpointing: bool = False
-    """Compute activations a second time for the gradient instead of keeping them. It takes about a third more time, and
-    much less memory."""
-    sharding: Literal["fsdp"] | None = None
-    """With "fsdp", weights, gradients and the optimiser's state are shared out among the processes that torchrun
-    starts. It needs [vllm]."""
-    engine: str = "local"
-    """Where episodes are played: `local`, or `ray` for the nodes of a cluster."""
-    address: str | None = None
-    """The address of the cluster. By default it is the cluster that runs on this host."""
-    nodes: Count | None = None
-    """How many nodes the cluster must have at least when the run begins."""
 
 
 class Recipe(Section):

@@ -18,9 +18,11 @@ from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
 from agentgym.training.gatherers import changes_left_in
-from agentgym.training.recipe.recipe import EvaluateSection, Recipe, WarmStartSection
+from agentgym.training.recipe.evaluate_section import EvaluateSection
+from agentgym.training.recipe.recipe import Recipe
 from agentgym.training.recipe.stage_section import ReadsEpisodes, RepeatSection, StageSection
 from agentgym.training.recipe.train_section import TrainSection
+from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import Stage, define_stage
 from agentgym.training.stages.episode_sources import EpisodeSource, sources_of

@@ -20,7 +20,7 @@ from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import DivergenceCallback
 from agentgym.training.model.models import load_model, save_model
 from agentgym.training.monitoring.callbacks import LoggingCallback, ValidationCallback
-from agentgym.training.recipe.recipe import WarmStartSection
+from agentgym.training.recipe.warm_start_section import WarmStartSection
 from agentgym.training.selection import groups_of, make_selection
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.training.stages.contract import define_stage

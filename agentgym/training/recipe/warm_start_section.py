@@ -1,0 +1,58 @@
+"""The recipe's [warm_start]: imitation before the training."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from agentgym.options import Count, Rate, Share
+from agentgym.training.recipe.stage_section import MICROBATCH_TOKENS, ReadsEpisodes
+
+
+class WarmStartSection(ReadsEpisodes):
+    """Supervised imitation of oracle demonstrations; the loss is on the agent's own tokens alone.
+
+    With `episodes`, stored episodes are imitated in place of demonstrations.
+    """
+
+    demonstrations: Count = 1000
+    """How many training tasks the scripted players demonstrate."""
+    tags: tuple[str, ...] = ()
+    """Demonstrate only tasks that carry one of these tags, so that other tasks teach nothing before reinforcement. By
+    default all tasks are demonstrated."""
+    imperfect_oracle: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of demonstrations by the task set's imperfect oracle, which uses the tools well for the wrong goal (see
+    agentgym.training.demonstrations)."""
+    steps: Annotated[int, Field(ge=0)] = 500
+    """How many optimiser steps are taken at most. 0 leaves the imitation out."""
+    batch_size: Count = 32
+    """How many demonstrations a step learns from."""
+    learning_rate: Rate = 2e-3
+    """The peak learning rate, which decays to a tenth. The default suits `policy.tiny`; a pretrained model wants a
+    tenth of it or less."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """`muon` teaches a small model from scratch in less than half of the steps that `adamw` needs, at twice its
+    rate."""
+    microbatch_tokens: Count = MICROBATCH_TOKENS
+    """A step is computed in parts of at most this many tokens, padding included. Fewer take less memory and change
+    nothing else."""
+    save_every: Count = 200
+    """How many steps lie between two checkpoints, from which an interrupted warm start goes on."""
+    until_success: Share | None = None
+    """Stop the imitation as soon as success on validation tasks reaches this share, so that reinforcement has something
+    left to learn."""
+    validate_every: Count = 50
+    """How many steps lie between two validations."""
+    validate_tasks: Count = 64
+    """How many tasks a validation plays, sampled as [evaluate] says."""
+    select: str | None = None
+    """Which of the stored `episodes` are imitated: "success" (the default), "best_of(n=1)",
+    "weighted(temperature=1.0)", "score(component='name', minimum=1.0)", or of their turns "improved(temperature=1.0)";
+    see agentgym.training.selection."""
+
+    @model_validator(mode="after")
+    def _selects_among_episodes(self) -> WarmStartSection:
+        if self.select is not None and not self.episodes:
+            raise ValueError(f"select = {self.select!r} chooses among stored episodes: name some in `episodes`")
+        return self
