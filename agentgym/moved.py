@@ -34,6 +34,8 @@ MOVED: dict[str, str] = {
     "agentgym.credit.bench.steps_to": "agentgym.credit.subtasks.steps_to",
     "agentgym.credit.exact.*": "agentgym.testing.exact",
     "agentgym.evaluation.export.inspect_log": "agentgym.bridges.inspect.inspect_log",
+    "agentgym.training.mixing.*": "agentgym.methods.mixing",
+    "agentgym.training.scale_plan.*": "agentgym.methods.scale_plan",
     "agentgym.interop.OpenEnvEnvironment": "agentgym.bridges.openenv.OpenEnvEnvironment",
     "agentgym.interop.VerifiersEnvironment": "agentgym.bridges.verifiers.VerifiersEnvironment",
     "agentgym.training.gatherers.ReadsTasks": "agentgym.training.gatherers.GathererWrapper",

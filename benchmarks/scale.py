@@ -196,8 +196,8 @@ def compare_plan(options: argparse.Namespace, console: Console) -> None:
 
     The stages are measured anew in each round, because the machine may have more or less other work than before.
     """
-    from agentgym.training.scale_plan import ClusterShape, StepSchedule, simulate
-    from agentgym.training.scale_plan.measuring import measure as measure_stages
+    from agentgym.methods.scale_plan import ClusterShape, StepSchedule, simulate
+    from agentgym.methods.scale_plan.measuring import measure as measure_stages
 
     Waiting.wait_s = options.wait_s
     recipe = recipe_of(0, options)

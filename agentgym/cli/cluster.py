@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentgym.cli.cluster_plan import plan
 from agentgym.cli.console import err, out
 from agentgym.cli.fields import Fields, FieldsCommand, takes
 from agentgym.cli.options import rollout_options
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from agentgym.storage.run_folder import RunFolder
 
 app = typer.Typer(no_args_is_help=True, help="A Ray cluster that plays episodes: plan, start, check and end it.")
-app.command("plan")(plan)
 Address = Annotated[str, typer.Option(help="The cluster's address, HOST:PORT; auto is the one of this host.")]
 
 

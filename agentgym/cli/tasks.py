@@ -16,7 +16,7 @@ import typer
 from agentgym.cli.console import err, out, write_text
 from agentgym.cli.fields import FieldsCommand, takes
 from agentgym.cli.name_values import options_for
-from agentgym.cli.task_supply import mix_tasks, weak_tasks
+from agentgym.cli.task_supply import weak_tasks
 from agentgym.cli.user_code import Import
 from agentgym.text import percent
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Import data sets as task sets; look at task sets; choose mixtures; find weak kinds.", no_args_is_help=True
 )
-app.command("mix")(mix_tasks)
 app.command("weak")(weak_tasks)
 
 

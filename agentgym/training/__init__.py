@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
     from agentgym.training.signals.provider import SignalProvider
+    from agentgym.training.stages.plan import default_stages
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
@@ -30,6 +31,7 @@ _HOME = {
     "TrainingPlan": "parts",
     "TrainingRun": "parts",
     "TurnGRPOTrainer": "turn_grpo",
+    "default_stages": "stages.plan",
     "demonstrations": "demonstrate",
     "train": "run",
 }
@@ -43,6 +45,7 @@ __all__ = [
     "TrainingPlan",
     "TrainingRun",
     "TurnGRPOTrainer",
+    "default_stages",
     "demonstrations",
     "train",
 ]

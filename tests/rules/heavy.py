@@ -60,9 +60,6 @@ HEAVY_MODULES = {
     "agentgym.training.asynchronous.sampling_copy": "train",
     "agentgym.training.asynchronous.stream": "train",
     "agentgym.training.monitoring.callbacks": "train",
-    "agentgym.training.mixing": "train",
-    "agentgym.training.mixing.quadratic": "train",  # through its package
-    "agentgym.training.mixing.runs": "train",
     "agentgym.training.model.model_failures": "train",
     "agentgym.training.extension": "train",
     "agentgym.training.checks.memory_plan": "train",
@@ -91,7 +88,7 @@ HEAVY_MODULES = {
     "agentgym.training.objectives.ppo": "train",
     "agentgym.methods.objectives.stable_reinforce": "train",
     "agentgym.training.loss.policy_loss": "train",
-    "agentgym.training.scale_plan.measuring": "train",
+    "agentgym.methods.scale_plan.measuring": "train",
     "agentgym.training.model.signal_to_noise": "train",
     "agentgym.training.loss.entropy_history": "train",
     "agentgym.training.loss_inputs.loss_inputs": "train",

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
+from .stage_times import EpisodeTimes, StageTimes, TurnTimes
 
 Work = Callable[[], None]
 _MAX_NODES = 1024

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from agentgym.cli.console import out, resumable
-from agentgym.cli.user_code import Import
+from agentgym.cli import Import, out, resumable
 
 if TYPE_CHECKING:
-    from agentgym.training.scale_plan import ScalePlan
+    from . import ScalePlan
 
 
 def plan(
@@ -44,8 +43,9 @@ def plan(
     from dataclasses import replace
 
     from agentgym.training import Recipe
-    from agentgym.training.scale_plan import ClusterShape, StepSchedule, make_plan, simulate
-    from agentgym.training.scale_plan.measuring import measure
+
+    from . import ClusterShape, StepSchedule, make_plan, simulate
+    from .measuring import measure
 
     chosen = Recipe.load(recipe, settings or [])
     ahead = chosen.train.staleness if staleness is None else staleness

@@ -14,12 +14,12 @@ from typer.testing import CliRunner
 
 from agentgym.cli.app import app
 from agentgym.errors import RecipeError, TaskError
+from agentgym.methods.mixing import fit_quadratic, search_mixture
+from agentgym.methods.mixing.runs import mixtures_of
 from agentgym.storage.ledger import Ledger
 from agentgym.training import Recipe
-from agentgym.training.mixing import fit_quadratic, search_mixture
-from agentgym.training.mixing.runs import mixtures_of
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 from test_run import recipe
 
 
@@ -122,7 +122,7 @@ def test_a_search_needs_sources_and_enough_runs(tmp_path, monkeypatch):
         search_mixture(recipe(), tmp_path / "a", runs=3)
     with pytest.raises(RecipeError, match="2 runs are too few for 2 sources"):
         search_mixture(mixed(), tmp_path / "b", runs=2)
-    monkeypatch.setattr("agentgym.training.mixing.runs.MAX_SOURCES", 1)
+    monkeypatch.setattr("agentgym.methods.mixing.runs.MAX_SOURCES", 1)
     with pytest.raises(RecipeError, match="has 2 sets: a mixture of 1 at most is searched"):
         search_mixture(mixed(), tmp_path / "c", runs=3)
     assert not list(tmp_path.iterdir())

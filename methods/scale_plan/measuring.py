@@ -7,13 +7,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from agentgym.errors import RecipeError
-from agentgym.storage.run_folder import RunFolder
-from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.run import train
-from agentgym.training.scale_plan.fitting import stage_times_of
-from agentgym.training.scale_plan.simulation import StepSchedule
-from agentgym.training.scale_plan.stage_times import StageTimes
+from agentgym import RecipeError
+from agentgym.storage import RunFolder
+from agentgym.training import Recipe, train
+
+from .fitting import stage_times_of
+from .simulation import StepSchedule
+from .stage_times import StageTimes
 
 STEPS = 3
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from agentgym.training.scale_plan.plan import ScalePlan, make_plan
-from agentgym.training.scale_plan.simulation import ClusterShape, StepSchedule, Throughput, simulate
-from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
+from .plan import ScalePlan, make_plan
+from .simulation import ClusterShape, StepSchedule, Throughput, simulate
+from .stage_times import EpisodeTimes, StageTimes, TurnTimes
 
 __all__ = [
     "ClusterShape",

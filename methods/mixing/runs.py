@@ -7,20 +7,19 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
-from agentgym import registry
-from agentgym.errors import RecipeError
-from agentgym.storage.run_folder import RunFolder
+from agentgym import RecipeError, load
+from agentgym.storage import RunFolder
 from agentgym.task import seed_of
-from agentgym.training.mixing.quadratic import MAX_SOURCES, QuadraticFit, fit_quadratic
-from agentgym.training.recipe.recipe import Recipe
-from agentgym.training.run import train
-from agentgym.training.stages.measure import EVALUATION
-from agentgym.training.stages.plan import default_stages
+
+from .quadratic import MAX_SOURCES, QuadraticFit, fit_quadratic
+
+if TYPE_CHECKING:
+    from agentgym.training import Recipe
 
 FILE = "mixtures.json"
 LEAST_WEIGHT = 1e-9
@@ -89,6 +88,8 @@ def search_mixture(
         a metric that is not logged; what `train` raises.
     Source: MoDoMoDo, Liang et al. 2025, arXiv:2505.24871.
     """
+    from agentgym.training import train  # needs torch, and the help of the command does not
+
     sources = [source.set for source in recipe.tasks.sources if source.weight]
     if len(sources) < 2:
         raise RecipeError("tasks.sources: a mixture is searched among two or more sets. List them there.")
@@ -129,6 +130,8 @@ def _write_or_compare(folder: Path, recipe: Recipe, seed: int) -> None:
 
 def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recipe:
     """The recipe of one run: its own weights, and no stage that measures on held-out tasks."""
+    from agentgym.training import default_stages
+
     sources = tuple(
         source.model_copy(update={"weight": max(weights[source.set], LEAST_WEIGHT)})
         for source in recipe.tasks.sources
@@ -138,7 +141,7 @@ def _with_weights(recipe: Recipe, weights: dict[str, float], name: str) -> Recip
     stages = [
         stage
         for stage in recipe.stage or default_stages(recipe.evaluate, recipe.warm_start, recipe.train)
-        if registry.load("stages", stage.kind).result != EVALUATION
+        if not load("stages", stage.kind).result.startswith("evaluation/")
     ]
     tasks = recipe.tasks.model_copy(update={"sources": sources})
     return recipe.model_copy(update={"name": f"{recipe.name}-{name}", "tasks": tasks, "stage": stages})

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
-from agentgym.errors import LedgerError
-from agentgym.storage.ledger import Ledger
-from agentgym.storage.run_folder import RunFolder
-from agentgym.training.scale_plan.simulation import ClusterShape, StepSchedule, simulate
-from agentgym.training.scale_plan.stage_times import EpisodeTimes, StageTimes, TurnTimes
+from agentgym import LedgerError
+from agentgym.storage import Ledger, RunFolder
 from agentgym.trajectory import Trajectory
+
+from .simulation import ClusterShape, StepSchedule, simulate
+from .stage_times import EpisodeTimes, StageTimes, TurnTimes
 
 _FIT_STEPS = 12
 _HALVINGS = 20

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from agentgym.errors import RecipeError
-from agentgym.training.scale_plan.simulation import ClusterShape, StepSchedule, Throughput, fewest_nodes, simulate
-from agentgym.training.scale_plan.stage_times import StageTimes
+from agentgym import RecipeError
+
+from .simulation import ClusterShape, StepSchedule, Throughput, fewest_nodes, simulate
+from .stage_times import StageTimes
 
 STALENESS = (0, 1, 2, 4)
 _MATTERS = 1.05  # a change that makes steps faster by less than this is noise of the simulation

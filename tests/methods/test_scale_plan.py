@@ -15,8 +15,7 @@ from typer.testing import CliRunner
 
 from agentgym.cli.app import app
 from agentgym.errors import LedgerError, RecipeError
-from agentgym.training import Recipe
-from agentgym.training.scale_plan import (
+from agentgym.methods.scale_plan import (
     ClusterShape,
     EpisodeTimes,
     StageTimes,
@@ -25,10 +24,11 @@ from agentgym.training.scale_plan import (
     make_plan,
     simulate,
 )
-from agentgym.training.scale_plan.fitting import token_load
-from agentgym.training.scale_plan.measuring import measure
+from agentgym.methods.scale_plan.fitting import token_load
+from agentgym.methods.scale_plan.measuring import measure
+from agentgym.training import Recipe
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1] / "training"))
 import lookup_environment
 from test_run import RECIPE
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from agentgym.errors import LedgerError
+from agentgym import LedgerError
 
 
 @dataclass(frozen=True, slots=True)

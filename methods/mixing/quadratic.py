@@ -9,7 +9,7 @@ from itertools import combinations, combinations_with_replacement
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from agentgym.errors import TaskError
+from agentgym import TaskError
 
 Floats = NDArray[np.float64]
 
