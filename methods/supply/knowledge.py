@@ -7,13 +7,11 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from agentgym.errors import CreditError
+from agentgym import CreditError
 from agentgym.knowledge import KnowledgeStore
-from agentgym.storage.run_folder import RunFolder
-from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
-from agentgym.training.gatherers.groups import GatheredGroup
-from agentgym.training.gatherers.step import StepRequest
-from agentgym.training.parts import TrainingRun
+from agentgym.storage import RunFolder
+from agentgym.training import TrainingRun
+from agentgym.training.gatherers import GatheredGroup, Gatherer, GathererWrapper, StepRequest
 
 FILE = "knowledge.json"
 """What a stage has learnt, in its folder."""

@@ -19,8 +19,8 @@ from agentgym.training import Recipe, Rollouts
 from agentgym.training.checkpoints import latest_checkpoint
 from agentgym.training.gatherers import StepRequest, make_gatherer, play_groups
 
-sys.path.insert(0, str(Path(__file__).parent))
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "training"))
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
 from crafting_agent import crafting_agent
 from lookup_environment import PRESS
 from test_learning_stages import pressing
