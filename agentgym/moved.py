@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 MOVED: dict[str, str] = {
+    "agentgym.trajectory.Assistance": "agentgym.trajectory.training_help",
     "agentgym.Attempts": "agentgym.methods.attempts.Attempts",
     "agentgym.rollout.Attempts": "agentgym.methods.attempts.Attempts",
     "agentgym.rollout.STOP_RULES": "agentgym.methods.stop_rules.STOP_RULES",

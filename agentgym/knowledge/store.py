@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agentgym.errors import HeldOutError, LedgerError
 from agentgym.knowledge.lessons import MAX_CALLS, MAX_NOTE_CHARS, Lesson, goals_of, lessons_of
 from agentgym.task import Task
-from agentgym.trajectory import Trajectory
+from agentgym.trajectory import PromptAddition, Trajectory
 
 MAX_CHARS = 6_000
 """Of what an episode is shown."""
@@ -47,6 +47,11 @@ class Knowledge:
 
     lessons: Mapping[str, Lesson]
     options: KnowledgeOptions
+
+    def addition_for(self, task: Task) -> PromptAddition | None:
+        """Return what an episode of a task is shown, as an addition to its prompt; None for nothing."""
+        text = self.text_for(task)
+        return PromptAddition("knowledge", text) if text else None
 
     def text_for(self, task: Task) -> str:
         """What an episode of a task is shown; empty if nothing is known that helps.

@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 from pydantic import Field, SkipValidation
 
 from agentgym.environment import Environment
-from agentgym.knowledge import KnowledgeStore
 from agentgym.options import Registered, validated_dataclass
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets, Count
 from agentgym.rollout.hooks import EpisodeHook
+from agentgym.rollout.prompt import Prompt, PromptSource
 from agentgym.sandbox import Backend
+from agentgym.trajectory import PromptAddition
 
 _SETUP = {"group_size", "concurrency", "backend", "engine", "state_keys", "max_failures_in_a_row", "stall_warning_s"}
 """Options that change no episode."""
@@ -91,7 +92,7 @@ class RolloutConfig:
     None gives no warning."""
     instruction: str = ""
     """A system message that precedes every task, before the environment's own words where it has some."""
-    knowledge: KnowledgeStore | None = None
+    knowledge: PromptSource | None = None
     """What training episodes have taught. Each episode is shown what helps with its task.
 
     It is shown as it was known when the batch of episodes began; `knowledge.learn(trajectories)` between batches adds
@@ -101,6 +102,12 @@ class RolloutConfig:
     def episode_hooks(self) -> tuple[EpisodeHook, ...]:
         """Every hook of an episode, in the order in which they are asked."""
         return (*self.stop_if, *self.hooks, *(() if self.attempts is None else (self.attempts,)))
+
+    @property
+    def prompt(self) -> Prompt:
+        """What the agents read beside the words of their environments, as it is known now."""
+        fixed = (PromptAddition("instruction", self.instruction, "system"),) if self.instruction else ()
+        return Prompt(fixed, () if self.knowledge is None else (self.knowledge.view(),))
 
     def identity(self) -> dict[str, Any]:
         """Return what episodes depend on, for the ledger to compare when a run goes on under the same label.

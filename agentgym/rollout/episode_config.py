@@ -44,7 +44,6 @@ class EpisodeConfig:
         state_keys: whether turns record the environment's state key.
         end_state: whether the state after the last turn is read too, and its checkpoint if that is a key.
         hooks: the hooks that look at each episode, in the order in which they are asked.
-        instruction: see RolloutConfig.
     """
 
     environments: EnvironmentFactory
@@ -59,7 +58,6 @@ class EpisodeConfig:
     state_keys: bool = True
     end_state: bool = False
     hooks: tuple[EpisodeHook, ...] = ()
-    instruction: str = ""
 
     def keep_checkpoint(self, trajectory: Trajectory, checkpoint: Checkpoint | None) -> None:
         """Hand out the checkpoint before the next turn, if there is one and the caller of the run wants it."""

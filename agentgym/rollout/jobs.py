@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from agentgym.errors import HeldOutError
-from agentgym.knowledge import Knowledge
 from agentgym.policy.contract import Policy
 from agentgym.rollout.episode import Episode
 from agentgym.rollout.episode_config import EpisodeConfig
+from agentgym.rollout.prompt import Prompt
 from agentgym.rollout.replay import Fork, ReplayPolicy
 from agentgym.task import Task, seed_of
-from agentgym.trajectory import Assistance, Provenance, Trajectory
+from agentgym.trajectory import PromptAddition, Provenance, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,13 @@ class Job:
         position: in the order of asking; the episodes of a group follow one another.
         trajectory: what it is played into.
         fork: for a branch, where it leaves its record.
-        assistance: what helps the agent, in training; of a branch, what helped in its record.
+        addition: what is added to the prompt of this episode alone, such as help in training.
     """
 
     position: int
     trajectory: Trajectory
     fork: Fork | None = None
-    assistance: Assistance | None = None
+    addition: PromptAddition | None = None
 
 
 def episode_jobs(
@@ -39,7 +39,7 @@ def episode_jobs(
     *,
     label: str,
     seed: int,
-    assistance: Sequence[Assistance | None] = (),
+    additions: Sequence[PromptAddition | None] = (),
 ) -> Iterator[Job]:
     """Every episode to play, lazily. A task that comes again gets new sample numbers, so that ids stay unique.
 
@@ -51,14 +51,14 @@ def episode_jobs(
         for _ in range(group_size):
             sample = samples[task.id]
             samples[task.id] += 1
-            helped = assistance[position] if assistance else None
-            if helped is not None and task.split != "train":
+            addition = additions[position] if additions else None
+            if addition is not None and addition.is_help and task.split != "train":
                 raise HeldOutError(
-                    f"{task.id!r} is a task of the split {task.split!r}, and was to be played with a {helped.kind}. "
+                    f"{task.id!r} is a task of the split {task.split!r}, and was to be played with a {addition.kind}. "
                     "Only training tasks are: what measures is played without help."
                 )
             trajectory = Trajectory(f"{label}/{task.id}#{sample}", task, sample, seed_of(seed, task.id))
-            yield Job(position, trajectory, assistance=helped)
+            yield Job(position, trajectory, addition=addition)
             position += 1
 
 
@@ -73,7 +73,7 @@ def branch_jobs(forks: Iterable[Fork], group_size: int, *, label: str) -> Iterat
             samples[origin.task.id] += 1
             episode_id = f"{label}/{origin.id}@{fork.turn}#{sample}"
             trajectory = Trajectory(episode_id, origin.task, sample, origin.seed)
-            yield Job(position, trajectory, fork, origin.provenance.assistance)
+            yield Job(position, trajectory, fork)
             position += 1
 
 
@@ -84,13 +84,13 @@ class EpisodeFactory:
     Attributes:
         policy: who plays, or a function from a task to the policy that plays it.
         provenance: what all episodes have in common.
-        knowledge: what earlier episodes have taught, when those of this run began.
+        prompt: what the agents of this run read beside the words of their environments.
     """
 
     policy: Policy | Callable[[Task], Policy]
     config: EpisodeConfig
     provenance: Provenance
-    knowledge: Knowledge | None = None
+    prompt: Prompt
 
     def policy_for(self, job: Job) -> Policy:
         """Who plays an episode; of a branch, a policy that repeats the turns before the fork."""
@@ -108,18 +108,17 @@ class EpisodeFactory:
             top_p=common.top_p,
             max_turn_tokens=common.max_turn_tokens,
             hooks=common.hooks,
-            instruction=common.instruction if fork is None else fork.trajectory.provenance.instruction,
-            knowledge=self._knowledge_for(job),
+            additions=self._additions_for(job),
             policy=policy.name,
-            assistance=job.assistance,
         )
         if fork is not None:
             job.trajectory.provenance.branch = fork.point
             config = replace(config, fork=fork)
         return Episode(config, policy, job.trajectory)
 
-    def _knowledge_for(self, job: Job) -> str | None:
-        """What the agent is shown; of a branch, what it was shown in its record."""
+    def _additions_for(self, job: Job) -> tuple[PromptAddition, ...]:
+        """Return what is added to the prompt of an episode; of a branch, what was added in its record."""
         if job.fork is not None:
-            return job.fork.trajectory.provenance.knowledge
-        return None if self.knowledge is None else self.knowledge.text_for(job.trajectory.task) or None
+            return job.fork.trajectory.provenance.additions
+        additions = self.prompt.additions_for(job.trajectory.task)
+        return additions if job.addition is None else (*additions, job.addition)

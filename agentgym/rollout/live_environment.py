@@ -14,9 +14,10 @@ from agentgym.environment import Checkpoint, Environment, unwrapped
 from agentgym.errors import SandboxExhausted, ToolError
 from agentgym.messages import Message, Result
 from agentgym.rollout.answers import awaited, check_messages
+from agentgym.rollout.prompt import with_additions
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
-from agentgym.trajectory import Provenance, Turn
+from agentgym.trajectory import PromptAddition, Turn
 
 CLOSE_S = 60.0
 """How long an environment may take to close before it is given up."""
@@ -131,17 +132,15 @@ class LiveEnvironment:
         await self.current.restore(task, checkpoint, seed=seed)
         return close_error
 
-    async def reset(self, task: Task, seed: int, provenance: Provenance) -> list[Message]:
+    async def reset(self, task: Task, seed: int, additions: Sequence[PromptAddition]) -> list[Message]:
         """Reset the environment. Raises: TypeError for other things than messages.
 
-        Returns: its opening messages, with the instruction, the knowledge and the assistance of the provenance.
+        Returns: its opening messages, with what is added to them.
         """
         method = unwrapped(self.current).reset
         opening: list[Message] = await awaited(self.current.reset(task, seed=seed), method)
         check_messages(opening, method, "return task.opening()")
-        help_text = "" if provenance.assistance is None else provenance.assistance.text
-        added = [text for text in (provenance.knowledge, help_text) if text]
-        return with_text(with_instruction(opening, provenance.instruction or ""), "\n\n".join(added))
+        return with_additions(opening, additions)
 
     async def renew(self, make: Callable[[], Environment]) -> str | None:
         """Go on in a fresh environment, which is not reset yet; failures are tried again in others like it.
@@ -161,29 +160,6 @@ class LiveEnvironment:
             return None
         self._closed = True
         return await close_environment(self.current)
-
-
-def with_instruction(opening: Sequence[Message], instruction: str) -> list[Message]:
-    """The opening messages with an instruction at their beginning, where it does not stand there already."""
-    if not instruction:
-        return list(opening)
-    if not opening or opening[0].role != "system":
-        return [Message("system", instruction), *opening]
-    if opening[0].text.startswith(instruction):  # of a branch, which begins with the opening of its record
-        return list(opening)
-    return [Message("system", f"{instruction}\n\n{opening[0].text}"), *opening[1:]]
-
-
-def with_text(opening: Sequence[Message], text: str) -> list[Message]:
-    """The opening messages with a text for the agent at their end, where it does not stand there already."""
-    if not text:
-        return list(opening)
-    *earlier, last = opening or [Message("user", "")]
-    if last.text.endswith(text):  # of a branch, which begins with the opening of its record
-        return list(opening)
-    if last.role != "user" or last.images:
-        return [*opening, Message("user", text)]
-    return [*earlier, Message("user", f"{last.text}\n\n{text}".strip())]
 
 
 async def _unless_prevented(reading: Awaitable[T], substitute: Callable[[], T]) -> T:

@@ -21,6 +21,7 @@ from agentgym.rollout.group_rewards import GroupRewards
 from agentgym.rollout.health import FailureStreak
 from agentgym.rollout.hooks import added_weights, recorded_options
 from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
+from agentgym.rollout.prompt import Prompt
 from agentgym.rollout.replay import (
     Divergence,
     ExhaustedPolicy,
@@ -35,7 +36,7 @@ from agentgym.rollout.workers import WorkerPool
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
-from agentgym.trajectory import Assistance, Provenance, ReplayedTurns, Trajectory
+from agentgym.trajectory import PromptAddition, Provenance, ReplayedTurns, Trajectory
 
 
 class EpisodeManager:
@@ -83,7 +84,7 @@ class EpisodeManager:
         temperature: float | None = None,
         record: bool = True,
         checkpoints: Checkpoints | None = None,
-        assistance: Sequence[Assistance | None] = (),
+        additions: Sequence[PromptAddition | None] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
         config: RolloutConfig | None = None,
     ) -> list[Trajectory]:
@@ -94,7 +95,8 @@ class EpisodeManager:
             record: whether the ledger, if there is one, is read and written.
             checkpoints: with a key (task id, sample, turn) for each that is wanted, of the environment before that
                 turn; filled in while the episodes are played. For forks.
-            assistance: what helps the agent in each episode, in the order of the episodes returned; empty for none.
+            additions: what is added to the prompt of each episode, such as help, in the order of the episodes returned;
+                empty for nothing.
             on_trajectory: called with each trajectory when it ends, for a progress bar.
             config: budgets, instruction, sampling and stop rules of this run, instead of the manager's. Environments
                 and rewards stay those of the manager.
@@ -105,7 +107,7 @@ class EpisodeManager:
         if record:
             self.claim(label, temperature=temperature, config=config)
         seed = self.config.seed
-        jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=seed, assistance=assistance)
+        jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=seed, additions=additions)
         pool = self._pool(jobs, group_size, label, temperature, record, checkpoints, config=config)
         finished: list[tuple[int, Trajectory]] = []
         async with aclosing(pool.results()) as results:
@@ -241,7 +243,9 @@ class EpisodeManager:
         budgets = replace(self.config.budgets, max_turns=len(chosen))
         config = self._episode_config(replace(self.config, budgets=budgets, stop_if=()))
         trajectory = Trajectory(f"replay/{record.id}", record.task, record.sample, record.seed)
-        trajectory.provenance = replace(self._provenance(config), replay=ReplayedTurns(record.id, chosen))
+        trajectory.provenance = replace(
+            self._provenance(config, self.config.prompt), replay=ReplayedTurns(record.id, chosen)
+        )
         _as_prompted(trajectory, record)
         return await Episode(config, ScriptedPolicy(messages, name="replay"), trajectory).play()
 
@@ -258,7 +262,7 @@ class EpisodeManager:
         own = {name: getattr(self.config, name) for name in ("reward", "environment", "environment_options")}
         rollout = replace(rollout, **own)
         identity = {"policy": identity_of_policy(self.policy), **rollout.identity(), **self._identity}
-        provenance = self._provenance(self._episode_config(rollout))
+        provenance = self._provenance(self._episode_config(rollout), rollout.prompt)
         provenance.policy = self.policy.name if isinstance(self.policy, Policy) else None
         self.ledger.claim(label or self.label, identity, provenance)
 
@@ -303,8 +307,9 @@ class EpisodeManager:
             checkpoints=checkpoints,
             **changes,
         )
-        knowledge = None if rollout.knowledge is None else rollout.knowledge.view()
-        episodes = EpisodeFactory(policy or self.policy, episode_config, self._provenance(episode_config), knowledge)
+        prompt = rollout.prompt
+        provenance = self._provenance(episode_config, prompt)
+        episodes = EpisodeFactory(policy or self.policy, episode_config, provenance, prompt)
         weights = added_weights(episode_config.hooks)
         groups = GroupRewards(self._environments, group_size, episode_config.budgets, ledger, label, weights)
         engine = rollout.engine or LocalEngine()
@@ -332,11 +337,10 @@ class EpisodeManager:
             seed_parts=(rollout.seed, self.label),
             state_keys=rollout.state_keys or any(hook.reads_state_keys for hook in hooks),
             hooks=hooks,
-            instruction=rollout.instruction,
         )
         return replace(config, **changes) if changes else config  # type: ignore[arg-type]
 
-    def _provenance(self, config: EpisodeConfig) -> Provenance:
+    def _provenance(self, config: EpisodeConfig, prompt: Prompt) -> Provenance:
         return Provenance(
             agentgym=__version__,
             seed=self.config.seed,
@@ -344,12 +348,10 @@ class EpisodeManager:
             top_p=config.top_p,
             max_turn_tokens=config.budgets.max_turn_tokens,
             hooks=recorded_options(config.hooks),
-            instruction=config.instruction or None,
+            additions=prompt.fixed,
         )
 
 
 def _as_prompted(trajectory: Trajectory, record: Trajectory) -> None:
     """Let the prompt of an episode be that of a record: what was added to the environment's words is added again."""
-    trajectory.provenance.assistance = record.provenance.assistance
-    trajectory.provenance.instruction = record.provenance.instruction
-    trajectory.provenance.knowledge = record.provenance.knowledge
+    trajectory.provenance.additions = record.provenance.additions

@@ -44,6 +44,7 @@ class PlayLoop:
         self._task = trajectory.task.public()
         self._usage = BudgetUsage(self._budgets)
         self._contexts = Contexts(trajectory, policy, self._usage, config.environments, retries.note)
+        self._added_role = next((added.role for added in trajectory.provenance.additions if added.role), "")
         self._ready = False
         self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
         self._hooks = tuple(hook.for_episode() for hook in config.hooks)
@@ -149,7 +150,7 @@ class PlayLoop:
         """Reset the environment. Returns: its opening messages."""
         trajectory = self._trajectory
         self._retries.activity = "resetting the environment"
-        return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance)
+        return await self._environment.reset(self._task, trajectory.seed, trajectory.provenance.additions)
 
     async def _read_state(self) -> None:
         """Read the state before the next turn."""
@@ -202,9 +203,8 @@ class PlayLoop:
 
     @property
     def _role(self) -> str:
-        """The role that the agent has now: the environment's, or that of what helps it."""
-        helped = self._trajectory.provenance.assistance
-        return unwrapped(self._environment.current).role or ("" if helped is None else helped.role)
+        """The role that the agent has now: the environment's, or that of an addition to its prompt."""
+        return unwrapped(self._environment.current).role or self._added_role
 
     def _read_tools(self) -> ToolSchemas:
         return self._contexts.read_tools(unwrapped(self._environment.current))

@@ -17,9 +17,9 @@ from agentgym.errors import LedgerError
 from agentgym.messages import Call, Content, ImagePart, Message, Part, Result, ResultStatus, StopReason, TextPart
 from agentgym.task import Origin, Task
 from agentgym.trajectory import (
-    Assistance,
     EndState,
     ForkPoint,
+    PromptAddition,
     Provenance,
     ReplayedTurns,
     Row,
@@ -27,6 +27,7 @@ from agentgym.trajectory import (
     TokenMask,
     Trajectory,
     Turn,
+    training_help,
 )
 
 TurnRow = tuple[str, bytes, bytes, bytes]
@@ -43,8 +44,6 @@ _PROVENANCE_KEYS = {
     "top_p": "top_p",
     "max_turn_tokens": "max_tokens",
     "hooks": "hooks",
-    "instruction": "instruction",
-    "knowledge": "knowledge",
     "policy": "policy",
     "environment": "environment",
     "image_digests": "images",
@@ -56,9 +55,9 @@ _PROVENANCE_KEYS = {
 """Fields of Provenance that are plain data, each with its key in files."""
 _read_plain_fields = attrgetter(*_PROVENANCE_KEYS)
 _UNKNOWN: tuple[object, ...] = (None, [], {})
-_PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), "branch", "replay", "assistance", "attempts", "group_pending"}
-# Ledgers before 0.3 have the hook "attempts" as a key of its own. "group_pending" is how ledgers before 0.2 marked what
-# is now the column `awaits_group`.
+_OLD_PROVENANCE_KEYS = {"attempts", "instruction", "knowledge", "assistance", "group_pending"}
+"""Keys of ledgers before 0.3; `group_pending`, before 0.2, marked what is now the column `awaits_group`."""
+_PROVENANCE_KEYS_IN_FILES = {*_PROVENANCE_KEYS.values(), *_OLD_PROVENANCE_KEYS, "branch", "replay", "additions"}
 
 _encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -269,8 +268,8 @@ def provenance_to_json(provenance: Provenance) -> dict[str, Any]:
         row["branch"] = {"of": branch.trajectory, "turn": branch.turn}
     if (replay := provenance.replay) is not None:
         row["replay"] = {"of": replay.trajectory, "turns": list(replay.turns)}
-    if provenance.assistance is not None:
-        row["assistance"] = asdict(provenance.assistance)
+    if provenance.additions:
+        row["additions"] = [asdict(addition) for addition in provenance.additions]
     return row | provenance.extra
 
 
@@ -284,12 +283,23 @@ def provenance_from_json(row: dict[str, Any]) -> Provenance:
         provenance.replay = ReplayedTurns(row["replay"]["of"], tuple(row["replay"]["turns"]))
     if "attempts" in row:
         provenance.hooks = {"attempts": row["attempts"]}
-    if "assistance" in row:
-        provenance.assistance = Assistance(**row["assistance"])
+    provenance.additions = _additions_from_json(row)
     others = row.keys() - _PROVENANCE_KEYS_IN_FILES
     if others:
         provenance.extra = {key: row[key] for key in row if key in others}
     return provenance
+
+
+def _additions_from_json(row: dict[str, Any]) -> tuple[PromptAddition, ...]:
+    """Return what was put before the agent. Ledgers before 0.3 have a key of its own for each of three kinds."""
+    additions = [PromptAddition(**addition) for addition in row.get("additions", ())]
+    if "instruction" in row:
+        additions.append(PromptAddition("instruction", row["instruction"], "system"))
+    if "knowledge" in row:
+        additions.append(PromptAddition("knowledge", row["knowledge"]))
+    if "assistance" in row:
+        additions.append(training_help(**row["assistance"]))
+    return tuple(additions)
 
 
 def message_to_json(message: Message, keep: Keep | None = None) -> list[Any]:

@@ -5,14 +5,15 @@ turn.py        Turn, and what judges and logit hooks say of its characters and t
 record.py      Trajectory, its contexts, and its tokens as arrays
 """
 
-from agentgym.trajectory.provenance import Assistance, ForkPoint, Provenance, ReplayedTurns
+from agentgym.moved import moved_names
+from agentgym.trajectory.provenance import ForkPoint, PromptAddition, Provenance, ReplayedTurns, training_help
 from agentgym.trajectory.record import EndState, Row, TokenArrays, Trajectory
 from agentgym.trajectory.turn import Span, TokenMask, Turn
 
 __all__ = [
-    "Assistance",
     "EndState",
     "ForkPoint",
+    "PromptAddition",
     "Provenance",
     "ReplayedTurns",
     "Row",
@@ -21,4 +22,7 @@ __all__ = [
     "TokenMask",
     "Trajectory",
     "Turn",
+    "training_help",
 ]
+
+__getattr__ = moved_names(__name__)

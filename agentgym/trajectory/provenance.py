@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +24,29 @@ class ReplayedTurns:
 
 
 @dataclass(frozen=True, slots=True)
-class Assistance:
-    """What helped an agent in a training episode. No evaluation accepts an episode with any.
-
-    Attributes:
-        kind: "hint", "rubric" or "critique", of what stood in the prompt; "guide" where another policy began; "partner"
-            where another agent's answer was read.
-        text: added to the opening messages.
-        share: of all the help of this kind that there was, 0 to 1.
-        role: that the agent has with it, in an environment without roles of its own.
-    """
+class PromptAddition:
+    """A text that the agent reads beside the words of its environment."""
 
     kind: str
+    """The kind of text: "instruction", "knowledge" (what earlier episodes have taught), or a kind of help: "hint",
+    "rubric", "critique", "feedback"; "guide" where another policy began; "partner" where another agent's answer was
+    read."""
     text: str = ""
+    """The text itself; empty where the help is not a text."""
+    where: Literal["system", "user"] = "user"
+    """Where it stands: at the beginning of the system message, or at the end of the task."""
+    is_help: bool = False
+    """Whether it helps the agent. Only training tasks are played with help, and no evaluation accepts an episode with
+    any."""
     share: float = 1.0
+    """The share of all the help of this kind that there was, 0 to 1."""
     role: str = ""
+    """The role that the agent has with it, in an environment without roles of its own."""
+
+
+def training_help(kind: str, text: str = "", share: float = 1.0, role: str = "") -> PromptAddition:
+    """Make the addition that helps an agent in a training episode. Arguments: as the fields of PromptAddition."""
+    return PromptAddition(kind, text, is_help=True, share=share, role=role)
 
 
 @dataclass(slots=True)
@@ -75,12 +83,8 @@ class Provenance:
     """Where the episode left the trajectory that it continues."""
     replay: ReplayedTurns | None = None
     """What the episode replays."""
-    assistance: Assistance | None = None
-    """What helped the agent; None for nearly every episode."""
-    instruction: str | None = None
-    """The message that preceded the task, where the rollout config has one."""
-    knowledge: str | None = None
-    """What earlier episodes had taught, as the agent read it (see agentgym.knowledge)."""
+    additions: tuple[PromptAddition, ...] = ()
+    """What the agent read beside the words of its environment."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Anything else, as JSON data; agentgym writes nothing here."""
 
@@ -88,3 +92,21 @@ class Provenance:
     def attempts(self) -> Mapping[str, Any]:
         """The options of the hook `attempts`, which says how often the agent might try its task; empty for once."""
         return self.hooks.get("attempts", {})
+
+    @property
+    def assistance(self) -> PromptAddition | None:
+        """The addition that helped the agent; None for nearly every episode."""
+        return next((addition for addition in self.additions if addition.is_help), None)
+
+    @property
+    def instruction(self) -> str | None:
+        """The text that preceded the task, where the rollout config has one."""
+        return self._text("instruction")
+
+    @property
+    def knowledge(self) -> str | None:
+        """What earlier episodes had taught, as the agent read it."""
+        return self._text("knowledge")
+
+    def _text(self, kind: str) -> str | None:
+        return next((addition.text for addition in self.additions if addition.kind == kind), None)

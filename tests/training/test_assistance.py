@@ -26,7 +26,7 @@ from agentgym.training import Rollouts
 from agentgym.training.gatherers import GatheredGroup, StepRequest, gather_metrics, make_gatherer, play_groups
 from agentgym.training.gatherers.guided import hint_of
 from agentgym.training.loss.grpo_batches import trl_rows
-from agentgym.trajectory import Assistance, Trajectory
+from agentgym.trajectory import Trajectory, training_help
 
 DIGITS = 20
 
@@ -199,7 +199,9 @@ def test_the_hint_can_be_taken_out_of_the_prompt_that_is_trained_on(rollouts):
 
 def test_no_measurement_takes_an_episode_with_help(rollouts):
     with pytest.raises(HeldOutError, match=r"'validation0' is a task of the split 'validation'.* with a hint"):
-        rollouts.play(Guesser(), [lock(0, "validation")], label="x", group_size=1, assistance=[Assistance("hint", "1")])
+        rollouts.play(
+            Guesser(), [lock(0, "validation")], label="x", group_size=1, assistance=[training_help("hint", "1")]
+        )
     groups = make_gatherer(play_groups, ["guided"])(step(rollouts))
     helped = next(group for group in groups if group.differs)
     with pytest.raises(EvaluationError, match="was played with a hint"):

@@ -20,7 +20,7 @@ from agentgym.task import Task, TaskSet, seed_of
 from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups
 from agentgym.training.gatherers.step import StepRequest
-from agentgym.trajectory import Assistance
+from agentgym.trajectory import training_help
 
 SCRIPTED = ("oracle", "imperfect_oracle")
 
@@ -88,7 +88,7 @@ class Guide(GathererWrapper):
         step.rollouts.finish(step.policy.refresh())
         policies = _PolicyByTask(step.policy, self._guide_of, guided_turns)
         label, size = f"{step.label}-guide", step.group_size
-        assistance = [Assistance("guide")] * (len(tasks) * size)
+        assistance = [training_help("guide")] * (len(tasks) * size)
         episodes = step.play(tasks, label, size, policy=policies, assistance=assistance)
         return [
             replace(

@@ -16,7 +16,7 @@ from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup, fails_whole, in_groups, without_help
 from agentgym.training.gatherers.refined import feedback_on
 from agentgym.training.gatherers.step import StepRequest
-from agentgym.trajectory import Assistance, Trajectory
+from agentgym.trajectory import PromptAddition, Trajectory, training_help
 
 
 class Guided(GathererWrapper):
@@ -85,20 +85,24 @@ class Guided(GathererWrapper):
             for row in failed:
                 if (text := hint_of(groups[row].trained[0].task, share)) != texts.get(row, ""):
                     texts[row] = text
-                    longer[row] = Assistance("hint", text, share)
+                    longer[row] = training_help("hint", text, share)
             solved = self._help(step, groups, longer, f"hint{number}")
             failed = [row for row in failed if row not in solved]
         return groups
 
     @staticmethod
-    def _feedback(step: StepRequest, groups: Sequence[GatheredGroup], failed: Sequence[int]) -> dict[int, Assistance]:
+    def _feedback(
+        step: StepRequest, groups: Sequence[GatheredGroup], failed: Sequence[int]
+    ) -> dict[int, PromptAddition]:
         """By the row of a failed group, what its reward says of its best episode."""
         best = [max((t for t in groups[row].trained if t.valid), key=Trajectory.return_from) for row in failed]
         texts = feedback_on(step, best, gatherer="guided") if best else []
-        return {row: Assistance("feedback", f"Hint:\n{text}") for row, text in zip(failed, texts, strict=True) if text}
+        return {
+            row: training_help("feedback", f"Hint:\n{text}") for row, text in zip(failed, texts, strict=True) if text
+        }
 
     def _help(
-        self, step: StepRequest, groups: list[GatheredGroup], assistance: Mapping[int, Assistance], name: str
+        self, step: StepRequest, groups: list[GatheredGroup], assistance: Mapping[int, PromptAddition], name: str
     ) -> set[int]:
         """Play groups again, by their rows, with help. Returns: the rows of those that it helped, which are changed."""
         if not assistance:

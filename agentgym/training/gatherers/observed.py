@@ -12,7 +12,7 @@ from agentgym.training.gatherers.groups import GatheredGroup, in_groups
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import attempt_of
 from agentgym.training.parts import Exclusion
-from agentgym.trajectory import Assistance, Trajectory
+from agentgym.trajectory import Trajectory, training_help
 
 OBSERVER = "observer"
 PARTNER = "partner"
@@ -59,7 +59,7 @@ class ObservedPairs(GathererWrapper):
         """One observer for each pioneer."""
         size = step.group_size
         tasks = [pioneers[start].task for start in range(0, len(pioneers), size)]
-        assistance = [Assistance(PARTNER, _words_of(pioneer), role=OBSERVER) for pioneer in pioneers]
+        assistance = [training_help(PARTNER, _words_of(pioneer), role=OBSERVER) for pioneer in pioneers]
         return step.play(tasks, f"{step.label}-{OBSERVER}", size, assistance=assistance)
 
 

@@ -17,7 +17,7 @@ from agentgym.training.gatherers.groups import GatheredGroup, success_of, withou
 from agentgym.training.gatherers.step import StepRequest
 from agentgym.training.gatherers.writing import MAX_CHARS, attempt_of
 from agentgym.training.parts import Exclusion
-from agentgym.trajectory import Assistance, Trajectory
+from agentgym.trajectory import Trajectory, training_help
 
 
 class Refined(GathererWrapper):
@@ -70,7 +70,7 @@ class Refined(GathererWrapper):
     def _play(self, step: StepRequest, tasks: Sequence[Task], prompts: Sequence[str]) -> list[Trajectory]:
         if not tasks:
             return []
-        assistance = [Assistance("critique", text) for text in prompts]
+        assistance = [training_help("critique", text) for text in prompts]
         try:
             return step.play(tasks, f"{step.label}-refined", 1, assistance=assistance)
         except EpisodesFailed:  # all of them; the step itself has others

@@ -14,7 +14,7 @@ from agentgym.task import Task, TaskSet
 from agentgym.training.gatherers.contract import Gatherer, GathererWrapper
 from agentgym.training.gatherers.groups import GatheredGroup, without_help
 from agentgym.training.gatherers.step import StepRequest
-from agentgym.trajectory import Assistance
+from agentgym.trajectory import PromptAddition, training_help
 
 
 class Scaffolded(GathererWrapper):
@@ -52,13 +52,13 @@ class Scaffolded(GathererWrapper):
         done = 0.0 if step.progress is None else step.progress
         step_share = 1 / (1 + math.exp(self._slope * (done - self._middle)))
 
-        def assist(task: Task, row: int, group_size: int) -> Assistance | None:
+        def assist(task: Task, row: int, group_size: int) -> PromptAddition | None:
             lines = lines_of(task)
             chosen = lines[: round(step_share * (group_size - 1 - row) / max(1, group_size - 1) * len(lines))]
             if not chosen:
                 return None
             text = "A good answer meets these criteria:\n" + "\n".join(f"- {line}" for line in chosen)
-            return Assistance("rubric", text, len(chosen) / len(lines))
+            return training_help("rubric", text, len(chosen) / len(lines))
 
         groups = self.inner(replace(step, assist=assist))
         if not self._strip:

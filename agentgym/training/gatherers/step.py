@@ -11,7 +11,7 @@ from agentgym.reward import Reward
 from agentgym.rollout import Checkpoints, Fork, RolloutConfig
 from agentgym.task import Task
 from agentgym.training.rollouts.records import EpisodeRecords
-from agentgym.trajectory import Assistance, Trajectory
+from agentgym.trajectory import PromptAddition, Trajectory
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class StepRollouts(Protocol):
         progress: float | None = None,
         on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
-        assistance: Sequence[Assistance | None] = (),
+        assistance: Sequence[PromptAddition | None] = (),
     ) -> list[Trajectory]:
         """Play every task `group_size` times, groups consecutive. Raises: EpisodesFailed if every episode failed."""
         ...
@@ -85,7 +85,7 @@ class StepRequest:
         group_size: trained episodes of each group.
         progress: see `Rollouts.play`.
         assist: `assist(task, row, group_size)` is what helps the agent in episode `row` of a group of this task (see
-            agentgym.trajectory.Assistance), or None. Without the function there is no help.
+            agentgym.trajectory.PromptAddition), or None. Without the function there is no help.
         more_tasks: `more_tasks(count, further)` draws tasks beside those of the step; `further` is 1 for the first
             such draw of a step, 2 for the next. The same numbers give the same tasks.
     """
@@ -97,7 +97,7 @@ class StepRequest:
     group_size: int
     progress: float | None = None
     more_tasks: Callable[[int, int], Sequence[Task]] = _no_more_tasks
-    assist: Callable[[Task, int, int], Assistance | None] | None = None
+    assist: Callable[[Task, int, int], PromptAddition | None] | None = None
 
     def with_config(self, **changes: Any) -> StepRequest:
         """Return the request with other options of the rollout config: `with_config(instruction=...)`."""
@@ -110,7 +110,7 @@ class StepRequest:
         group_size: int,
         *,
         policy: Policy | Callable[[Task], Policy] | None = None,
-        assistance: Sequence[Assistance] = (),
+        assistance: Sequence[PromptAddition] = (),
         on_trajectory: Callable[[Trajectory], None] | None = None,
     ) -> list[Trajectory]:
         """Play further episodes for this step, groups consecutive, under a label of their own.

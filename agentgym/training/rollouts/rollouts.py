@@ -23,7 +23,7 @@ from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
 from agentgym.training.rollouts.episode_loop import EpisodeLoop
 from agentgym.training.rollouts.records import EpisodeRecords
-from agentgym.trajectory import Assistance, Trajectory
+from agentgym.trajectory import PromptAddition, Trajectory
 
 T = TypeVar("T")
 Schedule = Callable[[int], Mapping[str, Any]]
@@ -119,7 +119,7 @@ class Rollouts:
         progress: float | None = None,
         on_trajectory: Callable[[Trajectory], None] | None = None,
         checkpoints: Checkpoints | None = None,
-        assistance: Sequence[Assistance | None] = (),
+        assistance: Sequence[PromptAddition | None] = (),
         config: RolloutConfig | None = None,
     ) -> list[Trajectory]:
         """Play every task `group_size` times and wait for all of them.
@@ -150,7 +150,7 @@ class Rollouts:
                 temperature=temperature,
                 record=record,
                 checkpoints=checkpoints,
-                assistance=assistance,
+                additions=assistance,
                 on_trajectory=on_trajectory,
                 config=config,
             )

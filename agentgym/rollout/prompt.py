@@ -1,0 +1,91 @@
+"""What the agent reads beside the words of its environment: instructions, what earlier episodes taught, and help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from agentgym.messages import Message
+from agentgym.task import Task
+from agentgym.trajectory import PromptAddition
+
+
+class PromptView(Protocol):
+    """What a PromptSource adds, as it stood at one moment."""
+
+    def addition_for(self, task: Task) -> PromptAddition | None:
+        """Return the text that an episode of a task begins with; None for no text."""
+        ...
+
+
+@runtime_checkable
+class PromptSource(Protocol):
+    """Adds a text to the prompt of each task, such as what earlier episodes have taught."""
+
+    def view(self) -> PromptView:
+        """Return what the source adds now. All episodes of a batch are prompted from one view."""
+        ...
+
+    def describe(self) -> str:
+        """Return in words what measured episodes are shown; empty for nothing."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Return a hash of all that the source may add."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the episodes of one batch are prompted with.
+
+    Attributes:
+        fixed: the additions that all tasks have.
+        views: what adds a text by task.
+    """
+
+    fixed: tuple[PromptAddition, ...] = ()
+    views: tuple[PromptView, ...] = ()
+
+    def additions_for(self, task: Task) -> tuple[PromptAddition, ...]:
+        """Return the additions to the prompt of a task."""
+        by_task = (view.addition_for(task) for view in self.views)
+        return (*self.fixed, *(addition for addition in by_task if addition is not None))
+
+
+def with_additions(opening: Sequence[Message], additions: Sequence[PromptAddition]) -> list[Message]:
+    """Return the opening messages with the additions, where these do not stand there already.
+
+    A branch begins with the opening of its record, in which they stand.
+    """
+    if not additions:
+        return list(opening)
+    texts = {
+        where: "\n\n".join(addition.text for addition in additions if addition.text and addition.where == where)
+        for where in ("system", "user")
+    }
+    return _with_user_text(_with_system_text(opening, texts["system"]), texts["user"])
+
+
+def _with_system_text(opening: Sequence[Message], text: str) -> list[Message]:
+    """Return the messages with a text at the beginning of their system message."""
+    if not text:
+        return list(opening)
+    if not opening or opening[0].role != "system":
+        return [Message("system", text), *opening]
+    if opening[0].text.startswith(text):
+        return list(opening)
+    return [Message("system", f"{text}\n\n{opening[0].text}"), *opening[1:]]
+
+
+def _with_user_text(opening: Sequence[Message], text: str) -> list[Message]:
+    """Return the messages with a text at the end of the last one, or in a message after it."""
+    if not text:
+        return list(opening)
+    *earlier, last = opening or [Message("user", "")]
+    if last.text.endswith(text):
+        return list(opening)
+    if last.role != "user" or last.images:
+        return [*opening, Message("user", text)]
+    return [*earlier, Message("user", f"{last.text}\n\n{text}".strip())]
