@@ -8,9 +8,10 @@ from scripted_episodes import say, task
 from agentgym.messages import Message
 from agentgym.policy import ScriptedPolicy
 from agentgym.rollout import EpisodeManager, Fork, RolloutConfig
-from agentgym.rollout.live_environment import with_instruction
+from agentgym.rollout.prompt import with_additions
 from agentgym.storage.ledger import Ledger
 from agentgym.testing import Counter, TargetReached
+from agentgym.trajectory import PromptAddition
 
 SYSTEM, USER = Message("system", "A counter."), Message("user", "Count.")
 
@@ -24,9 +25,11 @@ SYSTEM, USER = Message("system", "A counter."), Message("user", "Count.")
     ],
 )
 def test_it_stands_before_the_environments_words_and_once(opening, expected):
-    assert with_instruction(opening, "Be brief.") == expected
-    assert with_instruction(expected, "Be brief.") == expected
-    assert with_instruction(opening, "") == opening
+    instruction = PromptAddition("instruction", "Be brief.", "system")
+    assert with_additions(opening, [instruction]) == expected
+    assert with_additions(expected, [instruction]) == expected
+    assert with_additions(opening, []) == opening
+    assert with_additions(opening, [PromptAddition("instruction", "", "system")]) == opening
 
 
 async def test_an_episode_with_one_is_recorded_replayed_and_branched_with_it(tmp_path):

@@ -16,6 +16,8 @@ from typer.testing import CliRunner
 from agentgym import StopReason
 from agentgym.cli.app import app
 from agentgym.storage import Ledger, LedgerReader
+from agentgym.storage.codec import provenance_from_json, provenance_to_json
+from agentgym.trajectory import PromptAddition
 
 DUMP = Path(__file__).parents[1] / "golden" / "ledger_of_version_0_1.sql"
 FINISHED = [f"rollout/train/{task}#{sample}" for task in ("0066", "1172") for sample in (0, 1)]
@@ -72,3 +74,24 @@ def test_a_run_that_broke_off_is_resumed_and_its_finished_episodes_are_not_playe
     assert {episode_id: ledger.load(episode_id) for episode_id in FINISHED} == before
     assert all(ledger.load(episode_id).success == 1.0 for episode_id in UNFINISHED)
     ledger.close()
+
+
+def test_what_was_put_before_the_agent_and_its_attempts_are_read_from_the_keys_of_0_2():
+    old = {
+        "agentgym": "0.2.0",
+        "attempts": {"n": 2, "feedback": "none"},
+        "instruction": "Be brief.",
+        "knowledge": "What earlier episodes have taught: count.",
+        "assistance": {"kind": "hint", "text": "Count to 2.", "share": 0.5, "role": "helped"},
+    }
+    provenance = provenance_from_json(old)
+    assert provenance.additions == (
+        PromptAddition("instruction", "Be brief.", "system"),
+        PromptAddition("knowledge", "What earlier episodes have taught: count."),
+        PromptAddition("hint", "Count to 2.", is_help=True, share=0.5, role="helped"),
+    )
+    assert (provenance.instruction, provenance.knowledge) == (old["instruction"], old["knowledge"])
+    assert provenance.assistance == provenance.additions[2]
+    assert provenance.attempts == provenance.hooks["attempts"] == {"n": 2, "feedback": "none"}
+    assert provenance.extra == {}
+    assert provenance_from_json(provenance_to_json(provenance)) == provenance
