@@ -17,6 +17,7 @@ from typing import Any
 
 MOVED: dict[str, str] = {
     "agentgym.trajectory.Assistance": "agentgym.trajectory.training_help",
+    "agentgym.languages.*": "agentgym.sandboxes.languages",
     "agentgym.Attempts": "agentgym.methods.attempts.Attempts",
     "agentgym.rollout.Attempts": "agentgym.methods.attempts.Attempts",
     "agentgym.rollout.STOP_RULES": "agentgym.methods.stop_rules.STOP_RULES",

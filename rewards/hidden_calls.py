@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from agentgym import JudgeError, Reward, SandboxError, Trajectory, shared_backend
-from agentgym.languages import (
+from agentgym.reward import SUCCESS, Components
+from agentgym.sandbox import Backend
+from agentgym.sandboxes.languages import (
     FUNCTION_SPEC,
     CalledFunction,
     CallFailed,
@@ -18,8 +20,6 @@ from agentgym.languages import (
     language_snapshot,
     same_value,
 )
-from agentgym.reward import SUCCESS, Components
-from agentgym.sandbox import Backend
 
 from .final_answer import final_call
 from .second_try import second_try
@@ -120,4 +120,4 @@ async def _is_right(function: CalledFunction, signature: Signature, case: Case, 
         value = await function.call(case.arguments)
     except CallFailed:
         return False
-    return same_value(signature.returns, case.value, value, tolerance=tolerance)
+    return bool(same_value(signature.returns, case.value, value, tolerance=tolerance))

@@ -19,7 +19,9 @@ from agentgym import (
     ToolError,
     tool,
 )
-from agentgym.languages import (
+from agentgym.sandbox import Sandbox, Snapshot
+
+from ..languages import (
     FUNCTION_SPEC,
     LANGUAGES,
     CalledFunction,
@@ -31,8 +33,6 @@ from agentgym.languages import (
     language_snapshot,
     same_value,
 )
-from agentgym.sandbox import Sandbox, Snapshot
-
 from .transcript import cut, last_lines, stop_if_stopped
 
 MAX_CODE, BUILD_S, RUN_S = 200_000, 60.0, 10.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from agentgym import Call, Message, Split, Task, TaskError, TaskSet
-from agentgym.languages import LANGUAGES, FunctionTask, Signature
+from agentgym.sandboxes.languages import LANGUAGES, FunctionTask, Signature
 
 from .assertions import Assertion, assertions_of
 from .declarations import NoDeclaration, declared, has_short_floats, kinds_of_values
@@ -30,7 +30,7 @@ class FunctionRow:
     """What a row says.
 
     Attributes:
-        id: the task's id. language: a name of `agentgym.languages.LANGUAGES`.
+        id: the task's id. language: a name of `agentgym.sandboxes.languages.LANGUAGES`.
         prompt: comment and declaration, which ends where the body begins.
         test: the program that checks the function; `example_test` one that the agent may see.
         reference: a right solution, if the data set has one.
@@ -142,7 +142,7 @@ def _name(name: str, number: int) -> str:
     position.
     """
     try:
-        return Signature.of({"name": name, "arguments": [], "returns": "int"}).name
+        return str(Signature.of({"name": name, "arguments": [], "returns": "int"}).name)
     except ValueError:
         return f"argument{number}"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 from agentgym import Call, Message, Split, Task, TaskSet
-from agentgym.languages import LANGUAGES
+from agentgym.sandboxes.languages import LANGUAGES
 
 from .lists import RUN_LENGTHS, TRANSPOSE
 from .numbers import FIRST_BELOW, IS_MOUNTAIN, MEAN_GAP, NEXT_BUS

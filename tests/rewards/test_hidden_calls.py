@@ -11,8 +11,8 @@ from forged_scripts import JAVA, JAVASCRIPT
 from judging import answered, make_trajectory
 
 from agentgym import JudgeError, load_task_set, shared_backend
-from agentgym.languages import LANGUAGES, Case, FunctionTask, Signature
 from agentgym.rewards.hidden_calls import HiddenCalls
+from agentgym.sandboxes.languages import LANGUAGES, Case, FunctionTask, Signature
 
 pytestmark = pytest.mark.needs_namespaces
 

@@ -16,7 +16,7 @@ FLOORS = {
     "moved": 0.1,  # warns as `deprecation` does
     "_imports": 0.2,  # a missing extra is one of the errors
     "tools": 1.0, "task": 1.0, "sandbox": 1.0,
-    "trajectory": 2.0, "languages": 2.0,
+    "trajectory": 2.0,
     "reward": 2.1,  # judges trajectories
     "environment": 2.2,  # names the reward that judges it
     "registry": 2.3,  # make() returns an Environment
@@ -88,18 +88,23 @@ def test_content_imports_only_the_framework_methods_and_its_siblings():
     ] == []
 
 
+SHARED = ("methods.", "sandboxes.languages.")
+"""Content that other content may import, by its public names."""
+
+
 def content_objection(path: Path, statement: Import) -> str:
     """Why a file of the content folders may not import this; nothing if it may."""
     parts = statement.module.split(".")[1:]
     if not parts or parts[0] not in CONTENT:
         known = not parts or parts[0] in FLOORS or parts[0] == "__version__"
         return "" if known else "there is no such room in the framework"
+    is_shared = f"{'.'.join(parts)}.".startswith(SHARED)
     if not statement.relative:
         own = parts[: 2 if len(path.parts) > 2 else 1] == list(path.parts[:-1][:2])
-        return "write a relative import" if own or parts[0] != "methods" else ""
+        return "" if is_shared and not own else "write a relative import"
     folder = path.parts[1] if len(path.parts) > 2 else None
     entered = parts[1] if (parts[0], *parts[1:2]) in BUNDLED_FOLDERS else None
-    if parts[0] != path.parts[0] or entered not in (None, folder):
+    if parts[0] != path.parts[0] or (entered not in (None, folder) and not is_shared):
         return "it belongs to a neighbour; name it through the registry"
     return ""
 
@@ -145,6 +150,8 @@ def test_a_wrong_import_between_rooms_is_seen(room, other, objection):
         ("agentgym.methods.teams", False, ""),
         ("agentgym.methods.teams", True, "neighbour"),
         ("agentgym.attic.box", False, "no such room"),
+        ("agentgym.sandboxes.languages", False, ""),
+        ("agentgym.sandboxes.languages_of_another", False, "relative"),
         ("agentgym.task", False, ""),
     ],
 )

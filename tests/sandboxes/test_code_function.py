@@ -97,7 +97,7 @@ async def test_a_task_that_cannot_be_played_is_named_at_its_start(parameters, re
 async def test_a_toolchain_that_does_not_work_is_named_before_the_agent_does_anything(monkeypatch):
     from dataclasses import replace
 
-    from agentgym.languages import catalogue
+    from agentgym.sandboxes.languages import catalogue
 
     broken = {**catalogue.LANGUAGES, "c": replace(catalogue.LANGUAGES["c"], needs=("no-such-compiler",))}
     monkeypatch.setattr("agentgym.sandboxes.code.function.LANGUAGES", broken)

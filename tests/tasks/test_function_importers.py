@@ -10,11 +10,11 @@ import pytest
 
 from agentgym import load_task_set
 from agentgym.errors import TaskError
-from agentgym.languages import LANGUAGES, FunctionTask, Signature
 from agentgym.policy import ScriptedPolicy
 from agentgym.registry import load
 from agentgym.rewards.hidden_calls import HiddenCalls
 from agentgym.rollout import EpisodeManager
+from agentgym.sandboxes.languages import LANGUAGES, FunctionTask, Signature
 from agentgym.tasks.importers.assertions import assertions_of
 from agentgym.tasks.importers.declarations import NoDeclaration, declared, kind_of, kinds_of_values
 from agentgym.tasks.importers.literals import Literals, NoLiteral

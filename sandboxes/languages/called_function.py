@@ -12,12 +12,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from agentgym.errors import SandboxDied, SandboxError
-from agentgym.languages.language import Language
-from agentgym.languages.signature import Signature
-from agentgym.languages.value_types import ValueType
-from agentgym.languages.wire import from_words, line_of
+from agentgym import SandboxDied, SandboxError
 from agentgym.sandbox import Backend, Channel, ExecResult, Sandbox, SandboxSpec, Snapshot, shared_snapshot
+
+from .language import Language
+from .signature import Signature
+from .value_types import ValueType
+from .wire import from_words, line_of
 
 BUILD_S, BUILD_CPU_S, PREPARE_S = 120.0, 60, 180.0
 FUNCTION_SPEC = SandboxSpec(memory_mib=768, processes=128, disk_mib=128)

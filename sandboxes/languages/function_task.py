@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.languages.catalogue import LANGUAGES
-from agentgym.languages.language import Language
-from agentgym.languages.signature import Signature
+from .catalogue import LANGUAGES
+from .language import Language
+from .signature import Signature
 
 
 @dataclass(frozen=True, slots=True)

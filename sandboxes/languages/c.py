@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym.languages.language import Language
-from agentgym.languages.signature import Signature
-from agentgym.languages.value_types import ValueType
+from .language import Language
+from .signature import Signature
+from .value_types import ValueType
 
 _SCALARS = {"int": "int64_t", "float": "double", "bool": "bool", "string": "char *"}
 _FIELDS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentgym.languages import LANGUAGES, Signature, ValueType, same_value
-from agentgym.languages.wire import from_words, to_words
+from agentgym.sandboxes.languages import LANGUAGES, Signature, ValueType, same_value
+from agentgym.sandboxes.languages.wire import from_words, to_words
 
 VALUES = [
     ("int", -(2**63)),

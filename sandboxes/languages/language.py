@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 
-from agentgym.languages.signature import Signature
-from agentgym.languages.value_types import ValueType
+from .signature import Signature
+from .value_types import ValueType
 
 MAX_EXACT = 2**53
 """The largest whole number that a language with one kind of number holds exactly."""
@@ -49,7 +49,7 @@ class Language:
 
     def driver_files(self) -> dict[str, bytes]:
         """Return the driver's files by name."""
-        folder = files("agentgym.languages").joinpath("drivers")
+        folder = files("agentgym.sandboxes.languages").joinpath("drivers")
         return {name: folder.joinpath(name).read_bytes() for name in self.driver}
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym.languages.language import Language, type_writer
-from agentgym.languages.signature import Signature
+from .language import Language, type_writer
+from .signature import Signature
 
 _write = type_writer(
     {"int": "i64", "float": "f64", "bool": "bool", "string": "String"},

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agentgym.languages.value_types import ValueType
+from .value_types import ValueType
 
 _NAME = re.compile(r"_?[A-Za-z][A-Za-z0-9_]{0,60}\Z")
 _RESERVED = frozenset(

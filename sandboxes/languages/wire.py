@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from agentgym.languages.value_types import ValueType, entries
+from .value_types import ValueType, entries
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}\Z")
 _NUMBER = re.compile(r"-?[0-9.]{1,40}([eE][-+]?[0-9]{1,4})?\Z|-?inf\Z|nan\Z")

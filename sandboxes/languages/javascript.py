@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agentgym.languages.language import MAX_EXACT, Language, type_writer
-from agentgym.languages.signature import Signature
+from .language import MAX_EXACT, Language, type_writer
+from .signature import Signature
 
 _write = type_writer(
     {"int": "number", "float": "number", "bool": "boolean", "string": "string"},

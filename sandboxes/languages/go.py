@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from agentgym.languages.language import Language, type_writer
-from agentgym.languages.signature import Signature
+from .language import Language, type_writer
+from .signature import Signature
 
 _write = type_writer(
     {"int": "int", "float": "float64", "bool": "bool", "string": "string"},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agentgym.languages.language import Language, type_writer
-from agentgym.languages.signature import Signature
-from agentgym.languages.value_types import ValueType
+from .language import Language, type_writer
+from .signature import Signature
+from .value_types import ValueType
 
 _write = type_writer(
     {"int": "long long", "float": "double", "bool": "bool", "string": "std::string"},

@@ -1,5 +1,7 @@
 """Functions in many languages: how one is declared, compiled and called, with plain values in and out.
 
+The environments of `agentgym.sandboxes.code`, the reward `hidden_calls` and task sets share this package.
+
 value_types.py   the types of arguments and results, and what values are equal
 wire.py          values as one line of text, which every driver reads and writes
 signature.py     a function's name, arguments and result
@@ -11,7 +13,7 @@ called_function.py   builds a submission in a sandbox and calls its function
 
 from __future__ import annotations
 
-from agentgym.languages.called_function import (
+from .called_function import (
     FUNCTION_SPEC,
     CalledFunction,
     CallFailed,
@@ -20,11 +22,11 @@ from agentgym.languages.called_function import (
     check_language,
     language_snapshot,
 )
-from agentgym.languages.catalogue import LANGUAGES
-from agentgym.languages.function_task import Case, FunctionTask
-from agentgym.languages.language import Language
-from agentgym.languages.signature import Signature
-from agentgym.languages.value_types import ValueType, same_value
+from .catalogue import LANGUAGES
+from .function_task import Case, FunctionTask
+from .language import Language
+from .signature import Signature
+from .value_types import ValueType, same_value
 
 __all__ = [
     "FUNCTION_SPEC",
