@@ -123,7 +123,7 @@ def exit_by_failures(causes: Counter[str], episodes: int) -> None:
         causes: of the episodes that failed, with how often, as `Trajectory.error` says them.
         episodes: how many were played.
     """
-    from agentgym.rollout.causes import LOGGER, is_bug
+    from agentgym.rollout.failures import LOGGER, is_bug
 
     bugs = sum(count for cause, count in causes.items() if is_bug(cause))
     if bugs or (causes and causes.total() == episodes):

@@ -36,7 +36,7 @@ def import_user_code(names: list[str] | None) -> list[str]:
 
 def _fault(name: str, error: Exception) -> str:
     """What went wrong in an import, and where."""
-    from agentgym.rollout.causes import raised_at
+    from agentgym.rollout.failures import raised_at
 
     words = f"--import {name}: {type(error).__name__}: {str(error).rstrip('.')}"
     if isinstance(error, ModuleNotFoundError) and f"{name}.".startswith(f"{error.name}."):

@@ -16,7 +16,8 @@ from agentgym.cluster.relay import Event
 from agentgym.errors import ClusterError, NodeFailed, NodeLost, PolicyError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
-from agentgym.rollout.jobs import EpisodeFactory, Job
+from agentgym.rollout.episode import EpisodeFactory
+from agentgym.rollout.episodes import EpisodeJob
 from agentgym.trajectory import Provenance, Trajectory, Turn
 
 MAX_MOVES = 3
@@ -55,7 +56,7 @@ class WorkerLink(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class Placement:
+class RemoteEpisode:
     """An episode on a worker.
 
     Attributes:
@@ -66,7 +67,7 @@ class Placement:
     """
 
     number: int
-    job: Job
+    job: EpisodeJob
     policy: Policy
     worker: Worker
     done: asyncio.Future[tuple[Trajectory, dict[Any, Any], NodeFailed | None]]
@@ -122,7 +123,7 @@ class ClusterSession:
     ) -> None:
         self._episodes, self._on_lost = episodes, on_lost
         self._workers = [Worker(link, self._lose) for link in links]
-        self._placements: dict[int, Placement] = {}
+        self._placements: dict[int, RemoteEpisode] = {}
         self._spooled = {episode: worker for worker in self._workers for episode in worker.link.spooled}
         self._unrecorded: dict[str, tuple[Worker, int]] = {}  # ended episodes by id
         self._numbers = itertools.count()
@@ -130,7 +131,7 @@ class ClusterSession:
         self._reasons: list[str] = []
         self._pumps = [asyncio.ensure_future(self._pump(worker)) for worker in self._workers]
 
-    async def play(self, job: Job, policy: Policy) -> None:
+    async def play(self, job: EpisodeJob, policy: Policy) -> None:
         """As EpisodePlayer. An episode that a node failed is played on another one, once.
 
         Raises: ClusterError when no worker is left.
@@ -163,13 +164,13 @@ class ClusterSession:
         job.trajectory.stop_reason = StopReason.INFRA_ERROR
         job.trajectory.error = f"ClusterError: it lost its worker {len(notes)} times; the last time: {notes[-1]}"
 
-    def recorded(self, job: Job) -> None:
+    def recorded(self, job: EpisodeJob) -> None:
         """As EpisodePlayer."""
         worker, number = self._unrecorded.pop(job.trajectory.id, (None, 0))
         if worker is not None:
             worker.send(("recorded", number, job.trajectory.id))
 
-    def progress(self, job: Job) -> tuple[int, str]:
+    def progress(self, job: EpisodeJob) -> tuple[int, str]:
         """As EpisodePlayer."""
         for placement in self._placements.values():
             if placement.job is job:
@@ -184,7 +185,7 @@ class ClusterSession:
     def _others(self, worker: Worker) -> list[Worker]:
         return [other for other in self._workers if other is not worker and not other.is_lost]
 
-    def _assign(self, job: Job, policy: Policy, *, avoid: Worker | None = None) -> Placement:
+    def _assign(self, job: EpisodeJob, policy: Policy, *, avoid: Worker | None = None) -> RemoteEpisode:
         """Send an episode to the worker that has kept its end, or to the one with the least to do that does not fail.
 
         Args:
@@ -201,7 +202,7 @@ class ClusterSession:
             worker = keeper
         number = next(self._numbers)
         done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        placement = self._placements[number] = Placement(number, job, policy, worker, done)
+        placement = self._placements[number] = RemoteEpisode(number, job, policy, worker, done)
         worker.episodes += 1
 
         def end(done: asyncio.Future[Any]) -> None:
@@ -306,7 +307,7 @@ class ClusterSession:
             answer = error if isinstance(error, PolicyError) else PolicyError(f"{type(error).__name__}: {error}")
         worker.send(("answer", request, answer))
 
-    async def _keep(self, placement: Placement, turn: Turn | None = None, head: Trajectory | None = None) -> None:
+    async def _keep(self, placement: RemoteEpisode, turn: Turn | None = None, head: Trajectory | None = None) -> None:
         """Note in the ledger that an episode starts, or one of its turns; with the first turn comes its head."""
         ledger, trajectory = self._episodes.config.ledger, placement.job.trajectory
         if ledger is None or placement.done.done():

@@ -33,7 +33,7 @@ from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
-from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
+from agentgym.rollout.episodes import Checkpoints, EpisodeConfig
 from agentgym.rollout.hooks import EpisodeHook
 from agentgym.rollout.replay import Fork
 from agentgym.sandbox import Backend

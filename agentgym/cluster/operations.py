@@ -12,7 +12,7 @@ from agentgym.cluster.wire import archives_of, checkpoint_to_json
 from agentgym.environment import Checkpoint, Environment
 from agentgym.errors import FilesNotCaptured, TaskError
 from agentgym.messages import Call
-from agentgym.rollout.answers import awaited, check_messages
+from agentgym.rollout.checks import awaited, check_messages
 from agentgym.sandbox import SandboxSpec, Snapshot
 from agentgym.sandbox.host.snapshots import snapshot_of
 from agentgym.storage.codec import message_from_json, message_to_json, result_to_json

@@ -23,7 +23,7 @@ from agentgym.cluster.relay import Event
 from agentgym.cluster.user_modules import user_code_by_value
 from agentgym.errors import ClusterError, NodeLost
 from agentgym.rollout.engine import EpisodePlayer
-from agentgym.rollout.jobs import EpisodeFactory
+from agentgym.rollout.episode import EpisodeFactory
 
 if TYPE_CHECKING:
     from agentgym.policy import Policy

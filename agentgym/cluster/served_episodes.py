@@ -16,7 +16,7 @@ from agentgym.cluster.request_order import RequestOrder
 from agentgym.cluster.wire import error_to_json, tools_to_json
 from agentgym.environment import Environment
 from agentgym.options import validated_dataclass
-from agentgym.rollout.live_environment import close_environment
+from agentgym.rollout.environment_handle import close_environment
 from agentgym.tools import Tool
 
 _REMEMBERED = 10_000

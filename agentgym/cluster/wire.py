@@ -14,7 +14,7 @@ from typing import Any
 
 from agentgym import errors, strict_json
 from agentgym.environment import Checkpoint, Environment
-from agentgym.rollout.causes import raised_at
+from agentgym.rollout.failures import raised_at
 from agentgym.sandbox import Layer, Snapshot
 from agentgym.tools import Tool, ToolOptions
 

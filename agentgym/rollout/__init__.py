@@ -2,25 +2,27 @@
 
 config.py             RolloutConfig: every option
 manager.py            EpisodeManager: what users call
-workers.py jobs.py    the episodes of a run, played at once; slots.py is how many; group_rewards.py judges whole groups
-health.py standstill.py   whether they get anywhere
+workers/ engine.py    the episodes of a run, many at once, here or on a cluster; group_rewards.py judges whole groups
+episodes.py           what the episodes of a run have in common, and each episode that is to be played
 episode.py play_loop.py   one episode, and its turns
 hooks.py              what looks at each turn, such as stop rules and several attempts (agentgym.methods)
-contexts.py conversation.py live_environment.py budgets.py judging.py   what the loop works with
+contexts.py conversation.py prompt.py   what the agent reads
+environments.py environment_handle.py budgets.py judging.py checks.py   what the loop works with
+failures.py           failures of the infrastructure: why, how often an episode tries again, when a run ends
 replay.py             branches of saved trajectories, and replays
 """
 
 from agentgym.moved import moved_names
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.episode_config import Checkpoints
+from agentgym.rollout.environment_handle import EnvironmentState
+from agentgym.rollout.episodes import Checkpoints
 from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook, TurnOutcome
 from agentgym.rollout.judging import Judge, WrappedJudge
-from agentgym.rollout.live_environment import EnvironmentState
 from agentgym.rollout.manager import EpisodeManager
 from agentgym.rollout.replay import Divergence, ExhaustedPolicy, Fork, tree_labels
-from agentgym.rollout.slots import Slots
-from agentgym.rollout.standstill import StandstillWatch
+from agentgym.rollout.workers.slots import Slots
+from agentgym.rollout.workers.standstill import StandstillWatch
 
 __all__ = [
     "Budgets",

@@ -8,7 +8,7 @@ from typing import Any
 
 from agentgym.messages import Call, Message, Result, ResultStatus
 from agentgym.policy.contract import Renderer, Reply
-from agentgym.rollout.live_environment import EnvironmentState
+from agentgym.rollout.environment_handle import EnvironmentState
 from agentgym.trajectory import Turn
 
 EMPTY = "Your message was empty. Call a tool, or say your answer."

@@ -9,14 +9,14 @@ from typing import Protocol, runtime_checkable
 from agentgym.errors import RecipeError
 from agentgym.policy.contract import Policy
 from agentgym.registry import load
-from agentgym.rollout.episode import Episode
-from agentgym.rollout.jobs import EpisodeFactory, Job
+from agentgym.rollout.episode import Episode, EpisodeFactory
+from agentgym.rollout.episodes import EpisodeJob
 
 
 class EpisodePlayer(Protocol):
     """Plays the episodes of one run."""
 
-    async def play(self, job: Job, policy: Policy) -> None:
+    async def play(self, job: EpisodeJob, policy: Policy) -> None:
         """Play an episode into the trajectory of its job, to its stop reason.
 
         A cancelled episode has closed its environment before the session is left.
@@ -24,11 +24,11 @@ class EpisodePlayer(Protocol):
         """
         ...
 
-    def recorded(self, job: Job) -> None:
+    def recorded(self, job: EpisodeJob) -> None:
         """Told that the end of an episode is in the ledger, where there is one: it will not be asked for again."""
         ...
 
-    def progress(self, job: Job) -> tuple[int, str]:
+    def progress(self, job: EpisodeJob) -> tuple[int, str]:
         """A number that rises as an episode goes on, and what it is doing now: "running the tool 'add' in turn 2"."""
         ...
 
@@ -76,11 +76,11 @@ class LocalPlayer:
         self._episodes = episodes
         self._playing: dict[str, Episode] = {}
 
-    def episode(self, job: Job, policy: Policy) -> Episode:
+    def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
         """An episode that is ready to be played."""
         return self._episodes.episode(job, policy)
 
-    async def play(self, job: Job, policy: Policy) -> None:
+    async def play(self, job: EpisodeJob, policy: Policy) -> None:
         """As EpisodePlayer."""
         episode = self._playing[job.trajectory.id] = self.episode(job, policy)
         try:
@@ -88,10 +88,10 @@ class LocalPlayer:
         finally:
             del self._playing[job.trajectory.id]
 
-    def recorded(self, job: Job) -> None:
+    def recorded(self, job: EpisodeJob) -> None:
         """As EpisodePlayer."""
 
-    def progress(self, job: Job) -> tuple[int, str]:
+    def progress(self, job: EpisodeJob) -> tuple[int, str]:
         """As EpisodePlayer."""
         episode = self._playing.get(job.trajectory.id)
         return len(job.trajectory.turns), "starting" if episode is None else episode.activity

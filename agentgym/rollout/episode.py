@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from agentgym.environment import unwrapped
 from agentgym.errors import LedgerError, RewardError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
-from agentgym.rollout.episode_config import EpisodeConfig
-from agentgym.rollout.live_environment import LiveEnvironment
+from agentgym.rollout.environment_handle import EnvironmentHandle
+from agentgym.rollout.episodes import EpisodeConfig, EpisodeJob
+from agentgym.rollout.failures import Retries
 from agentgym.rollout.play_loop import PlayLoop
-from agentgym.rollout.retries import Retries
-from agentgym.trajectory import Trajectory
+from agentgym.rollout.prompt import Prompt
+from agentgym.rollout.replay import ReplayPolicy
+from agentgym.task import Task
+from agentgym.trajectory import PromptAddition, Provenance, Trajectory
 
 
 class Episode:
@@ -34,7 +38,7 @@ class Episode:
         self.trajectory = trajectory
         self._config, self._policy = config, policy
         self._retries = Retries(trajectory, config.budgets.infra_retries)
-        self._environment: LiveEnvironment | None = None
+        self._environment: EnvironmentHandle | None = None
         self.failure: Exception | None = None
         self.make_loop: Callable[..., PlayLoop] = PlayLoop
 
@@ -79,7 +83,7 @@ class Episode:
         trajectory.duration_s = now() - started
         return trajectory
 
-    def _make_environment(self) -> LiveEnvironment:
+    def _make_environment(self) -> EnvironmentHandle:
         """Make a fresh environment for a try, which begins the record anew."""
         trajectory, config = self.trajectory, self._config
         trajectory.turns, trajectory.further_rows, trajectory.prompt_ids = [], [], []
@@ -87,7 +91,7 @@ class Episode:
         if config.ledger is not None:
             config.ledger.begin(trajectory)
         self._retries.activity = "making the environment"
-        environment = LiveEnvironment(
+        environment = EnvironmentHandle(
             lambda: config.make_environment(trajectory.task),
             checkpoints=self._retries.remaining > 0 or config.checkpoints is not None,
             state_keys=config.state_keys,
@@ -110,3 +114,50 @@ class Episode:
             self.trajectory.provenance.image_digests = digests
         if (close_error := await environment.close()) is not None:
             self.trajectory.provenance.close_error = close_error
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeFactory:
+    """Sets up the episodes of a run: who plays each, and what its record says of its making.
+
+    Attributes:
+        policy: who plays, or a function from a task to the policy that plays it.
+        provenance: what all episodes have in common.
+        prompt: what the agents of this run read beside the words of their environments.
+    """
+
+    policy: Policy | Callable[[Task], Policy]
+    config: EpisodeConfig
+    provenance: Provenance
+    prompt: Prompt
+
+    def policy_for(self, job: EpisodeJob) -> Policy:
+        """Who plays an episode; of a branch, a policy that repeats the turns before the fork."""
+        policy = self.policy if isinstance(self.policy, Policy) else self.policy(job.trajectory.task)
+        return policy if job.fork is None else ReplayPolicy(job.fork, policy)
+
+    def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
+        """An episode that is ready to be played."""
+        config, fork = self.config, job.fork
+        common = self.provenance
+        job.trajectory.provenance = Provenance(
+            agentgym=common.agentgym,
+            seed=common.seed,
+            temperature=common.temperature,
+            top_p=common.top_p,
+            max_turn_tokens=common.max_turn_tokens,
+            hooks=common.hooks,
+            additions=self._additions_for(job),
+            policy=policy.name,
+        )
+        if fork is not None:
+            job.trajectory.provenance.branch = fork.point
+            config = replace(config, fork=fork)
+        return Episode(config, policy, job.trajectory)
+
+    def _additions_for(self, job: EpisodeJob) -> tuple[PromptAddition, ...]:
+        """Return what is added to the prompt of an episode; of a branch, what was added in its record."""
+        if job.fork is not None:
+            return job.fork.trajectory.provenance.additions
+        additions = self.prompt.additions_for(job.trajectory.task)
+        return additions if job.addition is None else (*additions, job.addition)

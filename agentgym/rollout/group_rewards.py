@@ -9,9 +9,8 @@ from functools import partial
 from agentgym.messages import StopReason
 from agentgym.reward import Reward, validate_each
 from agentgym.rollout.budgets import Budgets
-from agentgym.rollout.causes import cause_of
-from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.jobs import Job
+from agentgym.rollout.episodes import EpisodeConfig, EpisodeJob
+from agentgym.rollout.failures import cause_of
 from agentgym.rollout.judging import Judge
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
@@ -22,7 +21,7 @@ class HeldGroup:
     """The episodes of a group that have ended, and the reward that judges them once all have."""
 
     reward: Reward
-    jobs: list[Job] = field(default_factory=list)
+    jobs: list[EpisodeJob] = field(default_factory=list)
 
 
 class GroupRewards:
@@ -32,35 +31,27 @@ class GroupRewards:
     when it is resumed.
 
     Args:
-        label: of the run whose groups these are.
-        weights: weights of the components that hooks add.
+        config: what the episodes have in common.
+        label: the label of the run whose groups these are.
     """
 
-    def __init__(
-        self,
-        environments: EnvironmentFactory,
-        group_size: int,
-        budgets: Budgets,
-        ledger: Ledger | None,
-        label: str,
-        weights: Mapping[str, float],
-    ) -> None:
-        self._environments, self._group_size, self._budgets, self._ledger = environments, group_size, budgets, ledger
-        self._weights = weights
+    def __init__(self, config: EpisodeConfig, group_size: int, ledger: Ledger | None, label: str) -> None:
+        self._environments, self._budgets, self._weights = config.environments, config.budgets, config.added_weights
+        self._group_size, self._ledger = group_size, ledger
         self._incomplete: dict[int, HeldGroup] = {}
         self._awaiting = ledger.awaiting_group(label) if ledger is not None else set()
 
-    def reward_for(self, job: Job) -> Reward | None:
+    def reward_for(self, job: EpisodeJob) -> Reward | None:
         """Who judges the episode's group; None for nearly every reward, and for branches, which are in no group."""
         return None if job.fork is not None else self._environments.group_reward(job.trajectory.task)
 
-    def reward_for_recorded(self, job: Job) -> Reward | None:
+    def reward_for_recorded(self, job: EpisodeJob) -> Reward | None:
         """As `reward_for`, of an episode that was found in the ledger: None if its group was judged."""
         if job.fork is not None or job.trajectory.id not in self._awaiting:
             return None
         return self._environments.group_reward(job.trajectory.task, make=True)
 
-    def hold(self, job: Job, reward: Reward) -> HeldGroup | None:
+    def hold(self, job: EpisodeJob, reward: Reward) -> HeldGroup | None:
         """Keep an episode back. Returns: its group, once it is complete and is to be judged."""
         number = job.position // self._group_size
         group = self._incomplete.setdefault(number, HeldGroup(reward))
@@ -72,7 +63,7 @@ class GroupRewards:
         while self._incomplete:
             yield self._incomplete.popitem()[1]
 
-    async def judge(self, group: HeldGroup) -> list[Job]:
+    async def judge(self, group: HeldGroup) -> list[EpisodeJob]:
         """Have a group judged and keep the verdict. Returns: its episodes, in the order they were asked for."""
         group.jobs.sort(key=lambda job: job.position)
         trajectories = [job.trajectory for job in group.jobs]

@@ -20,10 +20,10 @@ from agentgym.environment import Environment
 from agentgym.messages import Message, StopReason
 from agentgym.registry import load
 from agentgym.rollout.budgets import BudgetUsage
+from agentgym.rollout.environment_handle import EnvironmentHandle, EnvironmentState
+from agentgym.rollout.failures import Retries
 from agentgym.rollout.judging import Judge
-from agentgym.rollout.live_environment import EnvironmentState, LiveEnvironment
 from agentgym.rollout.replay import Fork
-from agentgym.rollout.retries import Retries
 from agentgym.trajectory import Provenance, Trajectory, Turn
 
 
@@ -54,7 +54,7 @@ class EpisodeHandle:
     def __init__(
         self,
         trajectory: Trajectory,
-        environment: LiveEnvironment,
+        environment: EnvironmentHandle,
         usage: BudgetUsage,
         retries: Retries,
         fork: Fork | None,

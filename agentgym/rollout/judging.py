@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from agentgym.errors import JudgeError, RewardError
 from agentgym.reward import Components, Reward, validate_components, validate_each, validate_spans
-from agentgym.rollout.causes import defined_at
+from agentgym.rollout.failures import defined_at
 from agentgym.trajectory import Trajectory, Turn
 
 V = TypeVar("V")

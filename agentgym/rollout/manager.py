@@ -13,14 +13,11 @@ from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.policy.scripted import ScriptedPolicy
 from agentgym.rollout.config import RolloutConfig
-from agentgym.rollout.engine import LocalEngine
 from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.episode import Episode
-from agentgym.rollout.episode_config import Checkpoints, EpisodeConfig
+from agentgym.rollout.episode import Episode, EpisodeFactory
+from agentgym.rollout.episodes import Checkpoints, EpisodeConfig, EpisodeJob, branch_jobs, episode_jobs
 from agentgym.rollout.group_rewards import GroupRewards
-from agentgym.rollout.health import FailureStreak
-from agentgym.rollout.hooks import added_weights, recorded_options
-from agentgym.rollout.jobs import EpisodeFactory, Job, branch_jobs, episode_jobs
+from agentgym.rollout.hooks import recorded_options
 from agentgym.rollout.prompt import Prompt
 from agentgym.rollout.replay import (
     Divergence,
@@ -30,9 +27,9 @@ from agentgym.rollout.replay import (
     ending_divergence,
     trajectory_divergence,
 )
-from agentgym.rollout.slots import Slots
-from agentgym.rollout.standstill import StandstillWatch
-from agentgym.rollout.workers import WorkerPool
+from agentgym.rollout.workers.pool import WorkerPool
+from agentgym.rollout.workers.slots import Slots
+from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.storage.identity import identity_of_policy
 from agentgym.storage.ledger import Ledger
 from agentgym.task import Task
@@ -107,8 +104,10 @@ class EpisodeManager:
         if record:
             self.claim(label, temperature=temperature, config=config)
         seed = self.config.seed
-        jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=seed, additions=additions)
-        pool = self._pool(jobs, group_size, label, temperature, record, checkpoints, config=config)
+        label, ledger = label or self.label, self.ledger if record else None
+        jobs = episode_jobs(tasks, group_size, label=label, seed=seed, additions=additions)
+        rollout = self._rollout(temperature, config)
+        pool = self._pool(jobs, group_size, label, rollout, ledger, checkpoints=checkpoints)
         finished: list[tuple[int, Trajectory]] = []
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
@@ -132,8 +131,9 @@ class EpisodeManager:
         """
         group_size = self._group_size(group_size)
         self.claim(label)
-        jobs = episode_jobs(tasks, group_size, label=label or self.label, seed=self.config.seed)
-        async with aclosing(self._pool(jobs, group_size, label).results()) as results:
+        label = label or self.label
+        jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
+        async with aclosing(self._pool(jobs, group_size, label, self.config, self.ledger).results()) as results:
             async for _, trajectory in results:
                 yield trajectory
 
@@ -159,8 +159,8 @@ class EpisodeManager:
         self.claim(label, config=config)
         jobs = episode_jobs(tasks, group_size, label=label, seed=self.config.seed)
         jobs_to_play = (job for job in jobs if job.position // group_size not in skip)
-        pool = self._pool(jobs_to_play, group_size, label, slots=slots, watch=watch, config=config)
-        async with aclosing(pool.results()) as results:
+        pool = self._pool(jobs_to_play, group_size, label, config or self.config, self.ledger)
+        async with aclosing(pool.results(slots, watch)) as results:
             async for result in results:
                 yield result
 
@@ -179,14 +179,15 @@ class EpisodeManager:
         `provenance.branch` says which trajectory and turn it left. Arguments, errors and stopping: as `run`.
         """
         group_size = self._group_size(group_size)
-        jobs = branch_jobs(self._claimed(forks, label, record), group_size, label=label or self.label)
-        async with aclosing(self._pool(jobs, group_size, label, record=record).results()) as results:
+        label, ledger = label or self.label, self.ledger if record else None
+        jobs = branch_jobs(self._claimed(forks, label, record), group_size, label=label)
+        async with aclosing(self._pool(jobs, group_size, label, self.config, ledger).results()) as results:
             async for _, trajectory in results:
                 yield trajectory
 
     async def play_jobs(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[EpisodeJob],
         *,
         label: str,
         policy: Policy | None = None,
@@ -210,8 +211,9 @@ class EpisodeManager:
                 f"{type(judge).__name__} judges whole groups, and these episodes are in none. Name another reward."
             )
         budgets = self.config.budgets if max_turns is None else replace(self.config.budgets, max_turns=max_turns)
-        changes = {"budgets": budgets, "judged": judged, "end_state": True, "state_keys": True}
-        pool = self._pool(iter(jobs), 1, label, temperature, True, checkpoints, policy=policy, changes=changes)
+        rollout = replace(self._rollout(temperature, None), budgets=budgets, state_keys=True)
+        options = {"judged": judged, "end_state": True, "checkpoints": checkpoints}
+        pool = self._pool(iter(jobs), 1, label, rollout, self.ledger, policy, **options)
         trajectories: list[Trajectory] = [job.trajectory for job in jobs]
         async with aclosing(pool.results()) as results:
             async for position, trajectory in results:
@@ -266,10 +268,10 @@ class EpisodeManager:
         provenance.policy = self.policy.name if isinstance(self.policy, Policy) else None
         self.ledger.claim(label or self.label, identity, provenance)
 
-    def _claimed(self, forks: Iterable[Fork], label: str | None, record: bool) -> Iterator[Fork]:
+    def _claimed(self, forks: Iterable[Fork], label: str, record: bool) -> Iterator[Fork]:
         for fork in forks:
             if record:
-                self.claim(f"{label or self.label}/{fork.trajectory.id}@{fork.turn}")
+                self.claim(f"{label}/{fork.trajectory.id}@{fork.turn}")
             yield fork
 
     def _rollout(self, temperature: float | None, config: RolloutConfig | None) -> RolloutConfig:
@@ -285,46 +287,25 @@ class EpisodeManager:
 
     def _pool(
         self,
-        jobs: Iterator[Job],
+        jobs: Iterator[EpisodeJob],
         group_size: int,
-        label: str | None,
-        temperature: float | None = None,
-        record: bool = True,
-        checkpoints: Checkpoints | None = None,
-        slots: Slots | None = None,
-        watch: StandstillWatch | None = None,
+        label: str,
+        rollout: RolloutConfig,
+        ledger: Ledger | None,
         policy: Policy | None = None,
-        changes: Mapping[str, Any] = {},
-        config: RolloutConfig | None = None,
+        **changes: Any,
     ) -> WorkerPool:
-        """The workers of one run."""
-        label, ledger = label or self.label, self.ledger if record else None
-        rollout = self._rollout(temperature, config)
-        episode_config = replace(
-            self._episode_config(rollout),
-            seed_parts=(rollout.seed, label),
-            ledger=ledger,
-            checkpoints=checkpoints,
-            **changes,
-        )
+        """Return the workers of one run.
+
+        Args:
+            policy: the policy that plays, instead of the manager's.
+            changes: options of the EpisodeConfig that differ from those of `rollout`.
+        """
+        config = self._episode_config(rollout, seed_parts=(rollout.seed, label), ledger=ledger, **changes)
         prompt = rollout.prompt
-        provenance = self._provenance(episode_config, prompt)
-        episodes = EpisodeFactory(policy or self.policy, episode_config, provenance, prompt)
-        weights = added_weights(episode_config.hooks)
-        groups = GroupRewards(self._environments, group_size, episode_config.budgets, ledger, label, weights)
-        engine = rollout.engine or LocalEngine()
-        return WorkerPool(
-            jobs,
-            episodes,
-            groups,
-            engine=engine,
-            concurrency=rollout.concurrency,
-            ledger=ledger,
-            label=label,
-            failures=FailureStreak(rollout.max_failures_in_a_row),
-            watch=watch or StandstillWatch(rollout.stall_warning_s),
-            slots=slots,
-        )
+        episodes = EpisodeFactory(policy or self.policy, config, self._provenance(config, prompt), prompt)
+        groups = GroupRewards(config, group_size, ledger, label)
+        return WorkerPool(jobs, episodes, groups, rollout, ledger, label)
 
     def _episode_config(self, rollout: RolloutConfig | None = None, **changes: object) -> EpisodeConfig:
         rollout = rollout or self.config

@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from agentgym.environment import Checkpoint, changes_context, unwrapped
+from agentgym.environment import changes_context, unwrapped
 from agentgym.errors import ContextFull, PolicyLeft, SandboxExhausted
 from agentgym.messages import Message, Result, StopReason
 from agentgym.policy.contract import Policy, Reply, Request, Sampling
-from agentgym.rollout.answers import check_messages, check_reply
 from agentgym.rollout.budgets import BudgetUsage, EpisodeOver, TokenLimit
+from agentgym.rollout.checks import check_messages, check_reply
 from agentgym.rollout.contexts import Contexts
 from agentgym.rollout.conversation import CUT, EMPTY, Conversation, open_turn, over_budget
+from agentgym.rollout.environment_handle import EnvironmentHandle
 from agentgym.rollout.environments import ToolSchemas
-from agentgym.rollout.episode_config import EpisodeConfig
-from agentgym.rollout.hooks import EpisodeHandle, added_weights
+from agentgym.rollout.episodes import EpisodeConfig
+from agentgym.rollout.failures import Retries
+from agentgym.rollout.hooks import EpisodeHandle, EpisodeHook
 from agentgym.rollout.judging import Judge
-from agentgym.rollout.live_environment import LiveEnvironment
-from agentgym.rollout.retries import Retries
 from agentgym.task import seed_of
 from agentgym.trajectory import EndState, Trajectory, Turn
 
@@ -36,7 +36,7 @@ class PlayLoop:
         config: EpisodeConfig,
         policy: Policy,
         trajectory: Trajectory,
-        environment: LiveEnvironment,
+        environment: EnvironmentHandle,
         retries: Retries,
     ) -> None:
         self._config, self._budgets, self._policy, self._trajectory = config, config.budgets, policy, trajectory
@@ -47,8 +47,10 @@ class PlayLoop:
         self._added_role = next((added.role for added in trajectory.provenance.additions if added.role), "")
         self._ready = False
         self._open_turn: Turn | None = None  # the policy has replied, and the calls are not finished
-        self._hooks = tuple(hook.for_episode() for hook in config.hooks)
-        self._handle = EpisodeHandle(trajectory, environment, self._usage, retries, config.fork)
+        self._hooks: tuple[EpisodeHook, ...] = ()
+        if config.hooks:
+            self._hooks = tuple(hook.for_episode() for hook in config.hooks)
+            self._handle = EpisodeHandle(trajectory, environment, self._usage, retries, config.fork)
         self._judge = self._make_judge()
 
     def _make_judge(self) -> Judge | None:
@@ -57,7 +59,7 @@ class PlayLoop:
         self._trajectory.weights = reward.weights if reward is not None else {}
         if reward is None:
             return None
-        judge = Judge(reward, config.budgets.time_s, self._retries.take, added_weights(config.hooks))
+        judge = Judge(reward, config.budgets.time_s, self._retries.take, config.added_weights)
         for hook in self._hooks:
             judge = hook.wrap_judge(judge)
         return judge
@@ -212,16 +214,28 @@ class PlayLoop:
     async def _act(self, turn: Turn) -> bool:
         """Run the calls of a turn, or let the environment answer it, and record the turn with what it used.
 
+        After a failure a fresh environment responds, which is put back to the checkpoint before the turn.
         Returns: whether the turn answered the task.
+        Raises: SandboxExhausted; the failure, if there is no checkpoint or no retry is left.
         """
-        now = asyncio.get_running_loop().time
+        now, calls = asyncio.get_running_loop().time, turn.calls
         began = now()
-        try:
-            is_answer = await self._respond(turn)
-        except SandboxExhausted:  # the agent's doing
-            raise
-        except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
-            is_answer = await self._respond_again(turn, self._environment.state.checkpoint, error)
+        while True:
+            try:
+                if len(calls) == 1 and self._usage.calls < self._budgets.max_calls:  # nearly every message
+                    self._retries.activity = f"running the tool {calls[0].name!r} in turn {turn.index}"
+                    result = await self._environment.current.call(calls[0])
+                    turn.results, is_answer = (result,), result.final
+                elif calls:
+                    turn.results = tuple(await self._run_calls(turn))
+                    is_answer = any(result.final for result in turn.results)
+                else:
+                    is_answer = await self._respond(turn)
+                break
+            except SandboxExhausted:  # the agent's doing
+                raise
+            except Exception as error:  # noqa: BLE001  a tool may raise anything; none of it is the agent's fault
+                await self._restore(turn, error)
         turn.tools_s = now() - began
         turn.usage.update(await self._environment.usage_since_last(turn.results))
         if cost := sum(result.usage.get("cost", 0.0) for result in turn.results):
@@ -232,16 +246,8 @@ class PlayLoop:
         return is_answer
 
     async def _respond(self, turn: Turn) -> bool:
-        """Run the calls of a message, or answer it where it holds none. Returns: whether it answered the task."""
-        environment, calls = self._environment.current, turn.calls
-        if len(calls) == 1 and self._usage.calls < self._budgets.max_calls:  # nearly every message
-            self._retries.activity = f"running the tool {calls[0].name!r} in turn {turn.index}"
-            result = await environment.call(calls[0])
-            turn.results = (result,)
-            return result.final
-        if calls:
-            results = turn.results = tuple(await self._run_calls(turn))
-            return any(result.final for result in results)
+        """Answer a message that holds no call. Returns: whether it answered the task."""
+        environment = self._environment.current
         if turn.finish_reason == "length":
             turn.replies = (Message("user", CUT.format(tokens=len(turn.token_ids) or "too many")),)
         elif not turn.message.content:
@@ -254,22 +260,18 @@ class PlayLoop:
             return not (turn.replies or environment.ended or changes_context(environment))
         return False
 
-    async def _respond_again(self, turn: Turn, checkpoint: Checkpoint | None, error: Exception) -> bool:
-        """After a failure, let a fresh environment respond that is put back to the checkpoint before the turn.
+    async def _restore(self, turn: Turn, error: Exception) -> None:
+        """Go on in a fresh environment that is put back to the checkpoint before the turn.
 
         Raises: the failure, if there is no checkpoint or no retry is left; what restoring raises.
         """
-        while True:
-            if checkpoint is None or not self._retries.take(error):
-                raise error
-            self._retries.activity = f"restoring the checkpoint before turn {turn.index}"
-            close_error = await self._environment.restore(self._task, checkpoint, seed=self._trajectory.seed)
-            if close_error is not None:
-                self._trajectory.provenance.close_error = close_error
-            try:
-                return await self._respond(turn)
-            except Exception as next_error:  # noqa: BLE001  as in _act
-                error = next_error
+        checkpoint = self._environment.state.checkpoint
+        if checkpoint is None or not self._retries.take(error):
+            raise error
+        self._retries.activity = f"restoring the checkpoint before turn {turn.index}"
+        close_error = await self._environment.restore(self._task, checkpoint, seed=self._trajectory.seed)
+        if close_error is not None:
+            self._trajectory.provenance.close_error = close_error
 
     async def _run_calls(self, turn: Turn) -> list[Result]:
         """Run the calls of a message concurrently. Returns: their results, in the order of the calls."""

@@ -11,7 +11,7 @@ from agentgym.errors import SearchError
 from agentgym.messages import StopReason
 from agentgym.policy.contract import Policy
 from agentgym.rollout import Checkpoints, EpisodeManager, Fork
-from agentgym.rollout.jobs import Job
+from agentgym.rollout.episodes import EpisodeJob
 from agentgym.rollout.replay import ReplayPolicy
 from agentgym.task import Task, seed_of
 from agentgym.trajectory import Trajectory, Turn
@@ -189,14 +189,14 @@ class SearchTree:
             if node.ended and node.parent is not None:  # its last turn is acted out again: it is judged where it ends
                 policy = ReplayPolicy(fork, policy)
                 fork = Fork(node.trajectory, node.depth - 1, node.parent.checkpoint)
-        jobs = [Job(0, trajectory, fork)]
+        jobs = [EpisodeJob(0, trajectory, fork)]
         return (await self._manager.play_jobs(jobs, label=self._label, policy=policy))[0]
 
-    def _job(self, kind: str, number: int, fork: Fork | None) -> Job:
+    def _job(self, kind: str, number: int, fork: Fork | None) -> EpisodeJob:
         """An episode of this tree, numbered so that no two of a task share a seed."""
         number += self._sample * self._search.nodes
         name = f"{self._label_of(kind)}/{self.task.id}#{number}"
-        return Job(0, Trajectory(name, self.task, number, self._seed), fork)
+        return EpisodeJob(0, Trajectory(name, self.task, number, self._seed), fork)
 
     def _label_of(self, kind: str) -> str:
         """With the task: what the ledger already has of one tree is looked up for each of its nodes."""
@@ -204,7 +204,7 @@ class SearchTree:
 
     async def _play(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[EpisodeJob],
         kind: str,
         temperature: float | None,
         max_turns: int | None,
@@ -212,7 +212,7 @@ class SearchTree:
         *,
         judged: bool = False,
     ) -> list[Trajectory]:
-        numbered = [Job(position, job.trajectory, job.fork) for position, job in enumerate(jobs)]
+        numbered = [EpisodeJob(position, job.trajectory, job.fork) for position, job in enumerate(jobs)]
         return await self._manager.play_jobs(
             numbered,
             label=self._label_of(kind),

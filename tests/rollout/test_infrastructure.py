@@ -16,7 +16,7 @@ from agentgym.reward import Reward
 from agentgym.rollout import Budgets, RolloutConfig
 from agentgym.rollout.environments import EnvironmentFactory
 from agentgym.rollout.episode import Episode
-from agentgym.rollout.episode_config import EpisodeConfig
+from agentgym.rollout.episodes import EpisodeConfig
 from agentgym.testing import ByteRenderer, Counter, CounterWithState, FakeClock
 from agentgym.tools import tool
 from agentgym.trajectory import Trajectory

@@ -16,8 +16,8 @@ from agentgym.cluster.tokens import number_of
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
 from agentgym.rollout.engine import EpisodePlayer, LocalPlayer
-from agentgym.rollout.episode import Episode
-from agentgym.rollout.jobs import EpisodeFactory, Job
+from agentgym.rollout.episode import Episode, EpisodeFactory
+from agentgym.rollout.episodes import EpisodeJob
 
 from .program_loop import ProgramLoop
 from .programs import AgentProgram
@@ -199,7 +199,7 @@ class ProgramPlayer(LocalPlayer):
         super().__init__(episodes)
         self._sessions, self._silence_s = sessions, silence_s
 
-    def episode(self, job: Job, policy: Policy) -> Episode:
+    def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
         """As LocalPlayer."""
         episode = super().episode(job, policy)
         policy.episode_ended(job.trajectory.id)  # while the program thinks nobody waits for it

@@ -11,8 +11,8 @@ from typing import Any
 from agentgym import registry
 from agentgym.environment import Environment, unwrapped
 from agentgym.errors import EnvironmentServerError, RecipeError, SandboxError
-from agentgym.rollout.answers import check_messages
-from agentgym.rollout.causes import cause_of
+from agentgym.rollout.checks import check_messages
+from agentgym.rollout.failures import cause_of
 from agentgym.task import Task, TaskSet
 from agentgym.training.recipe.episode_section import EpisodeSection
 

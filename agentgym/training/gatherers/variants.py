@@ -12,7 +12,7 @@ from typing_extensions import override
 from agentgym.credit.options import Count, Share
 from agentgym.errors import CreditError, EpisodesFailed, TaskError
 from agentgym.messages import Message, StopReason, images_of
-from agentgym.rollout.causes import is_bug
+from agentgym.rollout.failures import is_bug
 from agentgym.task import VARIANTS, Origin, Task, TaskSet
 from agentgym.training.gatherers.contract import Gatherer, GathererWrapper, background_play
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups, success_of

@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterator
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
 from agentgym.policy.contract import Policy
-from agentgym.rollout.engine import Engine, EpisodePlayer
-from agentgym.rollout.garbage_collection import relaxed_gc
+from agentgym.rollout.config import RolloutConfig
+from agentgym.rollout.engine import Engine, EpisodePlayer, LocalEngine
+from agentgym.rollout.episode import EpisodeFactory
+from agentgym.rollout.episodes import EpisodeJob
+from agentgym.rollout.failures import FailureStreak, too_many_failures
 from agentgym.rollout.group_rewards import GroupRewards, HeldGroup
-from agentgym.rollout.health import FailureStreak, too_many_failures
-from agentgym.rollout.jobs import EpisodeFactory, Job
-from agentgym.rollout.slots import Slots
-from agentgym.rollout.standstill import StandstillWatch
+from agentgym.rollout.workers.garbage_collection import relaxed_gc
+from agentgym.rollout.workers.slots import Slots
+from agentgym.rollout.workers.standstill import StandstillWatch
 from agentgym.storage.identity import check_task
 from agentgym.storage.ledger import Ledger
 from agentgym.trajectory import Trajectory
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedEpisode:
     """An episode that has ended, or was found in the ledger, from where it is loaded when its turn to be read comes."""
 
-    job: Job
+    job: EpisodeJob
     is_recorded: bool = False
 
 
@@ -36,72 +37,65 @@ class WorkerPool:
     Where a reward judges groups, an episode is held back until its group is complete and judged; nobody else waits.
 
     Args:
-        engine: where the episodes are played.
-        ledger: keeps the ends of episodes; those it holds already are handed over instead of played.
-        label: of the run.
-        failures: ends the run after too many in a row.
-        watch: tells of standstills; like the slots it may be shared with other runs on the same event loop.
-        slots: by default the run has `concurrency` of its own.
+        rollout: says where they are played, how many at once, and when failures end the run.
+        ledger: keeps the ends of episodes; those that it holds already are handed over instead of played.
+        label: the label of the run.
     """
 
     def __init__(
         self,
-        jobs: Iterator[Job],
+        jobs: Iterator[EpisodeJob],
         episodes: EpisodeFactory,
         groups: GroupRewards,
-        *,
-        engine: Engine,
-        concurrency: int,
+        rollout: RolloutConfig,
         ledger: Ledger | None,
         label: str,
-        failures: FailureStreak,
-        watch: StandstillWatch,
-        slots: Slots | None = None,
     ) -> None:
-        self._jobs, self._episodes, self._groups, self._engine = jobs, episodes, groups, engine
-        self._label, self._failures, self._watch = label, failures, watch
-        self._ledger, self._slots = ledger, slots or Slots(concurrency)
+        self._jobs, self._episodes, self._groups, self._rollout, self._label = jobs, episodes, groups, rollout, label
+        self._ledger = ledger
+        self._slots, self._watch = Slots(rollout.concurrency), StandstillWatch(rollout.stall_warning_s)
+        self._failures = FailureStreak(rollout.max_failures_in_a_row)
         self._player: EpisodePlayer  # of the engine's session, while there are results to come
         self._is_exhausted = False  # no job is left to begin
         self._recorded = ledger.finished(label) if ledger is not None else set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._policies: dict[str, Policy] = {}  # of the episodes that have begun and not ended, by episode id
-        self._finished: deque[Finished] = deque()
+        self._finished: deque[FinishedEpisode] = deque()
         # How many may wait to be read: all workers may end in one pass of the event loop, before the reader's next one.
-        self._most_unread = 2 * concurrency
+        self._most_unread = 2 * rollout.concurrency
         self._changed, self._has_room = asyncio.Event(), asyncio.Event()
 
-    async def results(self) -> AsyncGenerator[tuple[int, Trajectory], None]:
-        """Each episode when it ends, with its position; everything is stopped and awaited when the caller leaves."""
-        with relaxed_gc:
-            async with (
-                self._watch.running(),
-                self._engine.session(self._episodes) as player,
-                aclosing(self._results_of(player)) as results,
-            ):
-                async for result in results:
-                    yield result
+    async def results(
+        self, slots: Slots | None = None, watch: StandstillWatch | None = None
+    ) -> AsyncGenerator[tuple[int, Trajectory], None]:
+        """Yield each episode when it ends, with its position. Everything is stopped and awaited when the caller leaves.
 
-    async def _results_of(self, player: EpisodePlayer) -> AsyncGenerator[tuple[int, Trajectory], None]:
-        try:
-            self._player = player
-            self._begin()
-            while True:
-                while self._finished:
-                    finished = self._finished.popleft()
-                    self._has_room.set()
-                    yield finished.job.position, self._trajectory_of(finished)
-                self._raise_failures()
-                if self._finished:
-                    continue
-                if not self._tasks and self._is_exhausted:
-                    for group in self._groups.release():
-                        self._start(self._judge(group))
-                    if not self._tasks:
-                        return
-                await self._changed.wait()
-        finally:
-            await self._stop()
+        Args:
+            slots: shared with other runs on this event loop, instead of `concurrency` of its own.
+            watch: shared with other runs, which then stand still only if none of them moves.
+        """
+        self._slots, self._watch = slots or self._slots, watch or self._watch
+        engine: Engine = self._rollout.engine or LocalEngine()
+        with relaxed_gc:
+            async with self._watch.running(), engine.session(self._episodes) as self._player:
+                try:
+                    self._begin()
+                    while True:
+                        while self._finished:
+                            finished = self._finished.popleft()
+                            self._has_room.set()
+                            yield finished.job.position, self._trajectory_of(finished)
+                        self._raise_failures()
+                        if self._finished:
+                            continue
+                        if not self._tasks and self._is_exhausted:
+                            for group in self._groups.release():
+                                self._start(self._judge(group))
+                            if not self._tasks:
+                                return
+                        await self._changed.wait()
+                finally:
+                    await self._stop()
 
     def _begin(self) -> None:
         """Let as many workers begin as there are free slots and jobs.
@@ -109,7 +103,7 @@ class WorkerPool:
         All their episodes are announced before any begins, so that a policy which waits for all live episodes sees the
         same batches every time.
         """
-        first: list[Job] = []
+        first: list[EpisodeJob] = []
         while self._slots.take():
             job = self._next_job()
             if job is None:
@@ -122,13 +116,17 @@ class WorkerPool:
             self._start(self._work(job)).add_done_callback(lambda _: self._slots.release())
         self._changed.set()
 
-    async def _work(self, job: Job | None) -> None:
+    async def _work(self, job: EpisodeJob | None) -> None:
         """Play one episode after another until no job is left."""
         while job is not None:
-            next_job: Job | None = None
+            next_job: EpisodeJob | None = None
             trajectory, policy = job.trajectory, self._policies[job.trajectory.id]
             try:
-                await self._play(job, policy)
+                self._watch.begin(job, self._player)
+                try:
+                    await self._player.play(job, policy)
+                finally:
+                    self._watch.end(job)
                 if job.fork is not None:
                     job.fork.fail_if_diverged(trajectory)
                 group_reward = self._groups.reward_for(job)
@@ -137,7 +135,7 @@ class WorkerPool:
                     self._player.recorded(job)
                 self._stop_after_failures(trajectory)
                 if group_reward is None:
-                    self._hand_over(Finished(job))
+                    self._hand_over(FinishedEpisode(job))
                 elif (group := self._groups.hold(job, group_reward)) is not None:
                     self._start(self._judge(group))
                 if len(self._finished) < self._most_unread:
@@ -151,13 +149,6 @@ class WorkerPool:
                 next_job = self._next_job()
             job = next_job
 
-    async def _play(self, job: Job, policy: Policy) -> None:
-        self._watch.begin(job, self._player)
-        try:
-            await self._player.play(job, policy)
-        finally:
-            self._watch.end(job)
-
     def _stop_after_failures(self, trajectory: Trajectory) -> None:
         """Raises: EpisodesFailed after too many failures in a row, none of which stays in the ledger as an end."""
         if failed := self._failures.too_many_with(trajectory):
@@ -167,9 +158,9 @@ class WorkerPool:
 
     async def _judge(self, group: HeldGroup) -> None:
         for job in await self._groups.judge(group):
-            self._hand_over(Finished(job))
+            self._hand_over(FinishedEpisode(job))
 
-    def _next_job(self) -> Job | None:
+    def _next_job(self) -> EpisodeJob | None:
         """The next episode to play, announced to its policy. Those in the ledger are handed over on the way."""
         for job in self._jobs:
             if job.trajectory.id in self._recorded:
@@ -182,14 +173,14 @@ class WorkerPool:
         self._slots.leave(self._begin)
         return None
 
-    def _skip(self, job: Job) -> None:
+    def _skip(self, job: EpisodeJob) -> None:
         """Hand over an episode that is in the ledger, or hold it if the run broke off before its group was judged."""
-        finished = Finished(job, is_recorded=True)
+        finished = FinishedEpisode(job, is_recorded=True)
         group_reward = self._groups.reward_for_recorded(job)
         if group_reward is None:
             self._hand_over(finished)
             return
-        loaded_job = Job(job.position, self._trajectory_of(finished))
+        loaded_job = EpisodeJob(job.position, self._trajectory_of(finished))
         if (group := self._groups.hold(loaded_job, group_reward)) is not None:
             self._start(self._judge(group))
 
@@ -199,11 +190,11 @@ class WorkerPool:
         self._tasks.add(task)
         return task
 
-    def _hand_over(self, finished: Finished) -> None:
+    def _hand_over(self, finished: FinishedEpisode) -> None:
         self._finished.append(finished)
         self._changed.set()
 
-    def _trajectory_of(self, finished: Finished) -> Trajectory:
+    def _trajectory_of(self, finished: FinishedEpisode) -> Trajectory:
         if finished.is_recorded and self._ledger is not None:
             recorded = self._ledger.load(finished.job.trajectory.id)
             check_task(recorded, finished.job.trajectory.task)

@@ -9,7 +9,7 @@ from typing import Any
 from agentgym.errors import PolicyError
 from agentgym.messages import Message
 from agentgym.policy.contract import Policy, Reply
-from agentgym.rollout.causes import defined_at
+from agentgym.rollout.failures import defined_at
 
 
 def check_messages(answer: Any, method: Callable[..., Any], example: str) -> None:

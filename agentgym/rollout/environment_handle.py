@@ -13,7 +13,7 @@ from typing import TypeVar
 from agentgym.environment import Checkpoint, Environment, unwrapped
 from agentgym.errors import SandboxExhausted, ToolError
 from agentgym.messages import Message, Result
-from agentgym.rollout.answers import awaited, check_messages
+from agentgym.rollout.checks import awaited, check_messages
 from agentgym.rollout.prompt import with_additions
 from agentgym.sandbox import Usage, combine_usage, usage_counts, usage_since
 from agentgym.task import Task
@@ -38,7 +38,7 @@ NO_STATE = EnvironmentState()
 """The state of an environment that offers nothing of it, as most do not."""
 
 
-class LiveEnvironment:
+class EnvironmentHandle:
     """One episode's environment, and the fresh one that takes its place after a failure.
 
     Args:

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agentgym.rollout.causes import LOGGER
 from agentgym.rollout.engine import EpisodePlayer
-from agentgym.rollout.jobs import Job
+from agentgym.rollout.episodes import EpisodeJob
+from agentgym.rollout.failures import LOGGER
 
 _MAX_LISTED = 3
 _TURN = re.compile(r" (?:in|for|of|before) turn \d+$")
@@ -26,14 +26,14 @@ class StandstillWatch:
 
     def __init__(self, warn_after_s: float | None) -> None:
         self._warn_after_s = warn_after_s
-        self._playing: dict[str, tuple[Job, EpisodePlayer]] = {}
+        self._playing: dict[str, tuple[EpisodeJob, EpisodePlayer]] = {}
         self._runs = 0
         self._task: asyncio.Task[None] | None = None
 
-    def begin(self, job: Job, player: EpisodePlayer) -> None:
+    def begin(self, job: EpisodeJob, player: EpisodePlayer) -> None:
         self._playing[job.trajectory.id] = job, player
 
-    def end(self, job: Job) -> None:
+    def end(self, job: EpisodeJob) -> None:
         self._playing.pop(job.trajectory.id, None)
 
     @asynccontextmanager

@@ -1,18 +1,21 @@
-"""What the episodes of a run have in common."""
+"""What a run is to play: what its episodes have in common, and each of them."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from agentgym.environment import Checkpoint, Environment, unwrapped
+from agentgym.errors import HeldOutError
 from agentgym.reward import Reward
 from agentgym.rollout.budgets import Budgets
 from agentgym.rollout.environments import EnvironmentFactory
-from agentgym.rollout.hooks import EpisodeHook
+from agentgym.rollout.hooks import EpisodeHook, added_weights
 from agentgym.rollout.replay import Fork, RestoredEnvironment
-from agentgym.task import Task
-from agentgym.trajectory import Trajectory, Turn
+from agentgym.task import Task, seed_of
+from agentgym.trajectory import PromptAddition, Trajectory, Turn
 
 Checkpoints = dict[tuple[str, int, int], Checkpoint | None]
 """By task id, sample, and the turn before which the checkpoint was taken; None where none was."""
@@ -72,7 +75,73 @@ class EpisodeConfig:
             return RestoredEnvironment(environment, self.fork)
         return environment
 
+    @property
+    def added_weights(self) -> dict[str, float]:
+        """The weights of the reward components that the hooks add."""
+        return added_weights(self.hooks)
+
     def reward_for(self, environment: Environment) -> Reward | None:
         """Return the reward that judges an episode, or that a hook needs where episodes are not judged."""
         is_asked = self.judged or any(hook.needs_reward for hook in self.hooks)
         return self.environments.reward_for(unwrapped(environment)) if is_asked else None
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeJob:
+    """An episode to be played.
+
+    Attributes:
+        position: in the order of asking; the episodes of a group follow one another.
+        trajectory: what it is played into.
+        fork: for a branch, where it leaves its record.
+        addition: what is added to the prompt of this episode alone, such as help in training.
+    """
+
+    position: int
+    trajectory: Trajectory
+    fork: Fork | None = None
+    addition: PromptAddition | None = None
+
+
+def episode_jobs(
+    tasks: Iterable[Task],
+    group_size: int,
+    *,
+    label: str,
+    seed: int,
+    additions: Sequence[PromptAddition | None] = (),
+) -> Iterator[EpisodeJob]:
+    """Every episode to play, lazily. A task that comes again gets new sample numbers, so that ids stay unique.
+
+    Raises: HeldOutError for help with a task that is not for training.
+    """
+    samples: Counter[str] = Counter()
+    position = 0
+    for task in tasks:
+        for _ in range(group_size):
+            sample = samples[task.id]
+            samples[task.id] += 1
+            addition = additions[position] if additions else None
+            if addition is not None and addition.is_help and task.split != "train":
+                raise HeldOutError(
+                    f"{task.id!r} is a task of the split {task.split!r}, and was to be played with a {addition.kind}. "
+                    "Only training tasks are: what measures is played without help."
+                )
+            trajectory = Trajectory(f"{label}/{task.id}#{sample}", task, sample, seed_of(seed, task.id))
+            yield EpisodeJob(position, trajectory, addition=addition)
+            position += 1
+
+
+def branch_jobs(forks: Iterable[Fork], group_size: int, *, label: str) -> Iterator[EpisodeJob]:
+    """Every branch to play, lazily, with sample numbers that no two of a task share."""
+    samples: Counter[str] = Counter()
+    position = 0
+    for fork in forks:
+        origin = fork.trajectory
+        for _ in range(group_size):
+            sample = samples[origin.task.id]
+            samples[origin.task.id] += 1
+            episode_id = f"{label}/{origin.id}@{fork.turn}#{sample}"
+            trajectory = Trajectory(episode_id, origin.task, sample, origin.seed)
+            yield EpisodeJob(position, trajectory, fork)
+            position += 1

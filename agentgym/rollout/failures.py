@@ -1,4 +1,7 @@
-"""Why an episode failed, in one line: the error, the line of code that it comes from, and what was being done."""
+"""Failures of the infrastructure: why an episode failed, how often it may try again, and when they end a run.
+
+A failure is one line: the error, the line of code that it comes from, and what was being done.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ import inspect
 import logging
 import sysconfig
 import traceback
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import EnvironmentServerError, JudgeError, PolicyError, SandboxError
+from agentgym.errors import EnvironmentServerError, EpisodesFailed, JudgeError, PolicyError, SandboxError
+from agentgym.trajectory import Trajectory
 
 INFRASTRUCTURE = (SandboxError, EnvironmentServerError, PolicyError, JudgeError, TimeoutError)
 """Errors of machines, servers and judges. Any other error that fails an episode is a bug in somebody's code."""
@@ -20,6 +25,7 @@ LOGGER = "agentgym.rollout"
 _OWN = Path(__file__).parents[1]
 _STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 _INSTALLED = {Path(sysconfig.get_path(scheme)) for scheme in ("purelib", "platlib")}
+_MAX_LISTED = 3
 
 
 def cause_of(error: BaseException, activity: str) -> str:
@@ -78,3 +84,61 @@ def _names_of(*classes: type[BaseException]) -> set[str]:
     for c in classes:
         names |= _names_of(*c.__subclasses__())
     return names
+
+
+class Retries:
+    """How often an episode may still try again after a failure of the infrastructure, and what it was doing.
+
+    Attributes:
+        activity: what is being done now, for error messages: "running the tool 'add' in turn 2".
+    """
+
+    def __init__(self, trajectory: Trajectory, allowed: int) -> None:
+        self.remaining = allowed
+        self.activity = "starting"
+        self._noted = trajectory.provenance.retries
+
+    def note(self, activity: str) -> None:
+        self.activity = activity
+
+    def take(self, error: Exception) -> bool:
+        """Take a retry, if one is left, and note in the record what failed. Returns: whether one was left."""
+        if self.remaining <= 0:
+            return False
+        self.remaining -= 1
+        self._noted.append(self.describe(error))
+        return True
+
+    def describe(self, error: Exception) -> str:
+        return cause_of(error, self.activity)
+
+
+class FailureStreak:
+    """The failures in a row of one run.
+
+    Args:
+        most: so many failed episodes, one after another in the order of their ends, end the run; None for no such end.
+    """
+
+    def __init__(self, most: int | None) -> None:
+        self._most = most
+        self._failed: list[Trajectory] = []
+
+    def too_many_with(self, trajectory: Trajectory) -> list[Trajectory]:
+        """Count an episode that has ended. Returns: the failures in a row if they are too many, else nothing."""
+        if trajectory.valid:
+            self._failed.clear()
+            return []
+        self._failed.append(trajectory)
+        return self._failed if len(self._failed) == self._most else []
+
+
+def too_many_failures(failed: list[Trajectory], *, is_recorded: bool) -> EpisodesFailed:
+    """The error that ends a run, with the causes. `is_recorded`: whether a ledger lets the run be resumed."""
+    causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in failed)
+    listed = "; ".join(f"{count} x {cause}" for cause, count in causes.most_common(_MAX_LISTED))
+    hint = "They will be played again when it is resumed. " if is_recorded else ""
+    return EpisodesFailed(
+        f"{len(failed)} episodes in a row failed, so the run was stopped: {listed}. {hint}max_failures_in_a_row sets "
+        "how many may."
+    )
