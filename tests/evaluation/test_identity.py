@@ -10,8 +10,9 @@ import pytest
 from agentgym import Call, Message, Reward, Task, TaskSet
 from agentgym.errors import EvaluationError, LedgerError
 from agentgym.evaluation import evaluate
+from agentgym.methods.attempts import Attempts
 from agentgym.policy import ScriptedPolicy
-from agentgym.rollout import Attempts, Budgets, EpisodeManager, RolloutConfig
+from agentgym.rollout import Budgets, EpisodeManager, RolloutConfig
 from agentgym.storage import Ledger
 from agentgym.testing import Counter, TargetReached
 

@@ -67,6 +67,7 @@ HEAVY_MODULES = {
     "agentgym.training.model.grpo_config": "train",
     "agentgym.training.model.slow_copy": "train",
     "agentgym.training.model.plain_forward": "train",
+    "agentgym.training.parts": "train",
     "agentgym.training.processes": "train",
     "agentgym.training.loss.grpo_batches": "train",
     "agentgym.training.imitation": "train",
