@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from agentgym import Call, JudgeError, Result, StopReason, Trajectory
 
 
@@ -12,6 +15,37 @@ def final_call(episode: Trajectory) -> tuple[Call, Result] | None:
             if result.final and result.ok:
                 return call, result
     return None
+
+
+RECORD = "Record: "
+
+
+def final_record(episode: Trajectory, required: str) -> dict[str, Any] | None:
+    """Return the record that an environment writes as JSON behind `Record: ` at the end of an episode.
+
+    It stands in the result of the final call, or in the reply that ended the episode.
+
+    Args:
+        episode: the finished episode.
+        required: a key that the record must have.
+    Returns: the record; None without one.
+    Raises: JudgeError for a record that cannot be read.
+    """
+    final = final_call(episode)
+    if final is not None:
+        text = str(final[1].content)
+    elif episode.stop_reason is StopReason.ENVIRONMENT and episode.turns and episode.turns[-1].replies:
+        text = episode.turns[-1].replies[-1].text
+    else:
+        return None
+    _, mark, line = text.rpartition(RECORD)
+    if not mark:
+        return None
+    try:
+        record: dict[str, Any] = json.loads(line)
+        return {required: record[required], **record}
+    except (ValueError, TypeError, KeyError) as error:
+        raise JudgeError(f"{episode.task.id}: the record {line[:80]!r} cannot be read: {error}") from error
 
 
 def last_words(episode: Trajectory) -> str | None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from agentgym import JudgeError, Reward, StopReason, Trajectory
+from agentgym import JudgeError, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components
 
 from .answer_match import same_answer
-from .final_answer import final_call
+from .final_answer import final_call, final_record
 from .told_values import untold
-
-RECORD = "Record: "
 
 
 class StateChanges(Reward):
@@ -83,20 +80,7 @@ def record_of(episode: Trajectory) -> dict[str, Any] | None:
 
     Raises: JudgeError for a record that cannot be read.
     """
-    final = final_call(episode)
-    if final is not None:
-        text = str(final[1].content)
-    elif episode.stop_reason is StopReason.ENVIRONMENT and episode.turns and episode.turns[-1].replies:
-        text = episode.turns[-1].replies[-1].text
-    else:
-        return None
-    _, mark, line = text.rpartition(RECORD)
-    if not mark:
-        return None
-    try:
-        record: dict[str, Any] = json.loads(line)
-        if not isinstance(record["changes"], list | None):
-            raise TypeError("changes are a list")
-    except (ValueError, TypeError, KeyError) as error:
-        raise JudgeError(f"{episode.task.id}: the record {line[:80]!r} cannot be read: {error}") from error
+    record = final_record(episode, "changes")
+    if record is not None and not isinstance(record["changes"], list | None):
+        raise JudgeError(f"{episode.task.id}: the record cannot be read: its changes are not a list.")
     return record

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
 
-from agentgym import JudgeError, Message, Reward, StopReason, Trajectory
+from agentgym import JudgeError, Message, Reward, Trajectory
 from agentgym.reward import SUCCESS, Components
 
-from .final_answer import final_call
-
-RECORD = "Record: "
+from .final_answer import final_record
 
 
 class TauBench(Reward):
@@ -58,18 +55,5 @@ def are_said(outputs: Iterable[Any], messages: Iterable[Message]) -> bool:
 
 def record_of(episode: Trajectory) -> dict[str, Any] | None:
     """Return the record in the reply or the result that ended the episode; None without one. Raises: JudgeError."""
-    final = final_call(episode)
-    if final is not None:
-        text = str(final[1].content)
-    elif episode.stop_reason is StopReason.ENVIRONMENT and episode.turns and episode.turns[-1].replies:
-        text = episode.turns[-1].replies[-1].text
-    else:
-        return None
-    _, mark, line = text.rpartition(RECORD)
-    if not mark:
-        return None
-    try:
-        record: dict[str, Any] = json.loads(line)
-        return {"state": str(record.pop("state")), **record}
-    except (ValueError, TypeError, KeyError) as error:
-        raise JudgeError(f"{episode.task.id}: the record {line[:80]!r} cannot be read: {error}") from error
+    record = final_record(episode, "state")
+    return None if record is None else {**record, "state": str(record["state"])}

@@ -6,7 +6,6 @@ from .algorithms import ALGORITHMS
 from .family import Family
 
 _SMALL = range(2, 16)
-_SIGNED = [*range(-12, -1), *range(2, 13)]
 _CHARS = "abcdeghilmnoprstu"
 _MARKS = ["-", "+", "*", "/", "_", "#", ":", "; "]
 

@@ -10,9 +10,9 @@ from typing import Any
 from agentgym import Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
+from ..reference_oracle import oracle
 from .families import WRITTEN
 from .family import ARGUMENTS, Family, Parameters
-from .oracle import oracle
 from .pipelines import pipelines
 
 NAME = "code/functions-v1"

@@ -1,5 +1,6 @@
 """The task set `code/polyglot-v1`: nine functions by hand, each to be written in six languages. See CARD.md."""
 
-from .task_set import oracle, task_set
+from ..reference_oracle import oracle
+from .task_set import task_set
 
 __all__ = ["oracle", "task_set"]

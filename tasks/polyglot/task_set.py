@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
-from agentgym import Call, Message, Split, Task, TaskSet
+from agentgym import Split, Task, TaskSet
 from agentgym.sandboxes.languages import LANGUAGES
 
+from ..reference_oracle import oracle
 from .lists import RUN_LENGTHS, TRANSPOSE
 from .numbers import FIRST_BELOW, IS_MOUNTAIN, MEAN_GAP, NEXT_BUS
 from .problem import FunctionProblem
@@ -35,21 +36,6 @@ def task_set() -> TaskSet:
         for split, problems in PROBLEMS.items()
     }
     return TaskSet(NAME, splits, oracle=oracle)
-
-
-def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """Play two turns: `test` the reference, and `submit` it if every example passed."""
-    code = {"code": task.truth["reference"]}
-
-    def script(messages: Sequence[Message]) -> Message:
-        results = [message.text for message in messages if message.role == "tool"]
-        if not results:
-            return Message("assistant", "", (Call("test", code),))
-        if not results[-1].startswith("All"):
-            return Message("assistant", f"The reference solution fails: {results[-1]}")
-        return Message("assistant", "", (Call("submit", code),))
-
-    return script
 
 
 def _task(problem: FunctionProblem, language: str, split: Split) -> Task:

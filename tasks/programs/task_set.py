@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from agentgym import Call, Message, Split, Task, TaskError, TaskSet, seed_of
+from agentgym import Split, Task, TaskError, TaskSet, seed_of
 
+from ..reference_oracle import oracle
 from .languages import LANGUAGES
 from .steps import ENDINGS, STEPS, UNSEEN, Chosen, reference, sentence
 
@@ -37,21 +38,6 @@ def task_set(seed: int = 0) -> TaskSet:
     held_out = [*draw("held_out", "unseen_programs"), *draw("held_out", "unseen_steps")]
     splits = {"held_out": held_out, "validation": draw("validation", "validation"), "train": draw("train", "train")}
     return TaskSet(NAME, splits, oracle=oracle)
-
-
-def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """Play two turns: `test` the reference, and `submit` it if every example passed."""
-    code = {"code": task.truth["reference"]}
-
-    def script(messages: Sequence[Message]) -> Message:
-        results = [message.text for message in messages if message.role == "tool"]
-        if not results:
-            return Message("assistant", "", (Call("test", code),))
-        if not results[-1].startswith("All"):
-            return Message("assistant", f"The reference solution fails: {results[-1]}")
-        return Message("assistant", "", (Call("submit", code),))
-
-    return script
 
 
 def _draw(used: set[Any], split: Split, stratum: str, seed: int, index: int) -> Task:

@@ -11,7 +11,6 @@ from typing import Any
 from .database import key_of, names
 from .domains import Domain
 
-Facts = Mapping[str, str]
 Draw = Callable[[Domain, random.Random], dict[str, Any]]
 
 

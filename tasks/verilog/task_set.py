@@ -7,9 +7,10 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
-from agentgym import Call, Message, Task, TaskSet
+from agentgym import Task, TaskSet
 
 from ..generator import TaskGenerator, TaskSlot
+from ..reference_oracle import oracle
 from .design import Design
 from .families import KNOWN, UNSEEN
 
@@ -39,21 +40,6 @@ def task_set(seed: int = 0) -> TaskSet:
     held_out = [*draw("unseen_parameters", _task, KNOWN), *draw("unseen_families", _task, UNSEEN)]
     train, validation = draw("train", _task, KNOWN), draw("validation", _task, KNOWN)
     return TaskSet(NAME, {"held_out": held_out, "validation": validation, "train": train}, oracle=oracle)
-
-
-def oracle(task: Task) -> Callable[[Sequence[Message]], Message]:
-    """Play two turns: `test` the reference, and `submit` it if the visible testbench agrees."""
-    code = {"code": task.truth["reference"]}
-
-    def script(messages: Sequence[Message]) -> Message:
-        results = [message.text for message in messages if message.role == "tool"]
-        if not results:
-            return Message("assistant", "", (Call("test", code),))
-        if not results[-1].startswith("All"):
-            return Message("assistant", f"The reference design fails: {results[-1]}")
-        return Message("assistant", "", (Call("submit", code),))
-
-    return script
 
 
 def _task(rng: random.Random, slot: TaskSlot, families: Mapping[str, Callable[[random.Random], Design]]) -> Task | None:
