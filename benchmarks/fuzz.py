@@ -34,12 +34,12 @@ with atheris.instrument_imports(include=["agentgym.sandbox", "h11"]) if atheris 
     import h11
 
     from agentgym.errors import SandboxError
+    from agentgym.sandbox.allow_list import Address, AllowList
     from agentgym.sandbox.guest.frames import FrameError, FrameReader, encode
     from agentgym.sandbox.host import replies
     from agentgym.sandbox.host.snapshots import snapshot_of
     from agentgym.sandbox.host.trees import changes_of, merged, tree_of
     from agentgym.sandbox.network.account import Account, NetworkLimits
-    from agentgym.sandbox.network.allow_list import Address, AllowList
     from agentgym.sandbox.network.client_hello import read_client_hello
     from agentgym.sandbox.network.exchange import Exchange
     from agentgym.sandbox.rootfs.archive import unpack_archive

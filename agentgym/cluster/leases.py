@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import httpx
 
 from agentgym.errors import AccessRefused, EnvironmentServerError, LeaseLost
-
-if TYPE_CHECKING:
-    from agentgym.cluster.server_connection import ServerConnection
 
 _PER_LEASE = 4
 """Heartbeats in the length of a lease."""
@@ -53,6 +50,18 @@ class EpisodeLease:
                 limit.reschedule(asyncio.get_running_loop().time())
 
 
+class LeaseServer(Protocol):
+    """What renews leases: `ServerConnection`."""
+
+    url: str
+
+    def new_client(self) -> httpx.AsyncClient: ...
+
+    async def renew(self, client: httpx.AsyncClient, episode_ids: list[str]) -> Any: ...
+
+    def unreachable(self, error: Exception) -> EnvironmentServerError: ...
+
+
 class Heartbeats:
     """Renews the leases of one event loop. If the server is silent for the length of a lease, all are lost.
 
@@ -61,7 +70,7 @@ class Heartbeats:
         lease_s: how long a lease lasts, in seconds.
     """
 
-    def __init__(self, connection: ServerConnection, lease_s: float) -> None:
+    def __init__(self, connection: LeaseServer, lease_s: float) -> None:
         self._connection, self._lease_s = connection, lease_s
         self._leases: dict[str, EpisodeLease] = {}
         self._beating = asyncio.get_running_loop().create_task(self._beat())

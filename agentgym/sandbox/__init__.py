@@ -4,6 +4,7 @@ contract.py, limits.py   what every backend promises          metering.py   adds
 namespaces/  docker/     the backends                         pool/         sandboxes kept ready, of either backend
 host/                    the host's side: talks to a guest    guest/        what runs inside every sandbox
 rootfs/                  root file systems from images        network/      the only way out, if a spec asks for one
+allow_list.py            the names a sandbox may reach        link.py       the socket to a guest (read_pace.py)
 snapshot_cache.py        snapshots that are slow to prepare, prepared once per backend
 toolchain_check.py       whether a language's compiler and interpreter work in a sandbox
 
@@ -33,19 +34,19 @@ from agentgym.sandbox.snapshot_cache import shared_snapshot
 from agentgym.sandbox.toolchain_check import toolchain_fault
 
 if TYPE_CHECKING:
+    from agentgym.sandbox.allow_list import AllowList
     from agentgym.sandbox.docker import DockerBackend
     from agentgym.sandbox.guest.root import AGENT_ID
     from agentgym.sandbox.host.sessions import SessionLog, replay_sessions
     from agentgym.sandbox.namespaces import NamespacesBackend
     from agentgym.sandbox.network.account import NetworkLimits
-    from agentgym.sandbox.network.allow_list import AllowList
     from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
     from agentgym.sandbox.pool import Pool, PoolStats
     from agentgym.sandbox.rootfs import cache_folder
 
 _HOME = {
     "AGENT_ID": "guest.root",
-    "AllowList": "network.allow_list",
+    "AllowList": "allow_list",
     "DockerBackend": "docker",
     "NamespacesBackend": "namespaces",
     "NetworkLimits": "network.account",

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from agentgym.errors import SandboxError
-from agentgym.sandbox.network.allow_list import AllowList
+from agentgym.sandbox.allow_list import AllowList
 
 LIMITS = {
     "wall": "seconds a call may take; at its end everything it started is killed",

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentgym._imports import check_package
 from agentgym.errors import TaskError
 from agentgym.task.definition import Task
 from agentgym.task.json_rows import task_from_json, task_to_json
-
-if TYPE_CHECKING:
-    from agentgym.task.task_set import TaskSet
 
 Columns = Mapping[str, str | Mapping[str, str]]
 """By field of Task: the column that it is, or for `parameters` and `truth` the columns of their entries, by key."""
@@ -45,7 +42,7 @@ def tasks_from_dataset(
     return tasks
 
 
-def dataset_of(task_set: TaskSet, canary: str) -> Any:
+def dataset_of(task_set: Mapping[str, Sequence[Task]], canary: str) -> Any:
     """Return a `datasets.DatasetDict` with a split for each that has tasks; a canary in the description of each."""
     check_package("datasets", "data", "TaskSet.push")
     from datasets import Dataset, DatasetDict, DatasetInfo, Features, List, Value

@@ -15,8 +15,8 @@ from agentgym.errors import SandboxDied
 from agentgym.sandbox.guest.frames import MAX_HEADER_BYTES, FrameError, FrameReader, encode
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
-from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.link import Link
 
 GOOD = {
     "id": 1,

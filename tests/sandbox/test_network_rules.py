@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agentgym.errors import SandboxError
+from agentgym.sandbox.allow_list import AllowList, Destination
 from agentgym.sandbox.limits import SandboxSpec
 from agentgym.sandbox.network.addresses import is_own, resolve, why_not_public
-from agentgym.sandbox.network.allow_list import AllowList, Destination
 from agentgym.sandbox.network.client_hello import read_client_hello
 
 

@@ -1,6 +1,7 @@
 """The policy gateway: agent programs that others wrote play our tasks, and are trained.
 
-gateway.py           PolicyGateway, an engine: listens, hands out tokens
+gateway.py           PolicyGateway, an engine: listens, and plays episodes through programs
+sessions.py          the open episodes, each under a token of its own
 programs.py          a program that is run for each episode
 program_loop.py      an episode whose turns are a program's requests; rows where it rewrites its history
 open_row.py          one of its contexts

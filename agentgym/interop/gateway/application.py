@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
@@ -37,9 +37,7 @@ from .chat import invalid, object_of
 from .chat_completions import ChatCompletions, chat_content
 from .program_loop import ProgramLoop
 from .responses import Responses
-
-if TYPE_CHECKING:
-    from .gateway import Sessions
+from .sessions import Sessions
 
 MAX_BODY_MIB = 16
 BODY_S = 30.0

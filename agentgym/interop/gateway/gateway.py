@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import secrets
 import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
@@ -12,7 +10,6 @@ from functools import partial
 from typing import Any, cast
 
 from agentgym.cluster.serving import FIRST_REQUEST_S, KEEP_ALIVE_S, LOOPBACK, check_installed, listen
-from agentgym.cluster.tokens import number_of
 from agentgym.errors import AgentGymError
 from agentgym.policy.contract import Policy
 from agentgym.rollout.engine import EpisodePlayer, LocalPlayer
@@ -21,54 +18,7 @@ from agentgym.rollout.episodes import EpisodeJob
 
 from .program_loop import ProgramLoop
 from .programs import AgentProgram
-
-
-class Sessions:
-    """The episodes that are open, by their tokens.
-
-    Args:
-        program: run for each episode; None lets clients take episodes with one of `tokens`.
-        url: of the gateway.
-    """
-
-    def __init__(self, program: AgentProgram | None, tokens: Sequence[str], url: str) -> None:
-        self._program, self._tokens, self._url = program, tokens, url
-        self._open: dict[bytes, ProgramLoop] = {}
-        self._unclaimed: asyncio.Queue[tuple[ProgramLoop, str]] = asyncio.Queue()
-
-    @asynccontextmanager
-    async def connect(self, loop: ProgramLoop) -> AsyncIterator[None]:
-        """Give an episode a token, and a program that plays it. On leaving the token is worth nothing."""
-        token = secrets.token_urlsafe(32)
-        self._open[_digest(token)] = loop
-        try:
-            if self._program is None:
-                self.offer(loop, token)
-                yield
-            else:
-                async with self._program.running(loop, self._url, token):
-                    yield
-        finally:
-            del self._open[_digest(token)]
-
-    def of(self, token: str) -> ProgramLoop | None:
-        """Return the episode of a token; None if there is none, or it is over."""
-        return self._open.get(_digest(token))
-
-    def is_servers(self, token: str) -> bool:
-        """Whether a token lets its owner take episodes."""
-        return number_of(token, self._tokens) is not None
-
-    def offer(self, loop: ProgramLoop, token: str) -> None:
-        """Let a client take an episode."""
-        self._unclaimed.put_nowait((loop, token))
-
-    async def claimed(self) -> tuple[ProgramLoop, str]:
-        """Return the next episode that nobody has taken, once there is one, and its token."""
-        while True:
-            loop, token = await self._unclaimed.get()
-            if self.of(token) is not None:  # it may have ended while it waited
-                return loop, token
+from .sessions import Sessions
 
 
 class PolicyGateway:
@@ -205,8 +155,3 @@ class ProgramPlayer(LocalPlayer):
         policy.episode_ended(job.trajectory.id)  # while the program thinks nobody waits for it
         episode.make_loop = partial(ProgramLoop, self._sessions.connect, self._silence_s)
         return episode
-
-
-def _digest(token: str) -> bytes:
-    """Return what tokens are compared by, so that the time it takes says nothing of them."""
-    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

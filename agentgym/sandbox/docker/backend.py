@@ -39,10 +39,10 @@ from agentgym.sandbox.docker.owner import Owner
 from agentgym.sandbox.docker.rendezvous import Rendezvous, SocketDirectory
 from agentgym.sandbox.docker.socket_buffers import bound_socket_buffers
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
-from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Proxy
 
 _CREATE_S = 60.0

@@ -12,8 +12,8 @@ from agentgym.sandbox.docker.daemon import Daemon, DockerImage
 from agentgym.sandbox.guest import container_main, oom_score
 from agentgym.sandbox.guest.frames import LINKED
 from agentgym.sandbox.host.guest_handle import GuestHandle
-from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.link import Link
 from agentgym.sandbox.namespaces.spawner import python_environment
 from agentgym.sandbox.network.proxy import environment_for
 

@@ -10,8 +10,8 @@ import socket
 from typing import Any
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.host.link import Link
-from agentgym.sandbox.host.read_pace import ReadPace, next_piece
+from agentgym.sandbox.link import Link
+from agentgym.sandbox.read_pace import ReadPace, next_piece
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_LINE_VALUES = 1_000_000

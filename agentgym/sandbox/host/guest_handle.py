@@ -11,7 +11,7 @@ from typing import Any
 
 from agentgym.errors import SandboxError
 from agentgym.sandbox.contract import Snapshot
-from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.link import Link
 from agentgym.sandbox.network.proxy import Proxy, SandboxNetwork
 from agentgym.threads import in_thread
 

@@ -12,10 +12,10 @@ from agentgym.errors import FilesNotCaptured, SandboxError, SandboxUnavailable
 from agentgym.sandbox.contract import Layer, Snapshot
 from agentgym.sandbox.guest.archive import ROOTS
 from agentgym.sandbox.host.guest_handle import GuestHandle
-from agentgym.sandbox.host.link import in_memory
-from agentgym.sandbox.host.read_pace import ReadPace, next_piece
 from agentgym.sandbox.host.trees import changes_of, digest_of, id_of, merged, tree_of
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.link import in_memory
+from agentgym.sandbox.read_pace import ReadPace, next_piece
 
 MAX_LAYERS = 8  # the overlay of a sandbox has all of them, and looking up a file may visit each
 _SMALL_BYTES = 2**20  # larger archives are hashed in a thread

@@ -30,10 +30,10 @@ from agentgym.errors import LimitUnenforceable, SandboxDied, SandboxError, Sandb
 from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.host.guest_handle import GuestHandle
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
-from agentgym.sandbox.host.link import Link
 from agentgym.sandbox.host.shortage import descriptors_available
 from agentgym.sandbox.host.snapshots import restore
 from agentgym.sandbox.limits import SandboxSpec
+from agentgym.sandbox.link import Link
 from agentgym.sandbox.namespaces import processes
 from agentgym.sandbox.namespaces.layer_cache import LayerCache, keys_of
 from agentgym.sandbox.namespaces.spawner import SpawnerProcess

@@ -16,7 +16,7 @@ from typing import Any
 
 from agentgym.sandbox.contract import Layer
 from agentgym.sandbox.guest.archive import records
-from agentgym.sandbox.host.link import in_memory
+from agentgym.sandbox.link import in_memory
 from agentgym.sandbox.namespaces.spawner import SpawnerProcess
 
 _BUILD_S = 60.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 
-from agentgym.sandbox.network.allow_list import Address, canonical
+from agentgym.sandbox.allow_list import Address, canonical
 from agentgym.threads import in_thread
 
 # IANA's registries of special-purpose addresses (RFC 6890 and later). `ipaddress.is_global` is not used, because its

@@ -19,12 +19,12 @@ from functools import partial
 from typing import Literal
 
 from agentgym.errors import SandboxDied, SandboxUnavailable
+from agentgym.sandbox.allow_list import AllowList
 from agentgym.sandbox.contract import Connection
 from agentgym.sandbox.guest.frames import PROXY_ADDRESS, receive
-from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.link import Link
 from agentgym.sandbox.network import addresses, exchange
 from agentgym.sandbox.network.account import Account, NetworkLimits
-from agentgym.sandbox.network.allow_list import AllowList
 from agentgym.sandbox.network.loop_thread import LoopThread
 from agentgym.threads import in_thread
 

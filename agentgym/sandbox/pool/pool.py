@@ -123,7 +123,7 @@ class Pool:
 
     def for_tenant(self, tenant: str) -> Backend:
         """Return this pool as the backend of one tenant, such as evaluation beside training. Tenants take turns."""
-        return TenantView(self, tenant)
+        return TenantView(self, partial(self.lease, tenant=tenant))
 
     def stats(self) -> PoolStats:
         """Count of sandboxes and waiting times, for logs."""

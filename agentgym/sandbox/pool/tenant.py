@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
-from agentgym.sandbox.contract import Capabilities, Running, Sandbox, Snapshot
+from agentgym.sandbox.contract import Backend, Capabilities, Running, Sandbox, Snapshot
 from agentgym.sandbox.limits import SandboxSpec
-
-if TYPE_CHECKING:
-    from agentgym.sandbox.pool.pool import Pool
 
 
 class TenantView:
-    """The backend that `Pool.for_tenant` returns."""
+    """The backend that `Pool.for_tenant` returns.
 
-    def __init__(self, pool: Pool, tenant: str) -> None:
-        self._pool, self._tenant, self.name = pool, tenant, pool.name
+    Args:
+        pool: the pool that all tenants share.
+        lease: creates a sandbox of the pool for this tenant.
+    """
+
+    def __init__(self, pool: Backend, lease: Callable[..., Awaitable[Sandbox]]) -> None:
+        self._pool, self._lease, self.name = pool, lease, pool.name
 
     async def create(self, spec: SandboxSpec, *, snapshot: Snapshot | None = None) -> Sandbox:
-        return await self._pool.lease(spec, snapshot=snapshot, tenant=self._tenant)
+        return await self._lease(spec, snapshot=snapshot)
 
     async def probe(self) -> Capabilities:
         return await self._pool.probe()

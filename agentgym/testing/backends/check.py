@@ -5,12 +5,9 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from agentgym.sandbox import Capabilities
-
-if TYPE_CHECKING:
-    from agentgym.testing.backends.testbed import Target
 
 Kind = Literal["contract", "attack"]
 Outcome = Literal["passed", "failed", "left out"]
@@ -30,12 +27,12 @@ class BackendCheck:
     """One check.
 
     Attributes:
-        run: does it, on a target; its name and the first line of its docstring say what is checked.
+        run: does it, on a `Target`; its name and the first line of its docstring say what is checked.
         theme: the heading it stands under.
         needs: name of the limit without which it makes no sense, or `snapshots`; empty for none.
     """
 
-    run: Callable[[Target], Awaitable[None]]
+    run: Callable[[Any], Awaitable[None]]
     kind: Kind
     theme: str
     needs: str = ""
@@ -72,7 +69,7 @@ class CheckVerdict:
 
 
 def checks_of(
-    kind: Kind, theme: str, *listed: Callable[[Target], Awaitable[None]] | tuple[str, Callable[..., Awaitable[None]]]
+    kind: Kind, theme: str, *listed: Callable[[Any], Awaitable[None]] | tuple[str, Callable[..., Awaitable[None]]]
 ) -> tuple[BackendCheck, ...]:
     """Cases of one theme; a pair names what the check needs."""
     return tuple(

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from agentgym.sandbox.host.guest_sandbox import GuestSandbox
-from agentgym.sandbox.host.link import Link
+from agentgym.sandbox.link import Link
 from agentgym.testing.backends.check import NotApplicable
 from agentgym.testing.backends.testbed import Target
 

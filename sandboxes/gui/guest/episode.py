@@ -87,7 +87,7 @@ class BrowserEpisode:
         self._context, self._viewport = context["browserContextId"], (viewport[0], viewport[1])
         self._server.watch(context["browserContextId"], self._on_target_change)
         self._server.downloads.watchers.add(self._on_download)
-        self._files = EpisodeFiles(self._browser, self._server, context["browserContextId"], files or {})
+        self._files = EpisodeFiles(self._browser, self._server.downloads, context["browserContextId"], files or {})
         self._new_page()
         task_text: Any = ""
         try:

@@ -8,13 +8,10 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .cdp import ChromiumProcess
 from .tab import NotPossible
-
-if TYPE_CHECKING:
-    from .server import PageServer
 
 FOLDER, SHOWN_BYTES, MAX_FILES = "/tmp/files", 65_536, 20
 _DOWNLOAD_S = 10.0
@@ -48,13 +45,13 @@ class Downloads:
 class EpisodeFiles:
     """The folder of one episode."""
 
-    def __init__(self, browser: ChromiumProcess, server: PageServer, context: str, files: dict[str, str]) -> None:
+    def __init__(self, browser: ChromiumProcess, downloads: Downloads, context: str, files: dict[str, str]) -> None:
         """Write the files for uploads, and let the browser put downloads of this context into the folder.
 
         Args:
             files: contents in base64, by name.
         """
-        self._downloads = server.downloads
+        self._downloads = downloads
         self._folder = f"{FOLDER}/{context}"
         self._incoming, self._names = f"{self._folder}/incoming", list(files)
         self._arrived: list[str] = []

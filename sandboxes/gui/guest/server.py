@@ -11,41 +11,25 @@ import itertools
 import socketserver
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
 
 from .cdp import ChromiumProcess
 from .files import Downloads
-
-if TYPE_CHECKING:
-    from .sites import Site
+from .page_request import PageRequest, PageResponse
 
 _MAX_FORM = 1 << 20
-SAFE = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'self'; base-uri 'none'"
-"""The content security policy of the bundled applications: no script runs, also none in a message or a post."""
 Watcher = Callable[[str, bool], object]
 
 
-class PageRequest:
-    """One request of a page."""
+class ServedSite(Protocol):
+    """What serves the pages of an episode. Some sites forward requests or open tunnels, too."""
 
-    def __init__(self, method: str, host: str, path: str, query: dict[str, str], form: dict[str, str]) -> None:
-        self.method, self.host, self.path, self.query, self.form = method, host, path, query, form
+    hosts: tuple[str, ...]
+    address: str
+    lock: Any
 
-
-class PageResponse:
-    """A site's response. `policy` is the content security policy, empty for none."""
-
-    def __init__(
-        self,
-        body: str | bytes,
-        kind: str = "text/html; charset=utf-8",
-        status: int = 200,
-        location: str = "",
-        policy: str = "",
-    ) -> None:
-        self.body = body if isinstance(body, bytes) else body.encode()
-        self.kind, self.status, self.location, self.policy = kind, status, location, policy
+    def respond(self, request: PageRequest) -> PageResponse: ...
 
 
 class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
@@ -56,7 +40,7 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     def __init__(self, browser: ChromiumProcess) -> None:
         super().__init__(("0.0.0.0", 0), _Handler)
-        self._sites: dict[str, Site] = {}
+        self._sites: dict[str, ServedSite] = {}
         self._watchers: dict[str, Watcher] = {}
         self.downloads = Downloads()
         self._numbers = itertools.count(1)
@@ -64,17 +48,17 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
         browser.call("Target.setDiscoverTargets", {"discover": True})
         threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 60}, name="pages", daemon=True).start()
 
-    def open(self, site: Site) -> str:
+    def open(self, site: ServedSite) -> str:
         """Give a site an address. Returns: host and port of the proxy that leads to it alone."""
         number = next(self._numbers)
         site.address = f"127.{1 + (number >> 16) % 250}.{number >> 8 & 255}.{number & 255}"
         self._sites[site.address] = site
         return f"{site.address}:{self.server_address[1]}"
 
-    def close(self, site: Site) -> None:
+    def close(self, site: ServedSite) -> None:
         self._sites.pop(site.address, None)
 
-    def site_at(self, address: str) -> Site | None:
+    def site_at(self, address: str) -> ServedSite | None:
         return self._sites.get(address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -143,7 +127,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         site.tunnel(self)
 
-    def _site_and_address(self, url: str) -> tuple[Site | None, SplitResult]:
+    def _site_and_address(self, url: str) -> tuple[ServedSite | None, SplitResult]:
         """Return the site that a request is for, None if it is not the episode's; and the parts of its address."""
         site = self.server.site_at(self.connection.getsockname()[0])
         try:

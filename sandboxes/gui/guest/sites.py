@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from .apps import APPS
 from .cdp import Refused
 from .page_clock import PAGE_CLOCK
-from .server import SAFE, PageRequest, PageResponse
+from .page_request import SAFE, PageRequest, PageResponse
 from .tab import LOAD_S, Tab
 
 _TIMELESS_MS = 2_000_000_000  # the longest timeout of a page
@@ -33,7 +33,8 @@ class Site:
     """What serves the pages of one episode. `start` is the first address; only `hosts` can be reached."""
 
     def __init__(self, host: str, path: str = "/") -> None:
-        self.hosts, self.start = (host,), f"http://{host}{path}"
+        self.hosts: tuple[str, ...] = (host,)
+        self.start = f"http://{host}{path}"
         self.lock, self.address = threading.Lock(), ""
 
     def open(self) -> None:

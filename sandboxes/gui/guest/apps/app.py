@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..server import PageRequest
+    from ..page_request import PageRequest
 
 MAX_TEXT = 4_000
 Fields = dict[str, str]

@@ -18,7 +18,7 @@ from typing import Any
 
 from agentgym.errors import SandboxDied
 from agentgym.sandbox.guest.frames import INLINE_BYTES, MAX_HEADER_BYTES, READ_BYTES, FrameError, FrameReader, encode
-from agentgym.sandbox.host.read_pace import ReadPace
+from agentgym.sandbox.read_pace import ReadPace
 
 Reply = tuple[dict[str, Any], bytes]
 
