@@ -14,7 +14,8 @@ from agentgym._imports import lazy_names
 
 if TYPE_CHECKING:
     from agentgym.training.demonstrate import demonstrations
-    from agentgym.training.parts import Exclusion, TrainingPart, TrainingPlan, TrainingRun
+    from agentgym.training.fit import Exclusion, TrainingPlan
+    from agentgym.training.parts import TrainingPart, TrainingRun
     from agentgym.training.recipe.recipe import Recipe
     from agentgym.training.rollouts.rollouts import Rollouts
     from agentgym.training.run import train
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
     from agentgym.training.turn_grpo import TurnGRPOTrainer
 
 _HOME = {
-    "Exclusion": "parts",
+    "Exclusion": "fit",
     "Recipe": "recipe.recipe",
     "Rollouts": "rollouts.rollouts",
     "SignalProvider": "signals.provider",
     "TrainingPart": "parts",
-    "TrainingPlan": "parts",
+    "TrainingPlan": "fit",
     "TrainingRun": "parts",
     "TurnGRPOTrainer": "turn_grpo",
     "default_stages": "stages.plan",

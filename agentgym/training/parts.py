@@ -17,46 +17,25 @@ A part overrides what it needs; everything else does nothing. A package register
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from agentgym.policy.contract import Policy
-from agentgym.reward import Reward
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
-from agentgym.training.recipe.episode_section import EpisodeSection
+from agentgym.training.fit import Exclusion, PlannedPart, TrainingPlan
 from agentgym.training.recipe.train_section import TrainSection
 from agentgym.training.rollouts.rollouts import Rollouts
 from agentgym.trajectory import Trajectory
+
+__all__ = ["Exclusion", "TrainingPart", "TrainingPlan", "TrainingRun"]
 
 if TYPE_CHECKING:
     import torch
 
     from agentgym.training.loss.step_batch import OtherRows, StepBatch
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingPlan:
-    """What a part may read of a recipe to say whether it fits, before anything is loaded.
-
-    Attributes:
-        train, episode: sections of the recipe.
-        task_set: the tasks that are trained on. reward: who judges them; None for that of each environment.
-        process_count: how many processes train together.
-        stage: the name of the stage that trains.
-        recorded_labels: how the ids of the episodes begin that the stages before have recorded; None where that is
-            not known yet.
-    """
-
-    train: TrainSection
-    episode: EpisodeSection
-    task_set: TaskSet
-    reward: Reward | str | None = None
-    process_count: int = 1
-    stage: str = "train"
-    recorded_labels: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +64,17 @@ class TrainingRun:
     show: Callable[[str], None]
 
 
-Exclusion = Callable[["TrainingPart", TrainingPlan], str]
-"""Returns why a part does not go with something else in a recipe, and what to do; "" where it does."""
-
-
-class TrainingPart:
+class TrainingPart(PlannedPart):
     """Base of the parts: subclass it, and override what the part needs. The module says when each method is called.
 
     Attributes:
         label: how the recipe names the part, for messages.
         provides: names of what it gives to losses, as `LossRequirements.inputs` has them. Such a part is made only
             where the objective or a term needs it.
-        excludes: what it does not go with.
     """
 
     label: str = ""
     provides: ClassVar[tuple[str, ...]] = ()
-    excludes: ClassVar[tuple[Exclusion, ...]] = ()
-
-    def requires(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield a sentence for each thing that the part needs and the recipe does not have."""
-        yield from ()
 
     def rollout_changes(self) -> Mapping[str, Any]:
         """Return the options of the rollout config that differ in all episodes of the stage."""

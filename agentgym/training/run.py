@@ -21,9 +21,9 @@ from agentgym.options import Section
 from agentgym.policy.device import device_of
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training.checkpoints import copy_linked
+from agentgym.training.checks.launch import check_launch
 from agentgym.training.checks.memory_plan import memory_note
 from agentgym.training.checks.preflight import check_before_start
-from agentgym.training.checks.sharding import check_sharding
 from agentgym.training.extension import depends_on_steps
 from agentgym.training.extension import extend as extend_run
 from agentgym.training.model.models import FINAL, load_saved
@@ -61,7 +61,7 @@ def train(
     task_set = recipe.tasks.load()
 
     def prepare() -> None:
-        check_sharding(recipe, planned_stages(recipe), processes)
+        check_launch(planned_stages(recipe), task_set, processes)
         if not run.recipe.is_file():  # what began has been checked
             check_before_start(recipe, task_set, processes)
             if note := memory_note(recipe, processes.count):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from planned import check_parts_of
 
 from agentgym import TaskSet, register
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
-from agentgym.training.checks.losses import check_losses
 from agentgym.training.objectives import Needs, TokenBatch, define_loss
-from agentgym.training.processes import Processes
 
 
 @define_loss(Needs(reference=True, teacher=True, group_outcomes=True))
@@ -27,7 +26,7 @@ FIXED = {"reference": {"kind": "fixed"}}
 def check(train: dict[str, Any], task_set: TaskSet | None = None, processes: int = 1, **sections: Any) -> None:
     data = {"name": "losses", "tasks": {"set": "text/countdown-v1"}, "policy": {"tiny": {}}, **sections}
     recipe = Recipe.parse({**data, "train": {"steps": 1, **train}})
-    check_losses(recipe, task_set or recipe.tasks.load(), Processes(0, processes))
+    check_parts_of(recipe, task_set, processes)
 
 
 @pytest.mark.parametrize(

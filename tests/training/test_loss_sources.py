@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from planned import check_parts_of
 from transformers import TrainerState
 
 from agentgym import Message, ScriptedPolicy, Task, register
@@ -23,7 +24,6 @@ from agentgym.storage import checkpoint_in
 from agentgym.storage.run_folder import RunFolder
 from agentgym.testing import ByteRenderer
 from agentgym.training import Recipe
-from agentgym.training.checks.losses import check_losses
 from agentgym.training.loss_inputs.corrections import ThoughtCorrector
 from agentgym.training.loss_inputs.optimal_values import soft_maximum
 from agentgym.training.model.reference import ReferenceCallback
@@ -133,7 +133,7 @@ def test_a_teacher_of_another_vocabulary_is_refused(teacher, tmp_path):
     shutil.copy(teacher / "config.json", tmp_path / "other")
     chosen = started_from(tmp_path / "other", teacher={"path": str(teacher)}, terms={"teacher_kl": {}})
     with pytest.raises(RecipeError, match=r"needs a teacher with the vocabulary of policy\.path"):
-        check_losses(chosen, chosen.tasks.load())
+        check_parts_of(chosen)
 
 
 def test_apo_learns_in_groups_of_one_from_values_that_are_estimated_once_and_kept(teacher, tmp_path):

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from planned import check_parts_of
 
 from agentgym.training import Recipe
-from agentgym.training.checks.losses import check_losses
 from agentgym.training.stages.plan import planned_stages
 
 
@@ -46,7 +46,7 @@ def test_every_arm_has_what_its_losses_or_stages_need(objectives: Any, base: str
         recipe: Recipe = objectives.recipe_of(arm, 1, start, teacher, 3, base, objectives.COMMON)
         assert recipe.policy.path == "a/start"
         assert recipe.train.steps == 3
-        check_losses(recipe, recipe.tasks.load())
+        check_parts_of(recipe)
         if "teacher" in objectives.ARMS.get(arm, {}):
             assert recipe.train.teacher.path == "a/teacher"
         planned = planned_stages(recipe)

@@ -83,11 +83,15 @@ def test_servers_play_in_the_background_and_every_turn_is_of_one_published_versi
         assert log["/v1/completions"] > 4
 
 
+def check(recipe: Recipe) -> None:
+    check_vllm(recipe.vllm, recipe.policy, recipe.episode.max_episode_tokens)
+
+
 def test_each_server_is_checked_and_none_may_be_named_twice(tmp_path):
     with vllm_stand_ins({"log": str(tmp_path / "a")}) as [url]:
-        check_vllm(recipe([url]))
+        check(recipe([url]))
         with pytest.raises(RecipeError, match=r"vllm.url = 'http://127.0.0.1:9': no vLLM server answers"):
-            check_vllm(recipe([url, "http://127.0.0.1:9"]))
+            check(recipe([url, "http://127.0.0.1:9"]))
     with pytest.raises(RecipeError, match="url names 'http://h' twice"):
         recipe(["http://h", "http://h"])
     with pytest.raises(RecipeError, match="url is an empty list"):

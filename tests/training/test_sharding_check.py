@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from planned import check_parts_of
 
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
-from agentgym.training.checks.sharding import check_sharding
+from agentgym.training.checks.launch import check_launch
 from agentgym.training.processes import Processes
 from agentgym.training.stages.plan import planned_stages
 
@@ -32,7 +33,8 @@ def check(processes: Processes = TWO, **sections: object) -> None:
         else:
             data[name] = section
     recipe = Recipe.parse(data)
-    check_sharding(recipe, planned_stages(recipe), processes)
+    check_launch(planned_stages(recipe), recipe.tasks.load(), processes)
+    check_parts_of(recipe, processes=processes.count)
 
 
 def test_several_processes_may_shard_what_a_server_samples():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from model_server import Answer, serving
+from planned import check_parts_of
 
 from agentgym.errors import RecipeError
 from agentgym.training import Recipe
@@ -36,8 +37,8 @@ def sampled(token: int, logprob: float):
     return {"choices": [{"token_ids": [token], "logprobs": {"token_logprobs": [logprob]}}]}
 
 
-def test_without_a_section_nothing_is_checked():
-    check_vllm(Recipe.parse(RECIPE))
+def check(recipe: Recipe) -> None:
+    check_vllm(recipe.vllm, recipe.policy, recipe.episode.max_episode_tokens)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_without_a_section_nothing_is_checked():
 )
 def test_a_vllm_that_is_not_there(vllm, message):
     with pytest.raises(RecipeError, match=message) as caught:
-        check_vllm(recipe(vllm))
+        check(recipe(vllm))
     assert "\n" not in str(caught.value)
 
 
@@ -72,9 +73,9 @@ def test_what_does_not_go_together_with_it():
     data = json.loads(json.dumps(RECIPE)) | {"vllm": {}}
     data["train"]["generation"] = "trl"
     with pytest.raises(RecipeError, match=r"leave out train\.generation"):
-        check_vllm(Recipe.parse(data))
+        check_parts_of(Recipe.parse(data))
     with pytest.raises(RecipeError, match=r"policy\.quantization = 'nf4'"):
-        check_vllm(recipe({}, quantization="nf4", lora={}))
+        check(recipe({}, quantization="nf4", lora={}))
 
 
 @pytest.mark.parametrize(
@@ -109,13 +110,13 @@ def test_what_does_not_go_together_with_it():
 )
 def test_a_server_that_cannot_train_is_refused_with_the_remedy(answers, vllm, policy, message):
     with serving(*answers) as server, pytest.raises(RecipeError, match=message) as caught:
-        check_vllm(recipe({"url": server.url, **vllm}, **policy))
+        check(recipe({"url": server.url, **vllm}, **policy))
     assert "\n" not in str(caught.value)
 
 
 def test_a_server_that_can_is_accepted():
     answers = [{"version": "0.32.0"}, {"paths": WEIGHTS | ADAPTERS}, MODELS, MODELS, likeliest(-1.0), likeliest(-0.2)]
     with serving(*answers) as server:
-        check_vllm(recipe({"url": server.url}, lora={}))
+        check(recipe({"url": server.url}, lora={}))
     with serving(*answers[:4], sampled(0, 0.0), *answers[4:]) as server:
-        check_vllm(recipe({"url": server.url}, lora={}, logit_hook="known_tools"))
+        check(recipe({"url": server.url}, lora={}, logit_hook="known_tools"))

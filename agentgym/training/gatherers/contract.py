@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Protocol
 from agentgym import registry
 from agentgym.credit.named_parts import load_part, parse_part
 from agentgym.errors import CreditError
-from agentgym.reward import Reward
 from agentgym.storage.run_folder import RunFolder
 from agentgym.task import TaskSet
 from agentgym.training.gatherers.groups import GatheredGroup, in_groups
@@ -45,7 +44,7 @@ def background_play(part: TrainingPart, plan: TrainingPlan) -> str:
 
 def group_rewards(part: TrainingPart, plan: TrainingPlan) -> str:
     """Exclude rewards that judge whole groups: the episodes of a group may not have been judged together."""
-    if not isinstance(plan.reward, Reward) or not plan.reward.has_stage("group"):
+    if not plan.has_group_reward:
         return ""
     return (
         f"train.gather = {plan.train.gather}: episodes of a group may not have been judged together, and "
@@ -102,8 +101,20 @@ class Selection(GathererWrapper):
         return self._choose(self.inner(step))
 
 
+def branches(part: WrappedGatherer, plan: TrainingPlan) -> str:
+    """Exclude estimators that compare the branches of trees, if there are wrappers."""
+    if not part.wrappers or "branches" not in plan.train.make_estimator().requires:
+        return ""
+    return (
+        f"train.gather = {plan.train.gather}: {plan.train.estimator} compares the branches of whole trees, of which a "
+        "gatherer may leave some out. Leave train.gather out, or choose an estimator without branches."
+    )
+
+
 class WrappedGatherer(TrainingPart):
     """A gatherer within its wrappers, which are asked together. `wrappers`: the innermost first."""
+
+    excludes: ClassVar[tuple[Exclusion, ...]] = (branches,)
 
     def __init__(self, outermost: Gatherer, wrappers: Sequence[GathererWrapper] = ()) -> None:
         self._outermost, self.wrappers = outermost, tuple(wrappers)
@@ -118,10 +129,10 @@ class WrappedGatherer(TrainingPart):
             wrapper.read_tasks(task_set)
 
     def requires(self, plan: TrainingPlan) -> Iterator[str]:
-        """Yield what the wrappers lack, and what they do not go with."""
+        """Yield what the wrappers lack, and what they do not go with, the innermost wrapper first."""
         for wrapper in self.wrappers:
             yield from wrapper.requires(plan)
-            yield from filter(None, (excludes(wrapper, plan) for excludes in wrapper.excludes))
+            yield from wrapper.conflicts(plan)
 
     def rollout_changes(self) -> Mapping[str, Any]:
         """Return the changes of all wrappers."""

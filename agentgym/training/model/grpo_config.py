@@ -5,7 +5,9 @@ from __future__ import annotations
 from difflib import get_close_matches
 from pathlib import Path
 
+from transformers.integrations import get_available_reporting_integrations, get_reporting_integration_callbacks
 from trl import GRPOConfig
+from trl.import_utils import is_vllm_available
 
 from agentgym.errors import RecipeError
 from agentgym.training.model.sharding import sharding_arguments
@@ -15,6 +17,9 @@ from agentgym.training.processes import Processes
 from agentgym.training.recipe.episode_section import EpisodeSection
 from agentgym.training.recipe.hardware_section import HardwareSection
 from agentgym.training.recipe.train_section import TrainSection
+
+_UNTRUNCATED = {"top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+"""Options of sampling that make the tokens come from another distribution than the model's, with values that do not."""
 
 
 def grpo_config(
@@ -87,3 +92,39 @@ def grpo_config(
     if section.group_size == 1:
         config.num_generations = 1  # TRL's trainer can do it; only the check of its GRPOConfig refuses it
     return config
+
+
+def check_trl_options(section: TrainSection, config: GRPOConfig) -> None:
+    """Check what TRL and transformers would find out once the model is loaded, or once the first step is taken.
+
+    Raises: RecipeError naming the option.
+    """
+    for key, value in section.trl.items():
+        default = GRPOConfig.__dataclass_fields__[key].default
+        if isinstance(value, str) and isinstance(default, (bool, int, float)):
+            raise RecipeError(f"[train.trl] {key} = {value!r} is text, where TRL expects a value such as {default!r}.")
+    _check_sampling(section, config)
+    try:
+        get_reporting_integration_callbacks(config.report_to)
+    except ValueError as error:
+        raise RecipeError(f"[train.trl] report_to = {section.trl['report_to']!r}: {error}") from error
+    if missing := set(config.report_to) - set(get_available_reporting_integrations()):
+        raise RecipeError(f"[train.trl] report_to: {', '.join(sorted(missing))} is not installed.")
+    if not config.use_vllm:
+        return
+    if section.generation != "trl":
+        raise RecipeError("[train.trl] use_vllm = true is used only with train.generation = 'trl'.")
+    if not is_vllm_available():
+        raise RecipeError("[train.trl] use_vllm = true needs the package vllm, which is not installed.")
+
+
+def _check_sampling(section: TrainSection, config: GRPOConfig) -> None:
+    """Check that the model is sampled from, as the importance ratio compares it with what was sampled from."""
+    given = {name: getattr(config, name) for name in _UNTRUNCATED} | (config.generation_kwargs or {})
+    for name, neutral in _UNTRUNCATED.items():
+        if section.steps and given[name] not in (neutral, None):
+            key = "episode.top_p" if name == "top_p" and "top_p" not in section.trl else f"train.trl.{name}"
+            raise RecipeError(
+                f"{key} = {given[name]}: training samples from the whole distribution, because the probabilities that "
+                f"are trained are the model's own. Leave it out; episode.temperature is corrected for."
+            )

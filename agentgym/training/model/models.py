@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from agentgym.errors import PolicyError, RecipeError
+from agentgym.errors import MissingExtraError, PolicyError, RecipeError
 from agentgym.policy.adapters import ADAPTER, can_merge, has_adapter, load_into, merged, new_adapter, open_adapter
-from agentgym.policy.checkpoint import load_checkpoint, load_state, save_atomically
+from agentgym.policy.checkpoint import check_checkpoint, load_checkpoint, load_state, save_atomically
+from agentgym.policy.quantization import quantization_config
 from agentgym.policy.role_adapters import role_adapters_of, save_each_role
 from agentgym.storage import checkpoint_in
 from agentgym.training.checkpoints import step_of
@@ -19,6 +21,34 @@ FINAL = "final"
 """Name of the checkpoint at the end of a run."""
 FINAL_ADAPTER = "adapter"
 """Name of the trained adapter beside the final model, or of the folder with that of each role."""
+
+
+def check_model(section: PolicySection) -> None:
+    """Check that the model of [policy] is there. What may be a hub model is looked for when it is loaded.
+
+    Raises: RecipeError naming the key.
+    """
+    source, template = section.path, section.chat_template
+    if section.logit_hook is None and section.logit_hook_options:
+        raise RecipeError("policy.logit_hook_options belong to a policy.logit_hook, and the recipe names none.")
+    if template is not None and not Path(template).is_file():
+        raise RecipeError(f"policy.chat_template = {template!r}: there is no such file here.")
+    if section.quantization:
+        try:
+            quantization_config()
+        except MissingExtraError as error:
+            raise RecipeError(f"policy.{error}") from error
+    if source is None or (not Path(source).exists() and re.fullmatch(r"[\w-][\w.-]*(/[\w.-]+)?", source)):
+        return
+    if (checkpoint := checkpoint_in(Path(source))) is None:
+        raise RecipeError(
+            f"policy.path = {source!r} holds no checkpoint. Give a folder written by save_pretrained (it has a "
+            "config.json), a run folder whose training or warm start has ended, or the name of a hub model."
+        )
+    try:
+        check_checkpoint(checkpoint, section.load_options(), section.lora)
+    except (PolicyError, MissingExtraError) as error:
+        raise RecipeError(f"policy.path cannot be loaded. {error}") from error
 
 
 def load_model(section: PolicySection, device: str, seed: int) -> tuple[Any, Any]:

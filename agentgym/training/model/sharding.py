@@ -7,7 +7,7 @@ such a model, so the first keeps a whole copy in main memory, from which weights
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -15,11 +15,47 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType, FullyShardedDataParallelPlugin, convert_outputs_to_fp32
 from torch.distributed.fsdp import MixedPrecisionPolicy
 from torch.distributed.tensor import DTensor
+from typing_extensions import override
 
+from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.model.plain_forward import plain_forward
 
 OPTIMISERS = ("adamw_torch", "adamw_torch_fused", "sgd")
 """Names of transformers' optimisers that were run on weights in parts."""
+
+
+class ShardedModel(PlannedPart):
+    """A model whose weights lie in parts, as `machine.sharding` asks for it."""
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        key = f"machine.sharding = {plan.hardware.sharding!r}"
+        if plan.vllm is None:
+            yield (
+                f"{key} leaves no process with a whole model to sample from. Let a server sample: add a section "
+                "[vllm]. Or leave it out: torchrun then trains a copy in each process (DDP)."
+            )
+        if plan.process_count == 1:
+            yield (
+                f"{key} shares the weights out among several processes, and this is one. Start them with `torchrun "
+                "--nproc_per_node 2 -m agentgym train`, or leave it out."
+            )
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        key, trl = f"machine.sharding = {plan.hardware.sharding!r}", plan.train.trl
+        if plan.policy.quantization:
+            yield (
+                f"{key} has not been run with policy.quantization = {plan.policy.quantization!r}. Leave one of them "
+                "out."
+            )
+        if plan.train.steps and (optimiser := trl.get("optim", OPTIMISERS[0])) not in OPTIMISERS:
+            yield (
+                f"{key}: [train.trl] optim = {optimiser!r} has not been run with it. It is run with "
+                f"{', '.join(OPTIMISERS)}."
+            )
+        if plan.train.steps and trl.get("fp16"):
+            yield f"{key}: [train.trl] fp16 has not been run with it. Use bf16."
 
 
 def sharding_arguments(sharding: str | None) -> dict[str, Any]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
+
+from typing_extensions import override
 
 from agentgym import registry
 from agentgym.credit import Estimator
 from agentgym.credit.group import SIGNALS
 from agentgym.environment import Environment
-from agentgym.errors import CreditError, RecipeError
+from agentgym.errors import CreditError
 from agentgym.policy.contract import Policy
 from agentgym.task import TaskSet
+from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.offline.archive import check_runs
 from agentgym.training.recipe.train_section import SignalsSection
 from agentgym.training.rollouts.rollouts import Rollouts
@@ -36,26 +40,54 @@ TEXT_ONLY = frozenset(
 )
 """Signals from a model that is given the tokens of a record and none of its images."""
 _OF_A_CRITIC = ("values", "action_values")
+_OF_WHOLE_MODELS = (
+    *("values", "action_values", "token_values", "contributions"),  # from a network that begins as a copy of the policy
+    *("rank_deviations", "flow_deviations"),  # from hidden states
+)
+"""Signals that the first process computes by itself with a whole model."""
 
 
-def check_signal_options(estimator: Estimator, section: SignalsSection) -> None:
-    """Check that options of signals are given only where an estimator reads them, and that replayed runs hold episodes.
+@dataclass(frozen=True, slots=True)
+class PlannedSignals(PlannedPart):
+    """The signals that the estimator of a recipe requires, and the options of [train.signals]."""
 
-    Raises: RecipeError naming the option.
-    """
-    given = [name for name in ("double", "privileged", "replay") if getattr(section, name)]
-    if given and not set(_OF_A_CRITIC) & set(estimator.requires):
-        raise RecipeError(
-            f"train.signals.{given[0]} is an option of a critic, and train.estimator = {estimator.name!r} has none. "
-            "Leave it out, or choose an estimator with a critic of turns, such as archer, turn_gae or sweet_rl."
-        )
-    if section.rank_every and "rank_deviations" not in estimator.requires:
-        raise RecipeError(
-            f"train.signals.rank_every = {section.rank_every} is read by rank_shaped, and train.estimator = "
-            f"{estimator.name!r} has no such wrapper. Leave it out, or add the wrapper."
-        )
-    if section.replay is not None:
-        check_runs("train.signals.replay.runs", section.replay.runs, section.replay.label)
+    estimator: Estimator
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        check_signals_available(self.estimator, plan.task_set)
+        section, names = plan.train.signals, set(self.estimator.requires)
+        given = [name for name in ("double", "privileged", "replay") if getattr(section, name)]
+        if given and not names.intersection(_OF_A_CRITIC):
+            yield (
+                f"train.signals.{given[0]} is an option of a critic, and train.estimator = {self.estimator.name!r} has "
+                "none. Leave it out, or choose an estimator with a critic of turns, such as archer, turn_gae or "
+                "sweet_rl."
+            )
+        if section.rank_every and "rank_deviations" not in names:
+            yield (
+                f"train.signals.rank_every = {section.rank_every} is read by rank_shaped, and train.estimator = "
+                f"{self.estimator.name!r} has no such wrapper. Leave it out, or add the wrapper."
+            )
+        if section.replay is not None:
+            check_runs("train.signals.replay.runs", section.replay.runs, section.replay.label)
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        if (sharding := plan.hardware.sharding) is None:
+            return
+        names = self.estimator.requires
+        if of_models := [name for name in _OF_WHOLE_MODELS if name in names]:
+            yield (
+                f"machine.sharding = {sharding!r}: train.estimator = {plan.train.estimator!r} requires {of_models[0]}, "
+                "which the first process computes by itself with a whole model. Choose an estimator or wrappers "
+                "without it, such as return_to_go or grpo."
+            )
+        if "hindsight" in names and plan.train.signals.hindsight == "learnt":
+            yield (
+                f"machine.sharding = {sharding!r}: train.estimator = {plan.train.estimator!r} learns hindsight with a "
+                "copy of the whole model in the first process. Set train.signals.hindsight = 'prompted'."
+            )
 
 
 def check_signals_available(estimator: Estimator, task_set: TaskSet) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentgym.options import Section
 from agentgym.task import TaskSet
+from agentgym.training.fit import Exclusion
 from agentgym.training.stages.context import Learner, RunContext
 from agentgym.trajectory import Trajectory
 
@@ -37,6 +38,8 @@ class Stage:
         makes_tasks: whether it leaves training tasks for a later `reinforce` in its folder.
         result: the file or folder in its folder that is there once it is done, with {name} for its name; "" for one
             that leaves none.
+        trains_in_parts: whether it trains a model whose weights lie in parts in several processes.
+        excludes: what it does not go with; each is called with the planned stage.
         check: gets the planned stage and those before it, before anything starts. Raises: RecipeError.
         check_episodes: likewise, where all of its episodes are stored in other runs already. They may have no token
             ids of this policy yet. Raises: RecipeError where they hold nothing to learn from.
@@ -50,6 +53,8 @@ class Stage:
     has_folder: bool = False
     makes_tasks: bool = False
     result: str = ""
+    trains_in_parts: bool = False
+    excludes: tuple[Exclusion, ...] = ()
     check: CheckStage | None = None
     check_episodes: CheckEpisodes | None = None
 
@@ -74,6 +79,8 @@ def define_stage(
     has_folder: bool | None = None,
     makes_tasks: bool = False,
     result: str = "",
+    trains_in_parts: bool = False,
+    excludes: tuple[Exclusion, ...] = (),
     check: CheckStage | None = None,
     check_episodes: CheckEpisodes | None = None,
 ) -> Callable[[RunStage], Stage]:
@@ -83,12 +90,23 @@ def define_stage(
     with the first stage that has none.
 
     Args:
-        section, checkpoint, options, plays, makes_tasks, check, check_episodes: see Stage.
+        section, checkpoint, options, plays, makes_tasks, trains_in_parts, excludes, check, check_episodes: see Stage.
         has_folder: likewise; by default where there is a checkpoint.
         result: likewise; by default the checkpoint.
     """
     in_folder = checkpoint is not None if has_folder is None else has_folder
     left = f"checkpoints/{checkpoint}" if checkpoint is not None and not result else result
     return lambda run: Stage(
-        run, section, checkpoint, options, plays, in_folder, makes_tasks, left, check, check_episodes
+        run,
+        section=section,
+        checkpoint=checkpoint,
+        options=options,
+        plays=plays,
+        has_folder=in_folder,
+        makes_tasks=makes_tasks,
+        result=left,
+        trains_in_parts=trains_in_parts,
+        excludes=excludes,
+        check=check,
+        check_episodes=check_episodes,
     )

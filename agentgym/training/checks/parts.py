@@ -1,0 +1,56 @@
+"""The parts of a training, which are asked whether they fit the recipe, and what they are told of it."""
+
+from __future__ import annotations
+
+from agentgym.task import TaskSet
+from agentgym.training.asynchronous.background_play import BackgroundPlay
+from agentgym.training.demonstrate import DEMONSTRATION
+from agentgym.training.fit import PlannedPart, TrainingPlan
+from agentgym.training.gatherers import make_gatherer, play_groups
+from agentgym.training.generation import PlannedHook, TrlGeneration
+from agentgym.training.loss_inputs.planned import planned_inputs
+from agentgym.training.model.sharding import ShardedModel
+from agentgym.training.objectives.planned import PlannedReference, PlannedSignalToNoise, planned_losses
+from agentgym.training.processes import Processes
+from agentgym.training.signals.selection import PlannedSignals
+from agentgym.training.stages.plan import PlannedStage
+from agentgym.training.vllm.check import ServedSampling
+
+
+def plan_of(stage: PlannedStage, task_set: TaskSet, processes: Processes) -> TrainingPlan:
+    """Return what the parts of a stage may read of its recipe. Raises: RecipeError."""
+    recipe, reward = stage.recipe, stage.recipe.make_reward(task_set)
+    if (adapt := recipe.train.adapt) is not None:
+        task_set, reward = adapt.tasks(task_set), adapt.make_reward()
+    recorded = [DEMONSTRATION, *(earlier.name for earlier in stage.earlier)]
+    return TrainingPlan(
+        recipe.train,
+        recipe.episode,
+        task_set,
+        reward,
+        processes.count,
+        stage.name,
+        recorded if stage.stage.section == "train" else None,
+        recipe.policy,
+        recipe.machine,
+        recipe.vllm,
+    )
+
+
+def parts_of(plan: TrainingPlan) -> list[PlannedPart]:
+    """Return the parts of a training, which are asked whether they fit, in this order. Raises: RecipeError."""
+    train = plan.train
+    losses = planned_losses(train)
+    parts: list[tuple[bool, PlannedPart]] = [
+        (plan.policy.logit_hook is not None, PlannedHook()),
+        (plan.vllm is not None, ServedSampling()),
+        (train.generation == "trl", TrlGeneration()),
+        (train.steps > 0, PlannedSignals(train.make_estimator())),
+        *((True, part) for part in (*losses, *planned_inputs(losses, train))),
+        (train.steps > 0, PlannedReference(losses)),
+        (train.snr_learning_rate, PlannedSignalToNoise(losses)),
+        (True, make_gatherer(play_groups, train.gather)),
+        (train.is_streamed, BackgroundPlay()),
+        (plan.hardware.sharding is not None, ShardedModel()),
+    ]
+    return [part for is_asked_for, part in parts if is_asked_for]

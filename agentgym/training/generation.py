@@ -1,0 +1,57 @@
+"""What samples the replies of the agent beside a vLLM server, and what restricts them: whether they fit a recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from typing_extensions import override
+
+from agentgym import registry
+from agentgym.errors import PolicyError, RecipeError
+from agentgym.policy.logit_hooks.served_masks import require_vllm_form
+from agentgym.training.fit import PlannedPart, TrainingPlan
+
+_OF_WHOLE_DISTRIBUTIONS = ("score_norms", "token_certainties")
+"""Signals that are of the distribution over all tokens."""
+
+
+class TrlGeneration(PlannedPart):
+    """Sampling through the trainer's own backend: `train.generation = "trl"`."""
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        if plan.process_count > 1:
+            yield (
+                "train.generation = 'trl' makes every process sample, where only the first of several plays. Leave it "
+                "out."
+            )
+
+
+class PlannedHook(PlannedPart):
+    """The logit hook of [policy], whose masks must be known to what samples and to what trains."""
+
+    @override
+    def requires(self, plan: TrainingPlan) -> Iterator[str]:
+        name, generation = str(plan.policy.logit_hook), plan.train.generation
+        if plan.vllm is not None:
+            try:
+                require_vllm_form(name)
+            except PolicyError as error:
+                raise RecipeError(f"[vllm] and policy.logit_hook = {name!r}: {error}") from error
+        if generation != "transformers":
+            yield f"policy.logit_hook = {name!r} needs train.generation = 'transformers', not {generation!r}."
+
+    @override
+    def conflicts(self, plan: TrainingPlan) -> Iterator[str]:
+        key, train = f"policy.logit_hook = {plan.policy.logit_hook!r}", plan.train
+        if getattr(registry.load("logit_hooks", str(plan.policy.logit_hook)), "tilts", False) and train.steps:
+            yield (
+                f"{key} changes the logits, which no record keeps, so nothing can be trained under it. Evaluate with "
+                "it, in a stage `evaluate_guided` or by `agentgym eval`, and train without."
+            )
+        if train.signals.replay is not None:
+            yield f"{key}: train.signals.replay scores stored turns without masks. Leave out one of the two."
+        estimator = train.make_estimator()
+        for signal in _OF_WHOLE_DISTRIBUTIONS:
+            if signal in estimator.requires:
+                yield f"{key}: {estimator.name} requires {signal}, which are of unrestricted distributions."
