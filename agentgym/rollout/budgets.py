@@ -89,7 +89,7 @@ class BudgetUsage:
             self.tokens = max(prompt_tokens - self._first_prompt_tokens, 0) + written
 
     def token_limit(self, context_room: int | None) -> TokenLimit:
-        """The least of what the turn, the episode and the policy's context leave for the next message."""
+        """Return the least of what the turn, the episode and the policy's context leave for the next message."""
         limit, max_episode_tokens = self._turn_limit, self.budgets.max_episode_tokens
         if max_episode_tokens is not None and max_episode_tokens - self.tokens < limit.tokens:
             limit = TokenLimit(max_episode_tokens - self.tokens, StopReason.MAX_TOKENS, True)
@@ -98,7 +98,7 @@ class BudgetUsage:
         return limit
 
     def used_up(self) -> StopReason | None:
-        """The first budget that leaves nothing for another turn, None if there is none."""
+        """Return the first budget that leaves nothing for another turn; None if there is none."""
         budgets = self.budgets
         if budgets.max_episode_tokens is not None and self.tokens >= budgets.max_episode_tokens:
             return StopReason.MAX_TOKENS

@@ -24,7 +24,7 @@ def check_messages(answer: Any, method: Callable[..., Any], example: str) -> Non
 
 
 async def awaited(answer: Awaitable[Any], method: Callable[..., Any]) -> Any:
-    """What a method of an environment answers. Raises: TypeError, naming its place, if it is no `async def`."""
+    """Return what a method of an environment answers. Raises: TypeError, naming its place, without `async def`."""
     if inspect.isawaitable(answer):
         return await answer
     location = defined_at(method)

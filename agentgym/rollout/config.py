@@ -124,5 +124,5 @@ class RolloutConfig:
         return facts | {name: value for name, value in budgets.items() if name != "infra_retries"}
 
     def at_temperature(self, temperature: float) -> RolloutConfig:
-        """The same config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""
+        """Return the config at another temperature, as for a measurement; at 0 `top_p` has nothing to choose from."""
         return replace(self, temperature=temperature, top_p=self.top_p if temperature else 1.0)

@@ -40,7 +40,7 @@ class Conversation:
         return self.extend(turn, [*observation, *turn.replies])
 
     def extend(self, turn: Turn, observation: Sequence[Message]) -> list[int]:
-        """As `append`, with what the policy reads next given as messages."""
+        """Add the agent's message and what the policy reads next. Returns: as `append`."""
         observation_ids = [] if self._renderer is None else self._renderer.observation(observation)
         self.messages += [turn.message, *observation]
         if self.prefix_ids is None:
@@ -59,7 +59,7 @@ class Conversation:
 
 
 def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[str, float]) -> Turn:
-    """The turn that a reply begins; its results are still missing.
+    """Return the turn that a reply begins, without its results.
 
     Args:
         state: of the environment before it. costs: of a call, by tool.
@@ -88,7 +88,7 @@ def open_turn(index: int, reply: Reply, state: EnvironmentState, costs: Mapping[
 
 
 def tools_change(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any]]) -> str:
-    """What an agent is told when its tools change during an episode; empty if they do not.
+    """Return what an agent is told when its tools change during an episode; empty if they do not.
 
     It is a message because a prompt is rendered once: a policy that continues its own tokens would not learn of it.
 
@@ -104,5 +104,5 @@ def tools_change(before: Sequence[dict[str, Any]], after: Sequence[dict[str, Any
 
 
 def over_budget(call: Call, budget: str) -> Result:
-    """The result of a call that was not run to its end, because `budget` is used up."""
+    """Return the result of a call that was not run to its end, because `budget` is used up."""
     return Result(OVER_BUDGET.format(budget=budget), ResultStatus.OVER_BUDGET, call.name, call.id)

@@ -29,7 +29,7 @@ class EpisodePlayer(Protocol):
         ...
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
-        """A number that rises as an episode goes on, and what it is doing now: "running the tool 'add' in turn 2"."""
+        """Return a number that rises with the episode, and what it is doing now: "running the tool 'add' in turn 2"."""
         ...
 
 
@@ -44,7 +44,7 @@ class Engine(Protocol):
     name: str
 
     def session(self, episodes: EpisodeFactory) -> AbstractAsyncContextManager[EpisodePlayer]:
-        """The player of one run. Leaving the block ends what it still plays.
+        """Return the player of one run. Leaving the block ends what it still plays.
 
         Raises, when it is entered: AgentGymError saying what is missing.
         """
@@ -77,11 +77,11 @@ class LocalPlayer:
         self._playing: dict[str, Episode] = {}
 
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
-        """An episode that is ready to be played."""
+        """Make an episode that is ready to be played."""
         return self._episodes.episode(job, policy)
 
     async def play(self, job: EpisodeJob, policy: Policy) -> None:
-        """As EpisodePlayer."""
+        """Play an episode to its stop reason."""
         episode = self._playing[job.trajectory.id] = self.episode(job, policy)
         try:
             await episode.play()
@@ -89,10 +89,10 @@ class LocalPlayer:
             del self._playing[job.trajectory.id]
 
     def recorded(self, job: EpisodeJob) -> None:
-        """As EpisodePlayer."""
+        """Do nothing: the ledger of this process has the end."""
 
     def progress(self, job: EpisodeJob) -> tuple[int, str]:
-        """As EpisodePlayer."""
+        """Return the turns of an episode so far, and what it is doing now."""
         episode = self._playing.get(job.trajectory.id)
         return len(job.trajectory.turns), "starting" if episode is None else episode.activity
 
@@ -104,7 +104,7 @@ class LocalEngine:
 
     @asynccontextmanager
     async def session(self, episodes: EpisodeFactory) -> AsyncIterator[EpisodePlayer]:
-        """As Engine."""
+        """Return the player of one run."""
         yield LocalPlayer(episodes)
 
 
@@ -116,7 +116,7 @@ def engine_of(
     backend: str | None = None,
     program: Sequence[str] = (),
 ) -> Engine | None:
-    """The engine of a name, as recipes and the command line give it; None for this process.
+    """Make the engine of a name, as recipes and the command line give it; None for this process.
 
     Args:
         address, nodes: of its cluster.

@@ -63,14 +63,14 @@ class EnvironmentHandle:
         self._last_usage = Usage()
 
     async def read_state(self, turns: Sequence[Turn], note: Callable[[str], None]) -> EnvironmentState:
-        """The state after some turns; an environment is asked only for what its class offers.
+        """Return the state after some turns; an environment is asked only for what its class offers.
 
         The episode goes on if it cannot tell because of something that the agent did (ToolError): the state is then
         named by the messages and calls of the agent, and the potential is the last one that is known.
 
         Args:
             note: called with what is about to be asked, for error messages.
-        Raises: SandboxExhausted; what else the environment raises; ValueError for a potential that is no finite number.
+        Raises: SandboxExhausted; what else the environment raises; ValueError for a potential that is not finite.
         """
         environment, turn = self.current, len(turns)
         state_key, potential, checkpoint = None, None, None
@@ -95,7 +95,7 @@ class EnvironmentHandle:
     async def read_end_state(
         self, turns: Sequence[Turn], note: Callable[[str], None], time_s: float
     ) -> EnvironmentState:
-        """As `read_state`, of an episode that is over; empty if the agent has ended the sandbox that would tell.
+        """Return the state of an episode that is over; empty if the agent has ended the sandbox that would tell.
 
         Raises: TimeoutError after `time_s`; as `read_state`.
         """
@@ -106,7 +106,7 @@ class EnvironmentHandle:
             return NO_STATE
 
     async def usage_since_last(self, results: Sequence[Result] = ()) -> dict[str, float]:
-        """What the sandboxes used since the last reading, by name; empty where there are none.
+        """Return what the sandboxes used since the last reading, by name; empty where there are none.
 
         The sandboxes' own counters see everything, and parallel calls once; but a sandbox that was opened and closed
         in between is only in what the calls report. So the larger of the two counts.
@@ -163,7 +163,7 @@ class EnvironmentHandle:
 
 
 async def _unless_prevented(reading: Awaitable[T], substitute: Callable[[], T]) -> T:
-    """What an environment tells of its state, or the substitute if the agent has done something that prevents it."""
+    """Return what an environment tells of its state, or the substitute if the agent has prevented it."""
     try:
         return await reading
     except SandboxExhausted:
@@ -202,7 +202,7 @@ async def close_environment(environment: Environment) -> str | None:
             cancellation = error
     if not closing.done():
         closing.cancel()
-        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody else will look
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())  # nothing else will look
         note = f"close() took longer than {CLOSE_S:g} s and was given up; something may be left behind"
     elif closing.cancelled():
         note = "close() was cancelled from within"

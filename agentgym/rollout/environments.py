@@ -73,7 +73,7 @@ class EnvironmentFactory:
         return self._config
 
     def make(self, task: Task) -> Environment:
-        """A fresh environment for a task. Raises: as `agentgym.make`."""
+        """Make a fresh environment for a task. Raises: as `agentgym.make`."""
         source = self._source(task)
         environment = make(source, backend=self._config.backend, **self._config.environment_options)
         self._rewards_by_source[source] = self.reward_for(environment)
@@ -129,7 +129,7 @@ class EnvironmentFactory:
 
 
 def schemas_of(trajectory: Trajectory) -> Sequence[dict[str, Any]]:
-    """The schemas of the tools that the agent began with, in the OpenAI function-call shape.
+    """Return the schemas of the tools that the agent began with, in the OpenAI function-call shape.
 
     Raises: UnknownNameError if they are those of an environment that is not registered here.
     """

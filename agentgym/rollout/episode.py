@@ -137,7 +137,7 @@ class EpisodeFactory:
         return policy if job.fork is None else ReplayPolicy(job.fork, policy)
 
     def episode(self, job: EpisodeJob, policy: Policy) -> Episode:
-        """An episode that is ready to be played."""
+        """Make an episode that is ready to be played."""
         config, fork = self.config, job.fork
         common = self.provenance
         job.trajectory.provenance = Provenance(

@@ -69,7 +69,7 @@ class EpisodeConfig:
             self.checkpoints[key] = checkpoint
 
     def make_environment(self, task: Task) -> Environment:
-        """A fresh environment; of a branch with a checkpoint, one that is put back to it by its reset."""
+        """Make a fresh environment; of a branch with a checkpoint, one that its reset puts back to it."""
         environment = self.environments.make(task)
         if self.fork is not None and self.fork.checkpoint is not None:
             return RestoredEnvironment(environment, self.fork)

@@ -18,7 +18,7 @@ from agentgym.errors import EnvironmentServerError, EpisodesFailed, JudgeError, 
 from agentgym.trajectory import Trajectory
 
 INFRASTRUCTURE = (SandboxError, EnvironmentServerError, PolicyError, JudgeError, TimeoutError)
-"""Errors of machines, servers and judges. Any other error that fails an episode is a bug in somebody's code."""
+"""Errors of machines, servers and judges. Any other error that fails an episode is a bug in the code that raised it."""
 LOGGER = "agentgym.rollout"
 """The logger that gets the traceback of every failure, at level DEBUG."""
 
@@ -39,7 +39,7 @@ def cause_of(error: BaseException, activity: str) -> str:
 
 
 def is_bug(cause: str) -> bool:
-    """Whether a line that `cause_of` made tells of a bug in somebody's code, not of a machine, a server or a judge."""
+    """Whether a line that `cause_of` made tells of a bug in code, not of a machine, a server or a judge."""
     return cause.partition(":")[0] not in _names_of(*INFRASTRUCTURE)
 
 
@@ -73,7 +73,7 @@ def _is_installed(file: Path) -> bool:
 
 
 def _relative(file: str) -> str:
-    """A file below the working directory relative to it."""
+    """Return a file below the working directory relative to it."""
     path, here = Path(file), Path.cwd()
     return str(path.relative_to(here)) if path.is_relative_to(here) else file
 
@@ -134,7 +134,7 @@ class FailureStreak:
 
 
 def too_many_failures(failed: list[Trajectory], *, is_recorded: bool) -> EpisodesFailed:
-    """The error that ends a run, with the causes. `is_recorded`: whether a ledger lets the run be resumed."""
+    """Return the error that ends a run, with the causes. `is_recorded`: whether a ledger lets the run be resumed."""
     causes = Counter(t.error or f"no turn was taken ({t.stop_reason})" for t in failed)
     listed = "; ".join(f"{count} x {cause}" for cause, count in causes.most_common(_MAX_LISTED))
     hint = "They will be played again when it is resumed. " if is_recorded else ""

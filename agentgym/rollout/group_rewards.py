@@ -46,7 +46,7 @@ class GroupRewards:
         return None if job.fork is not None else self._environments.group_reward(job.trajectory.task)
 
     def reward_for_recorded(self, job: EpisodeJob) -> Reward | None:
-        """As `reward_for`, of an episode that was found in the ledger: None if its group was judged."""
+        """Return what judges the group of an episode that was found in the ledger; None if it was judged."""
         if job.fork is not None or job.trajectory.id not in self._awaiting:
             return None
         return self._environments.group_reward(job.trajectory.task, make=True)
@@ -59,7 +59,7 @@ class GroupRewards:
         return self._incomplete.pop(number) if len(group.jobs) == self._group_size else None
 
     def release(self) -> Iterator[HeldGroup]:
-        """The groups that will never be complete, as the environment of an episode could not be asked who judges."""
+        """Yield the groups that will never be complete, as an environment could not be asked for its judge."""
         while self._incomplete:
             yield self._incomplete.popitem()[1]
 

@@ -148,7 +148,7 @@ class EpisodeManager:
         watch: StandstillWatch | None = None,
         config: RolloutConfig | None = None,
     ) -> AsyncIterator[tuple[int, Trajectory]]:
-        """As `run`, with the position of each trajectory: the episodes of a group have positions that follow another.
+        """Play as `run` does, and yield the position of each trajectory too: those of a group follow one another.
 
         Args:
             slots: shared with other runs on this event loop, instead of the config's concurrency.

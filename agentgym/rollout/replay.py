@@ -50,7 +50,7 @@ class Fork:
         return ForkPoint(self.trajectory.id, self.turn)
 
     def fail_if_diverged(self, branch: Trajectory) -> None:
-        """Mark a branch failed whose first turns had other states than the record's: it is no other ending of it."""
+        """Mark a branch failed whose first turns had other states than the record's: it is not another ending of it."""
         if branch.valid and (divergence := trajectory_divergence(self.trajectory, branch, self.turn)) is not None:
             branch.stop_reason, branch.outcome = StopReason.INFRA_ERROR, {}
             branch.error = f"ReplayDiverged: {divergence}"
@@ -89,7 +89,7 @@ class ReplayPolicy(Policy):
         self.version, self.context_tokens = successor.version, successor.context_tokens
 
     async def generate(self, request: Request) -> Reply:
-        """The recorded reply, or the other policy's. Raises: ReplayDiverged before any token is sampled."""
+        """Return the recorded reply, or the other policy's. Raises: ReplayDiverged before any token is sampled."""
         turn, record = request.turn, self.fork.trajectory
         if turn > self.fork.turn:
             return await self.successor.generate(request)
@@ -179,7 +179,7 @@ class RestoredEnvironment(EnvironmentWrapper):
 
 
 def message_divergence(record: Trajectory, messages: Sequence[Message], turn: int) -> Divergence | None:
-    """The first difference between a conversation before turn `turn` and the record's."""
+    """Return the first difference between a conversation before turn `turn` and the record's."""
     if (expected := list(record.opening)) != (got := list(messages[: len(expected)])):
         return Divergence(-1, "opening", _text(expected), _text(got))
     start = len(record.opening)
@@ -193,7 +193,7 @@ def message_divergence(record: Trajectory, messages: Sequence[Message], turn: in
 
 
 def trajectory_divergence(record: Trajectory, replay: Trajectory, turns: int) -> Divergence | None:
-    """The first difference in the opening, the results and states of `turns` turns, and the state after them."""
+    """Return the first difference in the opening, the results and states of `turns` turns, and the state after them."""
     if (expected := list(record.opening)) != (got := list(replay.opening)):
         return Divergence(-1, "opening", _text(expected), _text(got))
     for recorded, replayed in zip(record.turns[: turns + 1], replay.turns[: turns + 1], strict=False):
@@ -216,7 +216,7 @@ def ending_divergence(record: Trajectory, replay: Trajectory) -> Divergence | No
 
 
 def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
-    """The tree node that each turn is: branches share the labels of the turns they repeat.
+    """Return the tree node that each turn is: branches share the labels of the turns they repeat.
 
     For `Group.from_arrays(branches=...)`. A branch of a branch is followed down to where a turn was first sampled.
     """
@@ -234,7 +234,7 @@ def tree_labels(trajectories: Sequence[Trajectory]) -> list[list[str]]:
 
 
 def _prefix_ids(record: Trajectory, turn: int) -> list[int]:
-    """The token ids that the policy had read before it wrote turn `turn`."""
+    """Return the token ids that the policy had read before it wrote turn `turn`."""
     ids = list(record.prompt_ids)
     for recorded in record.turns[:turn]:
         ids += [*recorded.token_ids, *recorded.observation_ids]

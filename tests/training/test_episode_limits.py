@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from agentgym import registry
 from agentgym.errors import RecipeError
 from agentgym.evaluation.record import Evaluation
 from agentgym.messages import StopReason
+from agentgym.methods.attempts import Attempts
+from agentgym.rollout import EpisodeHook
 from agentgym.storage.ledger import Ledger
 from agentgym.storage.run_folder import RunFolder
 from agentgym.training import Recipe
@@ -138,3 +142,19 @@ def test_stop_rules_hold_in_training_alone_unless_the_evaluation_names_some(tmp_
         [row] = RunFolder(folder).metrics("train")
         assert row["truncated"] > 0
         assert json.loads((folder / "evaluation" / "after.json").read_text())
+
+
+def test_a_hook_of_another_package_is_named_in_a_recipe_with_its_options(monkeypatch):
+    """In training and in every measurement; it is registered under the kind `episode_hooks`."""
+
+    @dataclass(frozen=True)
+    class Reminder(EpisodeHook):
+        every: int = 2
+
+    monkeypatch.setitem(registry._registered["episode_hooks"], "reminder", Reminder)
+    chosen = recipe(episode__hooks=["reminder(every=3)"], episode__attempts={"n": 3}, episode__stop_if=["hopeless"])
+    config = chosen.episode.config(seed=0, reward=None)
+    assert config.hooks == (Reminder(every=3),)
+    assert config.episode_hooks == (Reminder(every=3), Attempts(n=3)), "the rules are those of reinforcement alone"
+    with pytest.raises(RecipeError, match="reminder"):
+        recipe(episode__hooks=["reminder(often=3)"])

@@ -88,7 +88,7 @@ class ProgramLoop(PlayLoop):
             self._over.set_exception(error)
 
     def note_refused(self, refused: ServerRefusal) -> None:
-        """A request was refused. Too many that cannot be read end the episode."""
+        """Count a request that was refused. Too many that cannot be read end the episode."""
         self._refused += 400 <= refused.status < 429
         if self._refused >= MAX_REFUSED:
             self.end(StopReason.REPEATED_VOID)
@@ -362,7 +362,7 @@ class ProgramLoop(PlayLoop):
         self._closing.discard(closing)
 
     async def _finish_turn(self, row: OpenRow, observation: Sequence[Message]) -> None:
-        """What came back of the last turn of a row is known: judge it, and add it to the conversation.
+        """Judge the last turn of a row, now that its results are known, and add them to the conversation.
 
         Args:
             observation: what the program sends; nothing of the last turn of an episode.

@@ -34,7 +34,7 @@ class FinishedEpisode:
 class WorkerPool:
     """Plays the jobs of one run, `concurrency` of them at once, without waiting for whole batches.
 
-    Where a reward judges groups, an episode is held back until its group is complete and judged; nobody else waits.
+    Where a reward judges groups, an episode is held back until its group is complete and judged; no other waits.
 
     Args:
         rollout: says where they are played, how many at once, and when failures end the run.
@@ -150,7 +150,10 @@ class WorkerPool:
             job = next_job
 
     def _stop_after_failures(self, trajectory: Trajectory) -> None:
-        """Raises: EpisodesFailed after too many failures in a row, none of which stays in the ledger as an end."""
+        """End the run after too many failures in a row, none of which stays in the ledger as an end.
+
+        Raises: EpisodesFailed with their causes.
+        """
         if failed := self._failures.too_many_with(trajectory):
             if self._ledger is not None:
                 self._ledger.set_aside(self._label, [t.id for t in failed])
@@ -161,7 +164,7 @@ class WorkerPool:
             self._hand_over(FinishedEpisode(job))
 
     def _next_job(self) -> EpisodeJob | None:
-        """The next episode to play, announced to its policy. Those in the ledger are handed over on the way."""
+        """Return the next episode to play, announced to its policy. Those in the ledger are handed over on the way."""
         for job in self._jobs:
             if job.trajectory.id in self._recorded:
                 self._skip(job)
