@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from agentgym.cluster.host_link import HostLink, HostNode, RemoteHost
 from agentgym.errors import ClusterError, SandboxDied
-from agentgym.sandbox import Connection, ExecResult, Snapshot, Usage
+from agentgym.sandbox import Connection, ExecResult, SandboxWrapper, Snapshot
 from agentgym.sandbox.metering import record_usage
 
 
@@ -45,8 +44,8 @@ class SandboxHostLink(HostLink):
             raise SandboxDied(str(error)) from error
 
 
-class HostedSandbox:
-    """A sandbox that a SandboxHost keeps. The contract's docstrings are in agentgym/sandbox/contract.py.
+class HostedSandbox(SandboxWrapper):
+    """A sandbox that a SandboxHost keeps.
 
     Attributes:
         image_digest: of the image that its files are from.
@@ -58,45 +57,16 @@ class HostedSandbox:
         self._ended = ""
         self._closed: asyncio.Future[None] | None = None
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = 30,
-        max_output_bytes: int = 65_536,
-    ) -> ExecResult:
-        """Run a command and wait for its end."""
-        words = argv if isinstance(argv, str | bytes) else [str(part) for part in argv]
-        options = {"stdin": stdin, "cwd": cwd, "env": dict(env or {})}
-        result: ExecResult = await self._metered(
-            "exec", words, timeout_s=timeout_s, max_output_bytes=max_output_bytes, **options
-        )
+    async def run(self, method: str, program: Any, **options: Any) -> ExecResult:
+        if method == "exec":  # what travels is plain data
+            program = program if isinstance(program, str | bytes) else [str(part) for part in program]
+            options["env"] = dict(options["env"] or {})
+        result = await super().run(method, program, **options)
+        record_usage(result.usage)
         return result
 
-    async def run_python(
-        self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
-    ) -> ExecResult:
-        """Run Python in a fork of the warm interpreter, or in a session."""
-        return await self._metered(
-            "run_python", code, session=session, timeout_s=timeout_s, max_output_bytes=max_output_bytes
-        )
-
-    async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        """Return the content of a regular file."""
-        content: bytes = await self.call("read", path, max_bytes=max_bytes)
-        return content
-
     async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        """Create or replace a file, and create its missing directories."""
-        await self.call("write", path, bytes(data), mode)
-
-    async def list(self, path: str = ".") -> list[str]:
-        """Return the names in a directory."""
-        names: builtins.list[str] = await self.call("list", path)
-        return names
+        await super().write(path, bytes(data), mode)
 
     async def open_channel(self, argv: Sequence[str]) -> HostedChannel:
         """Start a process that speaks JSON lines."""
@@ -104,24 +74,15 @@ class HostedSandbox:
 
     async def snapshot(self) -> Snapshot:
         """Return the files under /work and /tmp. Layers that it was made from do not travel."""
-        snapshot: Snapshot = await self.call("snapshot")
+        snapshot = await super().snapshot()
         known = {layer.digest: layer for layer in (self._base.layers if self._base else ())}
         layers = tuple(known.get(layer.digest, layer) for layer in snapshot.layers)
         return replace(snapshot, layers=layers)
-
-    async def reset(self) -> None:
-        """Return to the state after `create`."""
-        await self.call("reset")
 
     @property
     def connections(self) -> tuple[Connection, ...]:
         """The requests to its network, as of the last answer of its node."""
         return self._connections
-
-    async def usage(self) -> Usage:
-        """Return what all its processes have used."""
-        used: Usage = await self.call("usage")
-        return used
 
     async def close(self) -> None:
         """Kill everything and leave nothing behind. Of a node that is lost, the lease ends it."""
@@ -141,11 +102,6 @@ class HostedSandbox:
         """Return the process on the node that keeps it."""
         facts = await self._link.ask("probe")
         return int(facts["pid"])
-
-    async def _metered(self, method: str, argument: Any, **options: Any) -> ExecResult:
-        result: ExecResult = await self.call(method, argument, **options)
-        record_usage(result.usage)
-        return result
 
     async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the sandbox on its node, once. Raises: what it raises there; SandboxDied."""

@@ -6,6 +6,7 @@ host/                    the host's side: talks to a guest    guest/        what
 rootfs/                  root file systems from images        network/      the only way out, if a spec asks for one
 allow_list.py            the names a sandbox may reach        link.py       the socket to a guest (read_pace.py)
 snapshot_cache.py        snapshots that are slow to prepare, prepared once per backend
+wrapper.py               SandboxWrapper, for a sandbox that another one stands behind
 toolchain_check.py       whether a language's compiler and interpreter work in a sandbox
 
 The names below are public, the modules are not. Backends, the pool and the proxy are imported when they are first used.
@@ -32,6 +33,7 @@ from agentgym.sandbox.limits import LIMITS, SandboxSpec
 from agentgym.sandbox.metering import SandboxMeter, combine_usage, metered, usage_counts, usage_since
 from agentgym.sandbox.snapshot_cache import shared_snapshot
 from agentgym.sandbox.toolchain_check import toolchain_fault
+from agentgym.sandbox.wrapper import SandboxWrapper
 
 if TYPE_CHECKING:
     from agentgym.sandbox.allow_list import AllowList
@@ -80,6 +82,7 @@ __all__ = [
     "SandboxMeter",
     "SandboxNetwork",
     "SandboxSpec",
+    "SandboxWrapper",
     "SessionLog",
     "Snapshot",
     "Usage",

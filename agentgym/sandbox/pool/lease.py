@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import builtins
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from agentgym.errors import SandboxDied
-from agentgym.sandbox.contract import Channel, Connection, ExecResult, Sandbox, Snapshot, Usage
+from agentgym.sandbox.contract import Connection, ExecResult, Sandbox, Usage
+from agentgym.sandbox.wrapper import SandboxWrapper
 
-T = TypeVar("T")
 
-
-class Lease:
+class Lease(SandboxWrapper):
     """A sandbox while one caller holds it. Its further attributes (`missing`, ...) are passed through.
 
     Attributes:
@@ -47,61 +45,17 @@ class Lease:
         self.expired = True
         await self.close()
 
-    async def exec(
-        self,
-        argv: Sequence[str],
-        *,
-        stdin: bytes = b"",
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float = 30,
-        max_output_bytes: int = 65_536,
-    ) -> ExecResult:
-        result = await self._call(
-            self._sandbox.exec,
-            argv,
-            stdin=stdin,
-            cwd=cwd,
-            env=env,
-            timeout_s=timeout_s,
-            max_output_bytes=max_output_bytes,
-        )
-        return self._note_peak(result)
-
-    async def run_python(
-        self, code: str, *, session: str | None = None, timeout_s: float = 30, max_output_bytes: int = 65_536
-    ) -> ExecResult:
-        return self._note_peak(
-            await self._call(
-                self._sandbox.run_python, code, session=session, timeout_s=timeout_s, max_output_bytes=max_output_bytes
-            )
-        )
-
-    async def read(self, path: str, *, max_bytes: int = 16 * 2**20) -> bytes:
-        return await self._call(self._sandbox.read, path, max_bytes=max_bytes)
-
-    async def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
-        await self._call(self._sandbox.write, path, data, mode)
-
-    async def list(self, path: str = ".") -> builtins.list[str]:
-        return await self._call(self._sandbox.list, path)
-
-    async def open_channel(self, argv: Sequence[str]) -> Channel:
-        return await self._call(self._sandbox.open_channel, argv)
-
-    async def snapshot(self) -> Snapshot:
-        return await self._call(self._sandbox.snapshot)
-
-    async def reset(self) -> None:
-        """As `Sandbox.reset`. The sandbox stays with its holder: the pool hands out none twice."""
-        await self._call(self._sandbox.reset)
+    async def run(self, method: str, program: Any, **options: Any) -> ExecResult:
+        result = await super().run(method, program, **options)
+        self.peak_mib = max(self.peak_mib, result.usage.peak_memory_mib)
+        return result
 
     @property
     def connections(self) -> tuple[Connection, ...]:
         return self._sandbox.connections
 
     async def usage(self) -> Usage:
-        used = await self._call(self._sandbox.usage)
+        used = await super().usage()
         self.peak_mib = max(self.peak_mib, used.peak_memory_mib)
         return used
 
@@ -120,21 +74,18 @@ class Lease:
             raise AttributeError(name)
         return getattr(self._sandbox, name)
 
-    async def _call(self, method: Callable[..., Awaitable[T]], *args: Any, **options: Any) -> T:
+    async def call(self, method: str, *arguments: Any, **options: Any) -> Any:
+        """Call a method of the sandbox while the lease lasts. Raises: SandboxDied; what the method raises."""
         if self.remaining_s <= 0 and not self.closed:
             await self.expire()  # the pool's timer ended with its event loop
         self._check()
         self.loop = asyncio.get_running_loop()
         try:
-            return await method(*args, **options)
+            return await getattr(self._sandbox, method)(*arguments, **options)
         except SandboxDied as error:
             self._check(error)
             self.died = self.died or not self.closed
             raise
-
-    def _note_peak(self, result: ExecResult) -> ExecResult:
-        self.peak_mib = max(self.peak_mib, result.usage.peak_memory_mib)
-        return result
 
     def _check(self, cause: BaseException | None = None) -> None:
         if self.expired:
